@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from jobs.cell.state import CellState, recorded
+from jobs.cell.state import CellState
 from jobs.config.site import NodeLayout
 from jobs.config.sweep import Sweep
 from jobs.logs import find_cell, show
@@ -19,21 +19,18 @@ from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.user import become_owner
-from jobs.slurm.job.task import PREFLIGHT, read_preflight
+from jobs.slurm.job.task import read_preflight
 from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submissions import read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
-from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep, needed_by_others
-from jobs.slurm.watch.endings import End, elsewhere
+from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
+from jobs.slurm.watch.endings import elsewhere
 from jobs.slurm.watch.pace import end_of, wait_for
-from jobs.slurm.watch.reconcile import Watcher, left_no_record, settle
+from jobs.slurm.watch.reconcile import Watcher
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
 from train.errors import ConfigError
-
-#: make cancel looks again for what a make sweep was submitting meanwhile.
-TURNS, AGAIN_S = 3, 1.0
 
 
 def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
@@ -48,9 +45,8 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
         at = asked_at.astimezone()
         trouble = f"Slurm gave no answer at {at:%H:%M:%S} ({error}): this is what the files say"
         cells = watcher.look_at_files(wanted.configs)
-    for remark in dict.fromkeys((*watcher.broken.values(), *(cell.elsewhere for cell in cells))):
-        if remark:
-            say(remark)
+    for remark in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
+        say(remark)
     console = Console()
     if for_programs:
         counts = Counter(cell.state for cell in cells)
@@ -107,53 +103,26 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     """
     become_owner(folder)
     watcher = Watcher(folder)
-    if not watcher.notes and not watcher.broken:
+    if not watcher.notes:
         raise ConfigError(f"{folder} holds no note of a submission: nothing to cancel")
     try:
         announce_cancel(folder)
     except OSError as error:
         say(f"{error}: stop a make sweep that still runs, too, or it submits more")
-    ended: dict[str, int] = {}
-    waited: set[str] = set()
     try:
-        asked = ((note.run, elsewhere(note, watcher.history)) for note in watcher.notes)
-        away = {run: why for run, why in asked if why}
-        for turn in range(TURNS):
-            time.sleep(AGAIN_S if turn else 0)  # what was just being submitted is there then
-            watcher.ask(patience_s=30)
-            here = [note for note in watcher.notes if note.run not in away]
-            alive = jobs_of_sweep(here, watcher.broken, watcher.queue)
-            first = {one.job_id for note in here if note.kind == PREFLIGHT for one in note.arrays}
-            kept = alive.keys() & first
-            if kept:  # the notes of all other sweeps are read
-                kept &= needed_by_others(folder, watcher.queue)
-            alive = {job: count for job, count in alive.items() if job not in kept}
-            waited |= {n for n, job in watcher.queue.items() if job.waits and job.array in alive}
-            if complaint := cancel(alive):
-                raise NoAnswer(f"scancel refused: {complaint}")
-            ended = alive | ended
+        watcher.ask(patience_s=30)
+        away = {note.run: elsewhere(note, watcher.history) for note in watcher.notes}
+        ended = jobs_of_sweep((note for note in watcher.notes if not away[note.run]), watcher.queue)
+        if complaint := cancel(ended):
+            raise NoAnswer(f"scancel refused: {complaint}")
     except SlurmError as error:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
-    for why in dict.fromkeys(away.values()):
+    for why in dict.fromkeys(filter(None, away.values())):
         say(f"not cancelled: {why}")
-    for one in sorted(kept):
-        say(f"not cancelled: job {one}, a preflight that another sweep's cells wait for")
     count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
-    settled, end = 0, End(status="cancelled", why="make cancel, while it waited in the queue")
-    mine = {name: job for name, job in submitted_cells(folder, here).items() if job.job in waited}
-    # no file of any other cell is read
-    for config in [config for config in wanted.configs if config.cell_id() in mine]:
-        cell, job = recorded(config, folder / config.cell_id()), mine[config.cell_id()]
-        # a supervisor of what waited will never run; what another job runs gets its record there
-        if cell.attempt is None and left_no_record(cell, job):
-            settled += 1
-            try:
-                settle(cell, job, end)
-            except OSError as error:  # which keeps no other cell from its record
-                say(f"{cell.name}: {error}")
-    if settled:
-        say(f"{settled} cells had not begun; make sweep submits them again")
+    with suppress(SlurmError, OSError):  # else the next look gives what had not begun its records
+        watcher.look(wanted.configs)
     return 0
 
 
@@ -161,7 +130,7 @@ def logs(wanted: Sweep, folder: Path, asked: str) -> int:
     """Print what is known of the last attempt of the cell that ``asked`` means."""
     become_owner(folder)
     name = find_cell(asked, [config.cell_id() for config in wanted.configs])
-    job = submitted_cells(folder, read_notes(folder)[0]).get(name)
+    job = submitted_cells(folder, read_notes(folder)).get(name)
     for line in show(folder / name, job.log if job else None):
         print(line)
     return 0

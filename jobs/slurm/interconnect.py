@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,8 @@ from jobs.slurm.submissions import Array
 from jobs.slurm.submit import submit_job
 from jobs.slurm.watch.pace import end_of, wait_for
 from train.errors import ConfigError
-from train.interconnect.record import JOB_NAME, PHASES, Phase
+from train.interconnect.record import JOB_NAME, PHASES, SWITCHES_NAME, Phase
+from train.record.atomic import write_atomically
 
 INTERCONNECT: Final = "interconnect"
 
@@ -82,14 +84,13 @@ def validate(
             cluster=read_config(ask(SCONTROL)).get("ClusterName"),
         )
         layout = NodeLayout(wanted.number, ranks_per_node)
-        task = InterconnectTask(
-            folder=str(folder), switches=leaves(ask), **measurement, **context.task(layout)
-        )
+        task = InterconnectTask(folder=str(folder), **measurement, **context.task(layout))
         array = Array(units=((folder.name,),), minutes=minutes_for(task), **vars(layout))
         for remark in check_site(site, [layout], ask, minutes=array.minutes):
             say(remark)
         check_in_use(wanted, site, ask)
         folder.mkdir()
+        write_atomically(folder / SWITCHES_NAME, json.dumps(leaves(ask)) + "\n")
         names = ",".join(wanted.names)
         options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": names or None}
         job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)

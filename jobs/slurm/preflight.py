@@ -5,27 +5,24 @@ It takes at most two nodes, which show all that is between nodes, and no more th
 largest cell: a sweep on single nodes neither waits for two of them, nor is it held by a fault
 between them that it would never meet. One preflight serves every cell of a sweep, and the small
 ones wait no longer for it because others are large. A good one holds for a day, for all sweeps in
-one folder of results that ask for the same: site, image, code, and places of data. One that still
-waits or runs serves them, too.
+one folder of results that ask for the same: site, image, code, and places of data. One
+that still waits or runs serves the sweep that submitted it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from jobs.config.site import NodeLayout
 from jobs.messages import say
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext, preflights_beside, read_preflight
-from jobs.slurm.submissions import NOTES_NAME, Array, RunNote, adopt, is_anothers
+from jobs.slurm.submissions import Array, RunNote, is_anothers
 from train.record.atomic import forget_absent
 
 MOST_NODES = 2
@@ -67,23 +64,31 @@ class Preflight:
 
 
 def earlier_preflight(
-    context: SubmissionContext, layout: NodeLayout, queue: Mapping[str, JobState]
+    context: SubmissionContext,
+    layout: NodeLayout,
+    notes: Iterable[RunNote],
+    queue: Mapping[str, JobState],
 ) -> Preflight | None:
-    """One that serves this sweep: a good one of the last day, or one that waits or runs."""
-    notes = {file.stem: file for file in context.folder.parent.glob(f"*/{NOTES_NAME}/*.json")}
+    """One that serves this sweep: a good one of the last day, or one of its own that waits or runs.
+
+    ``notes``: of the sweep.
+    """
+
+    def serves(key: str | None, nodes: int, ranks_per_node: int) -> bool:
+        large = nodes >= layout.nodes and ranks_per_node >= layout.ranks_per_node
+        return large and key == context.preflight_key
+
     for folder in preflights_beside(context.folder):
-        with suppress(KeyError, OSError, ValidationError):
-            note = adopt(RunNote.model_validate_json(notes[folder.name].read_bytes()), queue)
-            (asked,) = note.arrays
-            large = asked.nodes >= layout.nodes and asked.ranks_per_node >= layout.ranks_per_node
-            if not large or note.key != context.preflight_key:
-                continue
-            job, report = asked.job_id or "", read_preflight(folder)
-            if report and report.ok and (age := datetime.now(UTC) - report.at) < VALID:
-                say(f"preflight: job {job} passed {age.total_seconds() / 60:.0f} min ago")
-                return Preflight(job, folder)
-            ours = job in queue and not is_anothers(queue[job], note.run, PREFLIGHT)
-            if report is None and ours and not queue[job].ended:
-                say(f"preflight: job {job} of an earlier make sweep has not ended yet: used")
-                return Preflight(job, folder)
+        found = read_preflight(folder)
+        good = found and found.ok and serves(found.key, len(found.nodes), found.ranks_per_node)
+        if found and good and (age := datetime.now(UTC) - found.at) < VALID:
+            say(f"preflight: job {found.job} passed {age.total_seconds() / 60:.0f} min ago")
+            return Preflight(found.job, folder)
+    for note in notes:
+        asked = note.arrays[0]
+        job = queue.get(asked.job_id or "")
+        alive = job and not job.ended and not is_anothers(job, note.run, PREFLIGHT)
+        if job and alive and serves(note.key, asked.nodes, asked.ranks_per_node):
+            say(f"preflight: job {job.job} of an earlier make sweep has not ended yet: used")
+            return Preflight(job.job, context.folder.parent / PREFLIGHT / note.run)
     return None

@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.config.site import NodeLayout
+from jobs.messages import NoAnswer
 from jobs.slurm.client.squeue import JobState
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
@@ -139,15 +140,14 @@ def write_note(sweep: Path, note: RunNote) -> Path:
     return file
 
 
-def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
-    """All readable notes of a sweep, oldest first; and of each file that is none its run, with a
-    sentence.
+def read_notes(sweep: Path) -> list[RunNote]:
+    """All notes of a sweep, oldest first. Without one of them its cells might run twice.
 
     Raises:
         OSError: the folder or a note cannot be read: what was submitted is not known.
+        NoAnswer: a file there is none.
     """
     notes: list[RunNote] = []
-    broken: dict[str, str] = {}
     try:
         files = sorted((sweep / NOTES_NAME).iterdir())
     except FileNotFoundError:
@@ -161,9 +161,12 @@ def read_notes(sweep: Path) -> tuple[list[RunNote], dict[str, str]]:
             notes.append(note.model_copy(update={"user": user}))
         except FileNotFoundError:
             continue  # sbatch refused, and who called it took the note away meanwhile
-        except ValidationError:
-            broken[file.stem] = f"{file}: no note of a run: only the queue shows its jobs"
-    return sorted(notes, key=lambda note: (note.submitted_at, note.run)), broken
+        except ValidationError as error:
+            raise NoAnswer(
+                f"{file} is no note of a submission, and what was submitted is not known without "
+                "it: wait until no job of the sweep is in the queue (squeue --me), then remove it"
+            ) from error
+    return sorted(notes, key=lambda note: (note.submitted_at, note.run))
 
 
 @dataclass(frozen=True)
@@ -201,8 +204,8 @@ def jobs_at(results: Path, site: str, partition: str | None) -> dict[Path, set[s
     to this partition. Notes that cannot be read are left out."""
     jobs: dict[Path, set[str]] = {}
     for folder in results.glob(f"*/{NOTES_NAME}"):
-        with suppress(OSError):
-            for note in read_notes(folder.parent)[0]:
+        with suppress(OSError, NoAnswer):
+            for note in read_notes(folder.parent):
                 there = (note.site, note.partition, note.kind) == (site, partition, "cells")
                 for array in note.arrays if there else ():
                     for job, cells in zip(array.elements(), array.units, strict=False):

@@ -54,8 +54,6 @@ Accepted = tuple[str, str | None]
 LOOKS, LOOK_S = 3, 1.0
 #: sbatch's words for a request that was sent: the controller may grant it all the same.
 _ON_ITS_WAY = ("timed out", "zero bytes", "connection reset", "reset by peer")
-#: The word job and a number that is no amount, time or name.
-_NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
 
 
 def submit_job(
@@ -110,7 +108,6 @@ def submit_job(
         try:
             job, cluster = _sbatch(folder / SCRIPT_NAME, note)
         except SlurmError as error:
-            error.submission = (run, part, array)
             if error.refused:
                 with suppress(OSError):  # a sweep that waits for room would leave one for each try
                     shutil.rmtree(folder)
@@ -148,7 +145,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
             raise  # there is no sbatch here
         said, passing = error.came, True
     else:
-        if accepted := job_in(answer.out, certain=answer.code != 0):
+        if accepted := job_in(answer.out):
             return accepted
         said, passing = complaint(answer), answer.code == 0
         refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
@@ -167,16 +164,12 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
     raise failure
 
 
-def job_in(text: str, *, certain: bool = False) -> Accepted | None:
-    """The one job that sbatch, or what a site put before it, names in its output; None where it
-    names none, or several. A number alone, or after the word job: other numbers are hours, or days.
-
-    ``certain``: only in a form of sbatch's own.
-    """
+def job_in(text: str) -> Accepted | None:
+    """The one job that sbatch names in its output, among what a site put before it; None where it
+    names none, or several. Only in a form of its own: other numbers are hours, or days."""
     plain = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
     words = re.findall(r"submitted batch job (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
-    other = re.findall(_NAMED, text, re.IGNORECASE)
-    named = next((jobs for jobs in (words, plain, [] if certain else other) if jobs), [])
+    named = words or plain
     if len({job for job, _ in named}) != 1:
         return None
     return named[0][0], next((cluster for _, cluster in named if cluster), None)

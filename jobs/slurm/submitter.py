@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass
-from pathlib import Path
+from dataclasses import InitVar, dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from jobs.cell.state import CellState
 from jobs.messages import say
@@ -19,7 +19,7 @@ from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import SubmissionContext
 from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
-from jobs.slurm.submissions import SBATCH_S, SCRIPT_NAME, Array, RunNote, array_folder, is_of_run
+from jobs.slurm.submissions import SBATCH_S, Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
 from train.config.run import RunConfig
@@ -27,7 +27,7 @@ from train.config.run import RunConfig
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
 #: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
-UNCLEAR_S = 2 * SBATCH_S
+UNCLEAR = timedelta(seconds=2 * SBATCH_S)
 
 
 @dataclass
@@ -65,29 +65,6 @@ class Room:
         raise SlurmError(error.asked, why, passing=True)
 
 
-@dataclass(frozen=True)
-class Unclear:
-    """A submission of which it is not known whether Slurm accepted it: it must not run twice."""
-
-    run: str
-    cells: list[CellState]
-    until: float  # monotonic: by then it is in the queue, or nowhere
-
-
-def unclear_in(sweep: Path, notes: Iterable[RunNote], cells: Sequence[CellState]) -> list[Unclear]:
-    """Those of earlier runs: sbatch was called a moment ago, and no job's id was noted."""
-    unclear, by_name = [], {cell.name: cell for cell in cells}
-    for note in notes:
-        units = [unit for array in note.arrays if array.job_id is None for unit in array.units]
-        mine = [by_name[name] for unit in units for name in unit if name in by_name]
-        script = array_folder(sweep, note.run, note.part(0)) / SCRIPT_NAME
-        if mine and script.exists():
-            left_s = UNCLEAR_S - (time.time() - script.stat().st_mtime)
-            if left_s > 0:
-                unclear.append(Unclear(note.run, mine, time.monotonic() + left_s))
-    return unclear
-
-
 @dataclass
 class Submitter:
     """Submits what is to run, as far as limits allow; the rest when there is room."""
@@ -97,6 +74,8 @@ class Submitter:
     held: bool  # until a preflight has passed, cells may at most wait for it in the queue
     notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
     preflight: Preflight | None = None  # that cells depend on
+    #: Cells that sbatch was called for, and Slurm has not confirmed it: they must not run twice.
+    unclear: list[CellState] = field(default_factory=list)
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
@@ -104,13 +83,17 @@ class Submitter:
     def __post_init__(self, notes: Iterable[RunNote]) -> None:
         self.room = Room(self.context.site.submit_limit)
         self._cancelled = last_cancel(self.context.folder)
-        self.unclear = unclear_in(self.context.folder, notes, self.todo)
-        names = {cell.name for unclear in self.unclear for cell in unclear.cells}
-        self.todo = [cell for cell in self.todo if cell.name not in names]
+        self._known = {None, *(array.job_id for note in notes for array in note.arrays)}
 
-    def more(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
-        """Submit what there is room for. ``queue``: all jobs of the user; ``sent``: gets the cells
-        as soon as they are submitted.
+    def more(
+        self, queue: Mapping[str, JobState], notes: Iterable[RunNote], sent: list[RunConfig]
+    ) -> None:
+        """Submit what there is room for.
+
+        Args:
+            queue: all jobs of the user.
+            notes: of the sweep, read before the queue.
+            sent: gets the cells as soon as they are submitted.
 
         Raises:
             SlurmError: sbatch refused, or gave no answer. Where it would refuse again, nothing
@@ -118,9 +101,9 @@ class Submitter:
             OSError: the sweep's folder cannot be written.
         """
         self._fresh = False
-        self._confirm(queue, sent)
+        self._confirm(notes, sent)
         try:
-            self._submit(queue, sent)
+            self._submit(queue, notes, sent)
         except (SlurmError, OSError) as error:
             if is_lasting(error):
                 self.todo = []
@@ -132,20 +115,25 @@ class Submitter:
     def waits(self) -> bool:
         return bool(self.todo or self.unclear)
 
-    def _confirm(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
-        """Cells whose submission was unclear: found in the queue; others, when they would be there
-        by now, are to be submitted again."""
-        for unclear in list(self.unclear):
-            jobs = (job for job in queue.values() if is_of_run(job, unclear.run))
-            if job := next(jobs, None):
-                sent += [cell.config for cell in unclear.cells]
-                if self._is_cancelled():
-                    self._end(job.array)
-            elif time.monotonic() > unclear.until:
-                self.todo += unclear.cells
-            else:
-                continue
-            self.unclear.remove(unclear)
+    def _confirm(self, notes: Iterable[RunNote], sent: list[RunConfig]) -> None:
+        """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
+        in the queue; or it may still come there; or they are to be submitted again."""
+        self.todo, self.unclear = [*self.todo, *self.unclear], []
+        for note in notes:
+            recent = datetime.now(UTC) - note.submitted_at < UNCLEAR
+            for array in note.arrays:
+                found = array.job_id not in self._known
+                if not found and (array.job_id or not recent):
+                    continue
+                names = {name for unit in array.units for name in unit}
+                cells = [cell for cell in self.todo if cell.name in names]
+                self.todo = [cell for cell in self.todo if cell.name not in names]
+                if not found:
+                    self.unclear += cells
+                    continue
+                sent += [cell.config for cell in cells]
+                if cells and array.job_id and self._is_cancelled():
+                    self._end(array.job_id)
 
     def _is_cancelled(self) -> bool:
         now = last_cancel(self.context.folder)
@@ -168,7 +156,9 @@ class Submitter:
         if trouble:
             say(f"job {job} may still run ({trouble}): scancel {job} ends it")
 
-    def _submit(self, queue: Mapping[str, JobState], sent: list[RunConfig]) -> None:
+    def _submit(
+        self, queue: Mapping[str, JobState], notes: Iterable[RunNote], sent: list[RunConfig]
+    ) -> None:
         """What a refusal complains of is changed once, and the rest submitted."""
         self.room.look(queue)
         for again in (True, False):
@@ -178,7 +168,7 @@ class Submitter:
             context = self.context
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
-            if not self._is_open(listed, arrays):
+            if not self._is_open(listed, notes, arrays):
                 return
             avoid = self._failed_nodes(arrays)
             try:
@@ -189,20 +179,25 @@ class Submitter:
                     raise
                 self._adapt(error, avoid)
 
-    def _is_open(self, queue: Mapping[str, JobState], arrays: Sequence[Array]) -> bool:
+    def _is_open(
+        self, queue: Mapping[str, JobState], notes: Iterable[RunNote], arrays: Sequence[Array]
+    ) -> bool:
         """Whether these may be submitted now; where there is a ``preflight``, they depend on it.
         Submits one where none serves them."""
         if not self.held:
             return True
         if self.preflight is None:
             layout = preflight_layout(arrays)
-            self.preflight = earlier_preflight(self.context, layout, queue)
+            self.preflight = earlier_preflight(self.context, layout, notes, queue)
             if self.preflight is None:
                 self.preflight = Preflight(*submit_preflight(self.context, layout))
                 self._fresh = True
                 self.room.alive += 1
                 say(f"preflight: job {self.preflight.job} on {layout} goes first; the cells start "
                     "when it has passed")  # fmt: skip
+                if self._is_cancelled():  # and make cancel did not see this job
+                    self._end(self.preflight.job)
+                    return False
         outcome = "alive" if self._fresh else self.preflight.outcome(queue)
         if outcome == "passed":
             self.held, self.preflight = False, None
@@ -221,10 +216,9 @@ class Submitter:
                 try:
                     jobs.append(submit_cells(self.context, array, cells, after, avoid))
                 except SlurmError as error:
-                    if error.submission is not None and not error.refused:
-                        until = time.monotonic() + UNCLEAR_S
-                        self.unclear.append(Unclear(error.submission[0], cells, until))
-                        self.todo = rest
+                    if not error.refused:
+                        self.unclear, self.todo = [*self.unclear, *cells], rest
+                    self._asked = len(array.units)
                     raise
                 self.todo = rest
                 sent += [cell.config for cell in cells]
@@ -246,8 +240,7 @@ class Submitter:
             self._forgotten, self.preflight = self.preflight.job, None
         elif is_submit_limit(error.came):
             limit = submit_limit(error.came, self.context.site, self.context.cluster)
-            size = len(error.submission[2].units) if error.submission else 1
-            self.room.learn(error, size, limit)
+            self.room.learn(error, self._asked, limit)
         elif avoid and error.refused and not error.passing:
             say(f"sbatch: {error.came}: trying again without excluding {', '.join(sorted(avoid))}")
             self._everywhere = True

@@ -40,7 +40,6 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
-        watcher.refuse_unreadable()
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
         if todo:
             configs = [cell.config for cell in todo]
@@ -78,12 +77,11 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
 
 def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) -> int:
     """Submit what there is room for, and leave; the exit code."""
-    submitter.more(watcher.queue, [])
+    submitter.more(watcher.queue, watcher.notes, [])
     if submitter.unclear:
-        count = sum(len(unclear.cells) for unclear in submitter.unclear)
         raise NoAnswer(
-            f"{count} cells were submitted a moment ago, and Slurm has not confirmed it: make "
-            "sweep again in some minutes"
+            f"{len(submitter.unclear)} cells were submitted a moment ago, and Slurm has not "
+            "confirmed it: make sweep again in some minutes"
         )
     rest = "; make sweep again submits the rest" if submitter.waits() else ""
     say("the jobs go on without you: make status shows them, make report when they are done" + rest)
@@ -120,7 +118,6 @@ def follow(
             trouble_since = trouble_since or f"{datetime.now(UTC):%H:%M:%S} UTC"
             who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
             display.update([], f"{who} gives no answer since {trouble_since} ({error})")
-            seen = "no answer"
         else:
             trouble_since = ""
             display.update(cells, None)
@@ -128,9 +125,8 @@ def follow(
                 if not cell.alive:
                     del unended[cell.name]
                     display.ended(cell, cell.status, cell.why)
-            seen = " ".join(f"{cell.job}{cell.slurm}" for cell in cells if cell.slurm)
             try:
-                submitter.more(watcher.queue, added)
+                submitter.more(watcher.queue, watcher.notes, added)
             except (SlurmError, OSError) as error:
                 words = error.came if isinstance(error, SlurmError) else str(error)
                 if words != complaint:
@@ -142,7 +138,7 @@ def follow(
         unended |= {config.cell_id(): config for config in added}
         if added:
             pace.again()
-        pause_s = pace.next_s(seen)
+        pause_s = pace.next_s()
         older_s = 0.0 if added else 0.9 * pause_s  # an older list lacks what was just submitted
     if refused is not None:
         raise refused

@@ -105,7 +105,7 @@ def commands(folder: Path, fake: FakeSlurm) -> Iterator[list[str]]:
     yield ["new", "sweep", *here]
     shutil.rmtree(sweep)
     yield ["new", *submit]
-    jobs = [job for array in read_notes(sweep)[0][0].arrays for job in array.elements()]
+    jobs = [job for array in read_notes(sweep)[0].arrays for job in array.elements()]
     fake.queue(dict.fromkeys(jobs, "PENDING"), job_name("many", sweep))
     yield ["new", "status"]
     (sweep / ".slurm").rename(another / ".slurm")

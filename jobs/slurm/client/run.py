@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from train.environment import environment_of
 
@@ -64,8 +63,6 @@ class SlurmError(RuntimeError):
         self.came = came
         self.passing = passing
         self.refused = False  # of sbatch: the request was certainly not granted
-        #: Of sbatch: run, part and array. Unless refused, it may be in the queue all the same.
-        self.submission: tuple[str, str, Any] | None = None
 
 
 def is_lasting(error: SlurmError | OSError) -> bool:

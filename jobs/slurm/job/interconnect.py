@@ -5,7 +5,6 @@ It runs on the first node of the allocation and leaves what the verdict is made 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -13,8 +12,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from pydantic import Field
 
 from jobs.cell.container import NO_IMAGE, Image, image_now
 from jobs.cell.stop import Stop, stopped_by_signals
@@ -34,7 +31,6 @@ from train.interconnect.record import (
     JOB_NAME,
     NOT_MET,
     PHASES,
-    SWITCHES_NAME,
     JobNote,
     Phase,
     Step,
@@ -67,7 +63,6 @@ class InterconnectTask(Task):
     samples: int
     sample_s: float
     phases: tuple[Phase, ...] = PHASES
-    switches: dict[str, str] = Field(default_factory=dict)  # node -> leaf switch
 
 
 def tournament_limit_s(task: InterconnectTask) -> float:
@@ -127,7 +122,7 @@ def of_phase(task: InterconnectTask, phase: Phase) -> InterconnectTask:
     # node's end must not end the others: it is what is looked for
     site = site.model_copy(update={"mpi": GLOO, "srun": (*site.srun, NO_KILL)})
     # facts are of the node itself: its tools are not in the image
-    image = NO_IMAGE if phase == "preflight" else task.image
+    image = Image(NO_IMAGE, None) if phase == "preflight" else task.image
     return task.model_copy(update={"site": site, "image": image, "ranks_per_node": 1})
 
 
@@ -163,10 +158,9 @@ def run_interconnect(payload: dict[str, Any]) -> None:
     """On the first node. Exit code 1 where a phase did not come to its end."""
     task = InterconnectTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, minutes_for(task), task.site)
-    write_atomically(Path(task.folder) / SWITCHES_NAME, json.dumps(task.switches) + "\n")
     digest, expected = None, list[str]()
     with suppress(ConfigError):  # the phases that need the image say what is wrong with it
-        digest = image_now(Image(task.image, task.image_digest, task.image_mark)).digest
+        digest = image_now(task.image).digest
     with suppress(SlurmError):  # without an answer nobody is missed
         expected = hostnames(allocation.nodes, asker())
     steps: list[Step] = []
@@ -175,7 +169,7 @@ def run_interconnect(payload: dict[str, Any]) -> None:
         note = JobNote(
             job=allocation.job,
             nodes=allocation.nodes,
-            image=task.image,
+            image=task.image.path,
             image_digest=digest,
             steps=tuple(steps),
             phases=task.phases,

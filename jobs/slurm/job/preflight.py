@@ -48,6 +48,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
         at=datetime.now(UTC),
         seconds=time.monotonic() - began,
         nodes=tuple(sorted({r.host for r in reports})),
+        ranks_per_node=task.ranks_per_node,
         versions=dict(reports[0].versions) if reports else {},
         problems=_problems(task, ranks, reports),
     )

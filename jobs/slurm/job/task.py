@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from pydantic import AwareDatetime
 
-from jobs.cell.container import NO_IMAGE, FileMark, Image
+from jobs.cell.container import NO_IMAGE, Image
 from jobs.cell.needs import TMP, Need, basic_needs, usable_tmpdir
 from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
@@ -27,9 +27,7 @@ class Task(Frozen):
     site: Site
     nodes: int
     ranks_per_node: int
-    image: str  # path of the SIF file, or "none"
-    image_digest: str | None = None  # when it was submitted
-    image_mark: FileMark | None = None  # of the file that had it
+    image: Image  # as it was when the job was submitted
     root: str  # the code that runs
     needs: tuple[Need, ...] = ()  # of the ranks: their folders and files
 
@@ -40,13 +38,13 @@ class Task(Frozen):
             return self
         scratch = usable_tmpdir(environment.get("TMPDIR"))
         if scratch and self.nodes > 1:
-            scratch = TMP if self.image != NO_IMAGE else None
+            scratch = TMP if self.image.path != NO_IMAGE else None
         site = self.site.model_copy(update={"scratch": scratch})
         return self.model_copy(update={"site": site})
 
     @property
     def every_need(self) -> tuple[Need, ...]:
-        return *basic_needs(self.root, self.image, self.site.scratch), *self.needs
+        return *basic_needs(self.root, self.image.path, self.site.scratch), *self.needs
 
     @property
     def size(self) -> int:
@@ -91,9 +89,7 @@ class JobContext:
         return {
             "site": self.site,
             **vars(layout),
-            "image": self.image.path,
-            "image_digest": self.image.digest,
-            "image_mark": self.image.mark,
+            "image": self.image,
             "root": str(self.root),
             "needs": self.needs,
         }
@@ -151,6 +147,7 @@ class PreflightReport(Frozen):
     at: AwareDatetime
     seconds: float
     nodes: tuple[str, ...]
+    ranks_per_node: int
     versions: dict[str, str]
     problems: tuple[Problem, ...]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.slurm.client.run import run
 from jobs.slurm.client.squeue import ENDED, JobState
-from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run, read_notes
+from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
@@ -21,19 +20,16 @@ MAX_IDS = 500
 _OVER = ("already completing or completed", "invalid job id specified")
 
 
-def jobs_of_sweep(
-    notes: Iterable[RunNote], broken: Iterable[str], queue: Mapping[str, JobState]
-) -> dict[str, int]:
+def jobs_of_sweep(notes: Iterable[RunNote], queue: Mapping[str, JobState]) -> dict[str, int]:
     """Array or job id -> how many of its jobs are alive, of all that a sweep submitted.
 
     A noted id alone does not make a job ours: on another cluster, or after a controller lost its
-    state, it is somebody else's. ``broken``: runs whose notes are not readable.
+    state, it is somebody else's.
     """
-    runs, names = set(broken), dict[str, str]()
+    runs, names = set[str](), dict[str, str]()
     for note in notes:
         runs.add(note.run)
-        ids = (note.preflight_job, *(array.job_id for array in note.arrays))
-        names |= dict.fromkeys(filter(None, ids), note.job_name)
+        names |= {array.job_id: note.job_name for array in note.arrays if array.job_id}
 
     def is_ours(job: JobState) -> bool:
         named = names.get(job.array) == job.name and not job.comment.startswith(OURS)
@@ -41,19 +37,6 @@ def jobs_of_sweep(
 
     over = (*ENDED, "COMPLETING", "STAGE_OUT")
     return Counter(job.array for job in queue.values() if job.state not in over and is_ours(job))
-
-
-def needed_by_others(sweep: Path, queue: Mapping[str, JobState]) -> set[str]:
-    """Preflight jobs that live jobs of other sweeps of this folder of results depend on: Slurm
-    would end these with them."""
-    alive = {job.array for job in queue.values() if not job.ended}
-    needed: set[str] = set()
-    for folder in sweep.parent.glob(f"*/{NOTES_NAME}"):
-        with suppress(OSError):
-            for note in read_notes(folder.parent)[0] if folder.parent != sweep else ():
-                if note.preflight_job and any(one.job_id in alive for one in note.arrays):
-                    needed.add(note.preflight_job)
-    return needed
 
 
 def cancel(arrays: Iterable[str], *, patience_s: float = 30) -> str:

@@ -196,7 +196,9 @@ def status_of(job: str, ending: JobState | None) -> tuple[Status, str]:
 
 
 def over_for_s(job: JobState) -> float:
-    """Seconds since an ended job's end; infinite where it never began."""
+    """Seconds since an ended job's end; infinite where it never began: it then has no nodes."""
+    if not job.nodes:
+        return math.inf
     ran_s = seconds_of(job.elapsed)
     with suppress(ValueError):
         # without a zone, as Slurm's times are

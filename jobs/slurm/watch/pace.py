@@ -13,10 +13,9 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
 from jobs.slurm.watch.endings import status_of
 
-#: Seconds between two looks: for a minute after a submission, after a look that showed something
-#: new, after one that did not. A look is one question to Slurm for all jobs of the user, and a
-#: cluster has many users.
-FIRST_S, CHANGED_S, UNCHANGED_S = 5.0, 30.0, 60.0
+#: Seconds between two looks, for a minute after a submission and later. A look is one question to
+#: Slurm for all jobs of the user, and a cluster has many users.
+FIRST_S, LATER_S = 5.0, 60.0
 FIRST_FOR_S = 60.0
 
 
@@ -26,16 +25,12 @@ class Pace:
 
     every_s: float | None = None
     _began: float = field(default_factory=time.monotonic)
-    _seen: str = ""
 
-    def next_s(self, seen: str) -> float:
-        """Seconds until the next look; ``seen``: what the last one showed."""
-        changed, self._seen = seen != self._seen, seen
+    def next_s(self) -> float:
+        """Seconds until the next look."""
         if self.every_s is not None:
             return self.every_s
-        if time.monotonic() - self._began < FIRST_FOR_S:
-            return FIRST_S
-        return CHANGED_S if changed else UNCHANGED_S
+        return FIRST_S if time.monotonic() - self._began < FIRST_FOR_S else LATER_S
 
     def again(self) -> None:
         """Something was submitted: what is wrong with it shows soon."""
@@ -55,15 +50,15 @@ def wait_for(job: str, site: Site, what: str) -> None:
             state = query(arrays=[job]).get(job)
             if state is None or state.ended:
                 return
-            why, seen = in_words(state), state.state
+            why = in_words(state)
         except SlurmError as error:
             if not error.passing:
                 raise
-            why, seen = f"Slurm gives no answer ({error})", ""
+            why = f"Slurm gives no answer ({error})"
         if why not in ("", said):
             say(f"{what}: {why}")
             said = why
-        time.sleep(pace.next_s(seen))
+        time.sleep(pace.next_s())
 
 
 def end_of(job: str) -> str:

@@ -31,7 +31,7 @@ from jobs.cell.state import (
     recorded,
 )
 from jobs.config.site import Site
-from jobs.messages import NoAnswer, say, seconds_of
+from jobs.messages import seconds_of
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import ask_cluster
 from jobs.slurm.client.sacct import History
@@ -41,7 +41,6 @@ from jobs.slurm.submissions import (
     CLOCKS_DIFFER,
     Submitted,
     adopt,
-    is_of_run,
     read_notes,
     submitted_cells,
     write_note,
@@ -225,7 +224,7 @@ class Watcher:
             OSError: the notes cannot be read.
         """
         self.sweep = sweep
-        self.notes, self.broken = read_notes(sweep)  # broken: runs with unreadable notes, and why
+        self.notes = read_notes(sweep)
         if site is None and self.notes:
             ask_cluster(self.notes[-1].clusters, self.notes[-1].slurm_conf)
         self.queue: Mapping[str, JobState] = {}
@@ -253,7 +252,7 @@ class Watcher:
             SlurmError: no answer.
             OSError: the notes cannot be read.
         """
-        self.notes, self.broken = read_notes(self.sweep)
+        self.notes = read_notes(self.sweep)
         self.queue = query(patience_s=patience_s, older_s=older_s)
         for index, note in enumerate(self.notes):
             self.notes[index] = adopted = adopt(note, self.queue)
@@ -266,18 +265,3 @@ class Watcher:
         submitted = submitted_cells(self.sweep, self.notes)
         cells = [recorded(config, self.sweep / config.cell_id()) for config in configs]
         return [by_files(cell, submitted.get(cell.name)) for cell in cells]
-
-    def refuse_unreadable(self) -> None:
-        """Name the notes that cannot be read.
-
-        Raises:
-            NoAnswer: jobs of such a run were in the queue at the last look.
-        """
-        for run, text in self.broken.items():
-            say(text)
-            alive = (job for job in self.queue.values() if not job.ended and is_of_run(job, run))
-            if jobs := {job.array for job in alive}:
-                raise NoAnswer(
-                    f"jobs {', '.join(sorted(jobs))} of that run are in the queue, so nothing is "
-                    "submitted: their cells might run twice. Wait for their end, or make cancel"
-                )

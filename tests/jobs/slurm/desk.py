@@ -46,7 +46,7 @@ class Desk:
         return sorted(self.sweep.glob("digits-*"))
 
     def notes(self) -> list[RunNote]:
-        return read_notes(self.sweep)[0]
+        return read_notes(self.sweep)
 
     def queue(self, **states: str) -> None:
         """What squeue shows from now on: the sweep's jobs (``j101_0``) and Slurm's words."""

@@ -51,10 +51,6 @@ def say(text, end="\\n"):
     sys.stderr.write(text + end)
     sys.stderr.flush()
 
-def rank_says(rank, text):
-    with open(LOGS / f"rank-{{rank}}.log", "a") as out:
-        out.write(text + "\\n")
-
 def beat():
     for rank in range(SIZE):
         (LOGS / f"rank-{{rank}}.beat").write_text(json.dumps(dict(phase="training", idle_s=0.0)))
@@ -74,11 +70,6 @@ def epoch(number):
 def unfinished(done):
     told = dict(why="a stop was asked for", epochs_done=done, epochs=9)
     (LOGS / "unfinished.json").write_text(json.dumps(told))
-
-def fail(rank, what, consequence=False):
-    error = dict(what=what, where=f"rank {{rank}}", what_to_do="look", rank=rank, log_tail=[])
-    told = dict(at=now(), consequence=consequence, error=error)
-    (LOGS / f"rank-{{rank}}.error.json").write_text(json.dumps(told))
 
 def live(until=lambda: False, seconds=30.0):
     end = time.monotonic() + seconds
@@ -181,8 +172,9 @@ class Job:
 
     @contextmanager
     def start(self) -> Iterator[subprocess.Popen[str]]:
-        code = "import json, sys; from jobs.slurm.supervise import run_unit; "
-        code += "run_unit(json.loads(sys.argv[1]))"
+        file = self.fake.folder / "tasks.json"
+        tasks = [None] * 5 + [self.task.model_dump(mode="json")]
+        file.write_text(json.dumps({"program": "cells", "tasks": tasks}))
         environment = os.environ | {
             "PATH": self.fake.path, "SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "7",
             "SLURM_ARRAY_TASK_ID": "5", "SLURMD_NODENAME": "n1",
@@ -191,8 +183,8 @@ class Job:
             "SLURM_JOB_END_TIME": str(int(time.time() + 60 * self.minutes_left)),
         }  # fmt: skip
         process = subprocess.Popen(
-            ["sh", "-c", "trap '' USR2; exec \"$@\"", "sh", sys.executable, "-c", code,
-             self.task.model_dump_json()], cwd=ROOT, text=True,
+            ["sh", "-c", "trap '' USR2; exec \"$@\"", "sh", sys.executable, "-m",
+             "jobs.slurm.job", str(file)], cwd=ROOT, text=True,
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
@@ -219,7 +211,7 @@ def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> JobTask:
         "cells": tuple(str(results / one.cell_id()) for one in cells),
         "asked_at": datetime.now(UTC),
         "site": Site(ranks_per_node=cells[0].gpus, signal_s=30), "nodes": 1,
-        "ranks_per_node": cells[0].gpus, "image": "none", "image_digest": None, "root": str(ROOT),
+        "ranks_per_node": cells[0].gpus, "image": Image("none", None), "root": str(ROOT),
         "data": str(folder), "store": str(folder), "stall_s": 60, "minutes": 60, "block": "r-0/0",
     }  # fmt: skip
     return JobTask(**(values | changes))
@@ -249,10 +241,12 @@ def context(sweep: Path, site: Site | None = None, **changes: Any) -> Submission
 PROBLEM = Problem(node="n", check="c", found="f", expected="e", fix="x")
 
 
-def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelta(0)) -> None:
+def report_preflight(
+    folder: Path, *problems: Problem, age: timedelta = timedelta(0), key: str = "k"
+) -> None:
     report = PreflightReport(
-        key="k", job="101", at=datetime.now(UTC) - age, seconds=1, nodes=("n1", "n2"),
-        versions={}, problems=problems,
+        key=key, job="101", at=datetime.now(UTC) - age, seconds=1, nodes=("n1", "n2"),
+        versions={}, problems=problems, ranks_per_node=4,
     )  # fmt: skip
     (folder / "report.json").write_text(report.model_dump_json())
 

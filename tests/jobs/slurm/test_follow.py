@@ -41,7 +41,7 @@ class Rest:
     def __init__(self, refill=lambda queue: [], waits=lambda: False) -> None:
         self.refill, self.waits = refill, waits
 
-    def more(self, queue, sent) -> None:
+    def more(self, queue, notes, sent) -> None:
         sent += self.refill(queue)
 
 
@@ -94,7 +94,7 @@ def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> 
     jobs = in_queue({"7": "RUNNING"}, comment_of("rNone", 0))
     (cell,) = watcher(sweep, monkeypatch, jobs).look([ONE])
     assert (cell.state, cell.job) == ("starting", "7")
-    assert read_notes(sweep)[0][0].arrays[0].job_id == "7"
+    assert read_notes(sweep)[0].arrays[0].job_id == "7"
 
 
 def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypatch) -> None:
@@ -187,19 +187,15 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
     assert time.monotonic() - began > 4 * 0.05
 
 
-def test_looks_become_rare_and_what_is_new_makes_them_frequent(monkeypatch) -> None:
+def test_looks_become_rare(monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
     found = Pace(None, 0.0)
-    first = []
-    while now[0] < 60:
-        first.append(found.next_s("a"))
-        now[0] += first[-1]
-    assert first == [pace.FIRST_S] * 12
-    later = [found.next_s("a") for _ in range(6)]
-    assert later[0] > 30 and later[-1] == 60 and later == sorted(later)
-    assert found.next_s("b") == 30
-    assert Pace(3.0).next_s("a") == 3.0
+    assert (found.next_s(), Pace(3.0).next_s()) == (pace.FIRST_S, 3.0)
+    now[0] = 61.0
+    assert found.next_s() == pace.LATER_S
+    found.again()
+    assert found.next_s() == pace.FIRST_S
 
 
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:

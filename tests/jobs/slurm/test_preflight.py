@@ -30,11 +30,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def earlier(folder: Path, queue: dict[str, JobState], *asked: int) -> Preflight | None:
-    """What another sweep in the same folder of results finds."""
-    return earlier_preflight(
-        context(folder.parent.parent / "b"), NodeLayout(*asked or (2, 4)), queue
-    )
+def earlier(
+    folder: Path, queue: dict[str, JobState], *asked: int, sweep: str = "b"
+) -> Preflight | None:
+    """What a sweep in the same folder of results finds."""
+    of = folder.parent.parent / sweep
+    return earlier_preflight(context(of), NodeLayout(*asked or (2, 4)), read_notes(of), queue)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_two_nodes_at_most_with_the_ranks_of_the_largest(
 
 def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
     sweep = folder.parent.parent / "a"
-    (note,) = read_notes(sweep)[0]
+    (note,) = read_notes(sweep)
     assert (note.kind, note.run, note.arrays[0].job_id) == ("preflight", folder.name, "101")
     script = (array_folder(sweep, note.run, "preflight") / "submission.sh").read_text()
     assert f"--comment={comment_of(note.run, 'preflight')}\n" in script and "--nodes=2" in script
@@ -95,7 +96,8 @@ def test_what_a_good_one_has_to_share_with_a_sweep(
 def test_a_good_one_serves_all_sweeps_for_a_day(
     folder: Path, asked: tuple[int, int], hours: int, problems: list[Problem], serves: bool
 ) -> None:
-    report_preflight(folder, *problems, age=timedelta(hours=hours))
+    key = context(folder).preflight_key
+    report_preflight(folder, *problems, age=timedelta(hours=hours), key=key)
     assert earlier(folder, {}, *asked) == (Preflight("101", folder) if serves else None)
 
 
@@ -108,12 +110,14 @@ def test_a_good_one_serves_all_sweeps_for_a_day(
         ("RUNNING", "horoscale:r0:0", False),
     ],
 )
-def test_one_that_has_not_ended_serves_all_sweeps(
+def test_one_that_has_not_ended_serves_its_sweep(
     folder: Path, state: str, comment: str, serves: bool
 ) -> None:
-    """Else each sweep, and each make sweep after a refusal, would leave one more."""
+    """Else each make sweep after a refusal would leave one more. Another sweep submits its own,
+    which make cancel of this one does not take away."""
     queue = in_queue({"101": state}, comment=comment.format(run=folder.name))
-    assert earlier(folder, queue) == (Preflight("101", folder) if serves else None)
+    assert earlier(folder, queue, sweep="a") == (Preflight("101", folder) if serves else None)
+    assert earlier(folder, queue) is None
 
 
 def test_its_report_decides_once_it_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.messages import NoAnswer
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import (
     Array,
@@ -33,12 +34,12 @@ def note(*arrays: Array, run: str = "r1", at: datetime = AT, **changes) -> RunNo
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    assert read_notes(tmp_path / "nowhere") == ([], {})
+    assert read_notes(tmp_path / "nowhere") == []
     later = note(array(("c",)), run="r0", at=AT.replace(year=2027), preflight_job="3")
     write_note(tmp_path, later)
     write_note(tmp_path, note(array(("a",), ("b", "c"), job_id="7")))
-    notes, broken = read_notes(tmp_path)
-    assert not broken and [n.run for n in notes] == ["r1", "r0"], "the oldest first"
+    notes = read_notes(tmp_path)
+    assert [n.run for n in notes] == ["r1", "r0"], "the oldest first"
     assert notes[1] == later.model_copy(update={"user": os.getuid()}), "whose file it is"
 
 
@@ -46,19 +47,18 @@ UNKNOWN_KEY = note().model_dump_json().replace("{", '{"extra": 1, ', 1).encode()
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"run": 1}', b"\xff\xfe", UNKNOWN_KEY])
-def test_a_broken_note_is_named_and_the_others_are_read(tmp_path: Path, raw: bytes) -> None:
-    file = write_note(tmp_path, note(array(("a",), job_id="7")))
-    (file.parent / "r0.json").write_bytes(raw)
-    notes, broken = read_notes(tmp_path)
-    assert [n.run for n in notes] == ["r1"]
-    assert list(broken) == ["r0"] and str(file.parent / "r0.json") in broken["r0"]
+def test_without_a_note_that_cannot_be_read_nothing_is_known(tmp_path: Path, raw: bytes) -> None:
+    file = write_note(tmp_path, note(array(("a",), job_id="7"))).with_name("r0.json")
+    file.write_bytes(raw)
+    with pytest.raises(NoAnswer, match=f"^{file} is no note of a submission"):
+        read_notes(tmp_path)
 
 
 def test_a_note_that_goes_away_meanwhile_is_none(tmp_path: Path) -> None:
     """Another sweep's sbatch was refused: listed, and not there any more when it is read."""
     file = write_note(tmp_path, note())
     file.with_name("gone.json").symlink_to(tmp_path / "nowhere")
-    assert read_notes(tmp_path) == ([note().model_copy(update={"user": os.getuid()})], {})
+    assert read_notes(tmp_path) == [note().model_copy(update={"user": os.getuid()})]
 
 
 def test_a_folder_of_notes_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:

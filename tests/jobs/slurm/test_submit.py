@@ -30,26 +30,17 @@ from tests.jobs.slurm.fakes import FakeSlurm, cells, context, fake_slurm
         ("Submitted batch job 17\n", ("17", None)),
         ("Submitted batch job 17 on cluster big\n", ("17", "big")),
         ("Welcome to Big!\nYour budget: 1,200.5 hours until 2026-12-31.\n17\n", ("17", None)),
-        ("-> job 17 accepted (partition gpu2, v22.05)\n", ("17", None)),
-        ('{"job_id": 17}', ("17", None)),
+        ("-> job 17 accepted (partition gpu2, v22.05)\n", None),
         ("loading tools/3.1\nSubmitted batch job 17\n42 jobs of yours wait\n", ("17", None)),
         ("done", None),
-        ("job 17 and job 18\n", None),
-        ("Balance: 1200 hours\n", None),
         ("Max time per job: 24 hours\n", None),
-        ("Your allocation ends in 3 days, nothing was submitted\n", None),
         ("17\n18\n", None),
     ],
 )
-def test_any_output_with_one_number_of_a_job_is_an_answer(
+def test_the_one_job_that_sbatch_names_is_an_answer(
     text: str, job: tuple[str, str | None] | None
 ) -> None:
     assert job_in(text) == job
-
-
-def test_a_program_that_failed_must_say_it_in_sbatchs_own_words() -> None:
-    assert job_in("You already have job 17 in the queue\n", certain=True) is None
-    assert job_in("Submitted batch job 17\n", certain=True) == ("17", None)
 
 
 @pytest.fixture
@@ -79,7 +70,7 @@ def submit(sweep: Path, status: str = "new") -> str:
 
 
 def note_of(sweep: Path) -> RunNote:
-    (note,) = read_notes(sweep)[0]
+    (note,) = read_notes(sweep)
     return note
 
 
@@ -115,7 +106,6 @@ def test_what_may_be_in_the_queue_keeps_its_note(
         submit(tmp_path)
     note = note_of(tmp_path)
     assert caught.value.passing and not caught.value.refused
-    assert caught.value.submission == (note.run, "0", note.arrays[0])
     assert note.arrays[0].job_id is None, "a later look finds it by its comment"
 
 
@@ -125,7 +115,7 @@ def test_a_refusal_leaves_nothing(tmp_path: Path, slurm: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match=r"^sbatch: sbatch: error: Invalid account$") as caught:
         submit(tmp_path)
     assert caught.value.refused and not caught.value.passing
-    assert read_notes(tmp_path) == ([], {}) and not list((tmp_path / ".submitit").iterdir())
+    assert read_notes(tmp_path) == [] and not list((tmp_path / ".submitit").iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])

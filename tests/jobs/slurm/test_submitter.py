@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,8 +17,8 @@ from jobs.slurm import submitter as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.preflight import Preflight
-from jobs.slurm.submissions import Array, RunNote, array_folder
-from jobs.slurm.submitter import UNCLEAR_S, Submitter
+from jobs.slurm.submissions import Array, RunNote
+from jobs.slurm.submitter import UNCLEAR, Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from tests.builders import config
 from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, report_preflight
@@ -43,8 +42,6 @@ class Sbatch:
     def submit_cells(self, context, array, cells, preflight, avoid) -> str:
         self.before()
         error = self.errors.pop(0) if self.errors else None
-        if isinstance(error, SlurmError):
-            error.submission = ("r1", "0", array)
         if error is not None:
             raise error
         self.sent.append((len(array.units), preflight))
@@ -70,9 +67,9 @@ def preflight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 class Sweep(Submitter):
     """One that says how many cells it has just submitted."""
 
-    def turn(self, queue: dict[str, JobState]) -> int:
+    def turn(self, queue: dict[str, JobState], *notes: RunNote) -> int:
         self.sent: list[RunConfig] = []
-        self.more(queue, self.sent)
+        self.more(queue, notes, self.sent)
         return len(self.sent)
 
 
@@ -130,32 +127,24 @@ def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, pref
     assert sweep.turn({}) == 0 and not sweep.waits()
 
 
-def test_a_preflight_that_passed_and_is_forgotten_needs_no_dependency(
-    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_preflight_that_slurm_has_forgotten_is_waited_for_no_more(
+    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch, passed: bool
 ) -> None:
-    """A list may be a minute old, and Slurm forgets jobs sooner at some sites."""
-    monkeypatch.setattr(module, "earlier_preflight", lambda *_: Preflight("6", tmp_path))
-    sbatch.before = preflight
-    sbatch.errors.append(refused("Job dependency problem"))
-    sweep = submitter(tmp_path, 1, held=True)
-    assert sweep.turn(others(0, "RUNNING")) == 1
-    assert sbatch.sent == [(1, None)]
+    """The list of jobs, which may be a minute older than the refusal, still shows it. Without a
+    report it is made again, once."""
 
-
-def test_a_preflight_that_is_forgotten_without_a_report_is_made_again_once(
-    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The list of jobs, which is older than the refusal, still shows it."""
-
-    def earlier(context, layout, queue) -> Preflight | None:
-        return Preflight("5", tmp_path) if "5" in queue else None
+    def earlier(context, layout, notes, queue) -> Preflight | None:
+        return Preflight("5", tmp_path) if "5" in queue or passed else None
 
     monkeypatch.setattr(module, "earlier_preflight", earlier)
-    sbatch.errors += [refused("Job dependency problem") for _ in range(2)]
+    sbatch.before = preflight if passed else sbatch.before
+    sbatch.errors += [refused("Job dependency problem") for _ in range(1 if passed else 2)]
     sweep = submitter(tmp_path, 1, held=True)
-    with pytest.raises(SlurmError, match="dependency"):
-        sweep.turn(in_queue({"5": "RUNNING"}))
-    assert sweep.preflight and sweep.preflight.job == "6"
+    with nullcontext() if passed else pytest.raises(SlurmError, match="dependency"):
+        assert sweep.turn(in_queue({"5": "RUNNING"})) == 1
+    assert sbatch.sent == [(1, None)] * passed
+    assert passed or (sweep.preflight and sweep.preflight.job == "6")
 
 
 @pytest.mark.parametrize(("passing", "cancelled"), [(True, []), (False, ["6"])])
@@ -198,39 +187,25 @@ def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: S
     assert sweep.turn({}) == 1 and not sweep.waits()
 
 
+@pytest.mark.parametrize("earlier", [True, False])
 def test_what_sbatch_may_have_accepted_is_not_submitted_again(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sbatch: Sbatch, earlier: bool
 ) -> None:
-    """Seen: it timed out, the job came into the queue, and the next look submitted another one."""
-    sweep = submitter(tmp_path, 1)
-    (cell,) = sweep.todo
-    for unclear_s in (60.0, 0.0):
-        sweep.todo = [cell]
-        monkeypatch.setattr(module, "UNCLEAR_S", unclear_s)
-        sbatch.errors.append(SlurmError("sbatch", "Socket timed out", passing=True))
-        with pytest.raises(SlurmError, match="timed out"):
-            sweep.turn({})
-        if unclear_s:
-            assert sweep.turn({}) == 0 and sweep.waits(), "not known yet"
-            assert sweep.turn(in_queue({"9": "PENDING"}, comment="horoscale:r1:0")) == 1
-            assert not sweep.waits() and not sbatch.sent
-    assert sweep.turn({}) == 1, "nowhere after that time: submitted again"
-
-
-def test_what_an_earlier_make_sweep_may_have_submitted_is_waited_for(
-    tmp_path: Path, sbatch: Sbatch
-) -> None:
+    """By this make sweep or an earlier one. Seen: it timed out, the job came into the queue, and
+    the next look submitted another one."""
     array = Array(units=((config().cell_id(),),), nodes=1, ranks_per_node=1, minutes=1)
     now = datetime.now(UTC)
     note = RunNote(run="r1", site="s", job_name="n", submitted_at=now, arrays=(array,))
-    assert submitter(tmp_path, 2, notes=[note]).turn({}) == 2, "its sbatch was never called"
-    script = array_folder(tmp_path, "r1", "0") / "submission.sh"
-    script.parent.mkdir(parents=True)
-    script.touch()
-    sweep = submitter(tmp_path, 2, notes=[note])
-    assert sweep.turn({}) == 1 and sweep.waits()
-    os.utime(script, (time.time() - UNCLEAR_S - 1,) * 2)
-    assert submitter(tmp_path, 2, notes=[note]).turn({}) == 2
+    old = note.model_copy(update={"submitted_at": now - UNCLEAR})
+    for later, sent in ((note.with_id(0, "9"), 1), (old, 0)):
+        sweep = submitter(tmp_path, 1, notes=[note] if earlier else [])
+        if not earlier:
+            sbatch.errors.append(SlurmError("sbatch", "Socket timed out", passing=True))
+            with pytest.raises(SlurmError, match="timed out"):
+                sweep.turn({})
+        assert sweep.turn({}, note) == 0 and sweep.waits(), "not known yet"
+        assert sweep.turn({}, later) == 1 and not sweep.waits()
+        assert len(sbatch.sent) == 1 - sent, "found, or after that time submitted again"
 
 
 def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:

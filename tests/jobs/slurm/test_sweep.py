@@ -12,8 +12,7 @@ import pytest
 
 from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
-from jobs.slurm.client.squeue import FIELD, START
-from jobs.slurm.submissions import read_notes, write_note
+from jobs.slurm.submissions import read_notes
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
@@ -23,8 +22,7 @@ from train.record.run import RunError, Throughput, read_record
 
 
 @pytest.fixture
-def desk(tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr("jobs.slurm.commands.AGAIN_S", 0)
+def desk(tmp_path: Path, data_root: Path) -> Desk:
     return Desk(tmp_path, data_root)
 
 
@@ -33,46 +31,26 @@ def records(desk: Desk) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "results", "options", "words"),
-    [("partitoin: practice", "results", "", "unknown key 'partitoin'"),
-     ("partition: practise", "results", "", "did you mean"),
-     ("image: /nowhere/own.sif", "results", "", "there is no image /nowhere/own.sif"),
-     ("image: none", "a%b", "", "the results folder has '%' in its path"),
-     ("image: none", "results", "--budget=0.001", "hours")],
+    ("change", "options", "words"),
+    [("partition: practise", "", "did you mean"),
+     ("image: /nowhere/own.sif", "", "there is no image /nowhere/own.sif"),
+     ("image: none", "--budget=0.001", "hours")],
 )  # fmt: skip
 def test_what_does_not_fit_submits_nothing(
-    tmp_path, data_root, change: str, results: str, options: str, words: str
+    tmp_path, data_root, change: str, options: str, words: str
 ) -> None:
-    """The site's file, the cluster, the image, a path that no batch script can name, the cost."""
+    """The cluster, the image, the cost."""
     key = change.split(":", maxsplit=1)[0]
     kept = [line for line in SITE.splitlines() if not line.startswith(key)]
     desk = Desk(tmp_path, data_root, "\n".join([*kept, change, ""]))
-    desk.results = desk.folder / results
     assert words in desk.submit(*options.split(), code=2)
     assert desk.fake.calls("sbatch") == []
 
 
-def test_what_the_user_and_the_command_line_ask_for_is_in_the_batch_text(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seen: SBATCH_ACCOUNT=b was exported, another account paid, and nothing was said."""
-    for name, value in (("ACCOUNT", "b"), ("PARTITION", "other"), ("QOS", "slow")):
-        monkeypatch.setenv(f"SBATCH_{name}", value)
-    said = desk.submit("--qos", "fast", "--time", "0:20:00")
-    script = (desk.fake.folder / "script-1").read_text()
-    for option in ("account=b", "partition=practice", "qos=fast", "time=20"):
-        assert f"#SBATCH --{option}\n" in script
-    for words in ("SBATCH_ACCOUNT=b is used", "SBATCH_PARTITION=other is ignored: partition: p",
-                  "SBATCH_QOS=slow is ignored: QOS=fast", "time_min: 5 of site file"):  # fmt: skip
-        assert said.count(words) == 1
-
-
 def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path) -> None:
-    """Three cells like it that this site's jobs completed; then the site file wins again."""
+    """Three cells like it that this site's jobs completed."""
     site = SITE.replace("time_min: 5", "max_time_min: 60")
-    desk = Desk(tmp_path, data_root, site, cells=4)
-    trial = (desk.folder / "trial.yaml").read_text()
-    (desk.folder / "trial.yaml").write_text(trial.replace("[0, 1, 2, 3]", "[0, 1, 2]"))
+    desk = Desk(tmp_path, data_root, site, cells=3)
     desk.submit()
     assert "#SBATCH --time=60\n" in (desk.fake.folder / "script-1").read_text()
     steady = Throughput(images_per_s=1000.0, samples=(), left_out=(1,))
@@ -81,15 +59,11 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
         where = made.provenance.model_copy(update={"slurm_job_id": element})
         text = made.model_copy(update={"provenance": where}).model_dump_json()
         (cell / "record.json").write_text(text)
-    (desk.folder / "trial.yaml").write_text(trial)
-    plan = desk.say("plan").stdout
-    assert "#SBATCH --time=10\n" in plan
-    assert "time limits: 1.5 x what earlier cells like them took at this site" in plan
-    assert "at least 10 min, for 1 cells, 60 min for others" in plan
-    assert "#SBATCH --time=7\n" in desk.say("plan", "--time", "7").stdout
-    assert "#SBATCH --time=60\n" in desk.say("plan", "--partition", "other").stdout
+    trial = desk.folder / "trial.yaml"
+    trial.write_text(trial.read_text().replace("[0, 1, 2]", "[0, 1, 2, 3]"))
     desk.submit()
     assert "#SBATCH --time=10\n" in (desk.fake.folder / "script-2").read_text()
+    assert "#SBATCH --time=60\n" in desk.say("plan", "--partition", "other").stdout
     first = desk.cells[0] / "record.json"  # of another site's job, or of this machine
     first.write_text(first.read_text().replace('"slurm_job_id":"101_0"', '"slurm_job_id":"9"'))
     assert "#SBATCH --time=60\n" in desk.say("plan").stdout
@@ -102,7 +76,7 @@ def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:
     desk.submit(cwd=desk.folder)
     script = (desk.fake.folder / "script-1").read_text()
     assert f"--chdir='{desk.folder}/o'" in script
-    assert len(read_notes(desk.folder / desk.results / "trial")[0]) == 1
+    assert len(read_notes(desk.folder / desk.results / "trial")) == 1
 
 
 def test_what_is_written_about_a_submission(desk: Desk) -> None:
@@ -134,7 +108,6 @@ def test_a_refusal_in_the_middle_keeps_what_was_submitted(tmp_path, data_root) -
 @pytest.mark.parametrize(
     ("said", "code", "wait"),
     [("Invalid account or account/partition combination specified", 2, "--no-wait"),
-     ("Invalid account or account/partition combination specified", 2, "--wait"),
      ("Socket timed out on send/recv operation", 3, "--no-wait")],
 )  # fmt: skip
 def test_a_wrong_request_is_told_from_a_busy_cluster(
@@ -209,12 +182,14 @@ def test_cancel_settles_what_had_not_begun(desk: Desk) -> None:
     desk.submit()
     (desk.cells[2] / "logs").mkdir()
     announce(desk.cells[2], Begun(number=1, started_at=datetime.now(UTC), pid=1, job="6"))
+    desk.queue(j101_0="COMPLETING", j101_1="CANCELLED", j101_2="CANCELLED")
+    (desk.fake.folder / "queue").rename(desk.fake.folder / "after")
     desk.queue(j101_0="RUNNING", j101_1="PENDING", j101_2="PENDING")
+    desk.fake.put("scancel", 'mv "$HERE/after" "$HERE/queue"')
     done = desk.say("cancel")
     assert done.exit_code == 0, done.stderr
-    assert {tuple(call) for call in desk.fake.calls("scancel")} == {("scancel", "101")}
+    assert desk.fake.calls("scancel") == [["scancel", "101"]]
     assert records(desk) == ["cancelled"]
-    assert "1 cells had not begun" in done.stderr
 
 
 @pytest.mark.parametrize(("key", "asked"), [("cluster: big", "big"), ("cluster: null", "none")])
@@ -249,43 +224,13 @@ def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -
     assert "No space left" in done.stderr and "stop a make sweep" in done.stderr
 
 
-def test_cancel_touches_nothing_that_is_not_this_sweeps(desk: Desk) -> None:
-    """On another cluster, or after the controller lost its state, the id is somebody else's."""
-    desk.submit()
-    desk.fake.queue({"101_0": "PENDING", "101_1": "PENDING"}, "thesis")
-    assert "no job of this sweep is in the queue" in desk.say("cancel").stderr
-    assert desk.fake.calls("scancel") == [] and not records(desk)
-
-
-@pytest.mark.parametrize(("other", "ended"), [("PENDING", {"101"}), ("COMPLETED", {"100", "101"})])
-def test_cancel_leaves_a_preflight_that_another_sweep_waits_for(
-    desk: Desk, other: str, ended: set[str]
-) -> None:
-    """Slurm would end that sweep's cells with it. 100 is the preflight, 102 the other's."""
-    desk.submit()
-    (note,) = desk.notes()
-
-    def noted(sweep: Path, job: str, **changes: str) -> None:
-        arrays = (note.arrays[0].model_copy(update={"job_id": job}),)
-        write_note(sweep, note.model_copy(update={"arrays": arrays, **changes}))
-
-    noted(desk.sweep, "100", run="p", kind="preflight")
-    noted(desk.results / "other", "102", run="o", preflight_job="100")
-    desk.queue(j100="RUNNING", j101_0="PENDING", j102_0=other)
-    said = desk.say("cancel").stderr
-    assert {job for call in desk.fake.calls("scancel") for job in call[1:]} == ended
-    assert ("not cancelled: job 100, a preflight" in said) is ("100" not in ended)
-
-
 def test_a_note_that_cannot_be_read_keeps_its_cells_from_running_twice(desk: Desk) -> None:
     desk.submit()
     (file,) = (desk.sweep / ".slurm").glob("*.json")
     file.write_text("{")
-    command = f"/x/.submitit/{file.stem}-0/submission.sh"
-    desk.fake.put("squeue", f"printf '{START}%s' 101 101 0 PENDING None N/A 0:00 '' '' {command} n "
-                  f"| sed 's/{START}/{FIELD}/g; s/^{FIELD}/{START}/'")  # fmt: skip
-    said = desk.submit(code=3)
-    assert str(file) in said and "jobs 101 of that run" in said
+    for command in ("sweep", "status", "cancel"):
+        done = desk.say(command)
+        assert done.exit_code == 3 and str(file) in done.stderr
     assert len(desk.fake.calls("sbatch")) == 1
 
 
@@ -302,13 +247,6 @@ def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
     desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
     assert "node3 failed under these cells: excluded" in desk.submit()
     assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
-
-
-def test_plan_asks_and_submits_nothing(desk: Desk) -> None:
-    done = desk.say("plan")
-    assert done.exit_code == 0, done.stderr
-    assert "#SBATCH" in done.stdout
-    assert desk.fake.calls() == [] and not desk.results.exists()
 
 
 def test_a_sweep_that_has_to_wait_for_room(tmp_path, data_root) -> None:

@@ -25,15 +25,16 @@ def test_what_is_alive_of_a_sweep_by_array() -> None:
     array = Array(job_id="42", units=(("a",),), nodes=1, ranks_per_node=1, minutes=1)
     now, name = datetime.now(UTC), "dep, with|signs"
     note = RunNote(run="r9", site="s", job_name=name, submitted_at=now, arrays=(array,))
-    assert jobs_of_sweep([note], [], queue("whole_queue_with_odd_names")) == {"42": 1}
+    assert jobs_of_sweep([note], queue("whole_queue_with_odd_names")) == {"42": 1}
     other = note.model_copy(update={"job_name": "n"})
-    found = jobs_of_sweep([other], [], queue("whole_queue_with_odd_names"))
+    found = jobs_of_sweep([other], queue("whole_queue_with_odd_names"))
     assert found == {}, "an id alone, of a job with another name, script and comment"
-    assert jobs_of_sweep([], ["r1"], queue("array_throttled")) == {"38": 6}
-    assert jobs_of_sweep([], ["r"], queue("array_throttled")) == {}
+    r1, r = (note.model_copy(update={"run": run}) for run in ("r1", "r"))
+    assert jobs_of_sweep([r1], queue("array_throttled")) == {"38": 6}
+    assert jobs_of_sweep([r], queue("array_throttled")) == {}
     anothers = note.model_copy(update={"arrays": (array.model_copy(update={"job_id": "38"}),)})
-    assert jobs_of_sweep([anothers], [], queue("array_throttled")) == {}, "38 is of run r1 now"
-    assert jobs_of_sweep([], ["r1"], queue("just_ended")) == {}
+    assert jobs_of_sweep([anothers], queue("array_throttled")) == {}, "38 is of run r1 now"
+    assert jobs_of_sweep([r1], queue("just_ended")) == {}
 
 
 def test_one_call_for_all_arrays(monkeypatch) -> None:

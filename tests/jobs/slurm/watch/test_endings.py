@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -51,8 +52,9 @@ def test_how_long_a_job_is_over(start: int | str | None, elapsed: str, seconds: 
     """``start``: so many seconds ago."""
     if isinstance(start, int):
         start = (datetime.now() - timedelta(seconds=start)).isoformat()
-    job = JobState("7", "FAILED", "", start, elapsed)
+    job = JobState("7", "FAILED", "", start, elapsed, "n1")
     assert seconds - 1 <= over_for_s(job) <= seconds + 60
+    assert over_for_s(replace(job, nodes="")) == float("inf"), "it never began"
 
 
 def test_a_cluster_without_a_name_is_not_the_one_that_was_noted(fake: FakeSlurm) -> None:
