@@ -105,10 +105,6 @@ def is_of(job: JobState, run: str, part: str) -> bool:
     return job.comment == comment_of(run, part) or f"/{SUBMITIT}/{run}-{part}/" in job.command
 
 
-def is_of_run(job: JobState, run: str) -> bool:
-    return job.comment.startswith(f"{OURS}{run}:") or f"/{SUBMITIT}/{run}-" in job.command
-
-
 def is_anothers(job: JobState, run: str, part: str) -> bool:
     """Whether the job with an id that was noted is not the one that was noted: on another cluster,
     or after a controller lost its state, the same id is another job's.

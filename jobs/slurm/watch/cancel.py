@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.slurm.client.run import run
 from jobs.slurm.client.squeue import ENDED, JobState
-from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of_run
+from jobs.slurm.submissions import NOTES_NAME, OURS, RunNote, is_of
 from train.record.atomic import write_atomically
 
 CANCEL_NAME = "cancel"
@@ -26,14 +26,15 @@ def jobs_of_sweep(notes: Iterable[RunNote], queue: Mapping[str, JobState]) -> di
     A noted id alone does not make a job ours: on another cluster, or after a controller lost its
     state, it is somebody else's.
     """
-    runs, names = set[str](), dict[str, str]()
-    for note in notes:
-        runs.add(note.run)
-        names |= {array.job_id: note.job_name for array in note.arrays if array.job_id}
+    asked = [(note, index) for note in notes for index in range(len(note.arrays))]
 
     def is_ours(job: JobState) -> bool:
-        named = names.get(job.array) == job.name and not job.comment.startswith(OURS)
-        return named or any(is_of_run(job, run) for run in runs)
+        plain = not job.comment.startswith(OURS)  # a site may keep comments for itself
+        return any(
+            is_of(job, note.run, note.part(index))
+            or (plain and (job.array, job.name) == (note.arrays[index].job_id, note.job_name))
+            for note, index in asked
+        )
 
     over = (*ENDED, "COMPLETING", "STAGE_OUT")
     return Counter(job.array for job in queue.values() if job.state not in over and is_ours(job))

@@ -75,9 +75,6 @@ class Sweeping:
         self.started.append(process)
         return process
 
-    def run(self, *options: str) -> tuple[int, str]:
-        return self.end(self.start(*options))
-
     def end(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> tuple[int, str]:
         out, _ = process.communicate(timeout=timeout_s)
         return process.returncode, out

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from tests.jobs.slurm.sweeping import BARE, ROOT
-from tests.practice import Practice, daemons
+from tests.practice import Practice
 from tests.sweeps import wait_until
 from train.interconnect.record import Tournament
 
@@ -71,15 +71,14 @@ class Measuring:
             timeout=1200, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def measure(
-        self, *options: str, nodes: str = "4", phases: str = "tournament"
-    ) -> subprocess.CompletedProcess[str]:
+    def measure(self, *options: str) -> subprocess.CompletedProcess[str]:
         site = self.folder / "site.yaml"
         told = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
         site.write_text(yaml.safe_dump({**BARE, **told}))
         return self.command(
             "jobs", "interconnect", "--site", str(site), "--results", str(self.folder / "results"),
-            "--nodes", nodes, "--samples", "3", "--sample-s", "0.15", "--phases", phases, *options,
+            "--nodes", "4", "--samples", "3", "--sample-s", "0.15", "--phases", "tournament",
+            *options,
         )  # fmt: skip
 
     def judge(self, measured: subprocess.CompletedProcess[str]) -> Judged:
@@ -88,21 +87,15 @@ class Measuring:
         done = self.command("analysis", "interconnect", str(folder))
         return Judged(folder, done.returncode, done.stdout)
 
-    def verdict(self, fault: str, phases: str = "tournament") -> Judged:
-        for _ in range(5):  # an agent that this machine keeps waiting is no fault of a link
-            judged = self.judge(self.measure(phases=phases))
-            if not any(m.error for m in judged.tournament.measurements):
+    def decided(self, fault: str) -> Judged:
+        """Measured again where what else these cores did left it open, or kept an agent waiting."""
+        for _ in range(6):
+            judged = self.judge(self.measure())
+            failed = any(m.error for m in judged.tournament.measurements)
+            if not failed and judged.verdict["status"] != "UNDECIDED":
                 break
         named = [f"{what} {' -> '.join(where)}" for what, where in judged.findings()]
         print(f"\nLINK FAULT | {fault} | {judged.verdict['status']} | {'; '.join(named)}")
-        return judged
-
-    def decided(self, fault: str) -> Judged:
-        """Measured again, twice at most, where what else these cores did left it open."""
-        for _ in range(6):
-            judged = self.verdict(fault)
-            if judged.verdict["status"] != "UNDECIDED":
-                break
         return judged
 
 
@@ -132,8 +125,6 @@ def test_a_healthy_network_passes_at_its_ceiling(measuring: Measuring) -> None:
     ("node", "limit", "named"),
     [
         ("node3", {"rate": "100mbit"}, ("node", ["node3"])),
-        ("node4", {"rate": "100mbit", "way": "send"}, ("send", ["node4"])),
-        ("node1", {"rate": "100mbit", "way": "receive"}, ("receive", ["node1"])),
         ("node1", {"rate": "50mbit", "to": "node3", "rest": LINK}, ("link", ["node1", "node3"])),
     ],
 )
@@ -144,19 +135,6 @@ def test_one_fault_is_named(
     judged = measuring.decided(f"{node}: {limit}")
     assert (judged.code, judged.verdict["status"]) == (1, "FAIL"), judged.verdict
     assert judged.findings("fault") == [named]
-
-
-def test_a_node_with_another_mtu_is_named_by_what_it_says(measuring: Measuring) -> None:
-    """TCP finds a size that passes, so no rate tells."""
-    mtu = ["ip", "link", "set", "eth0", "mtu"]
-    assert measuring.practice.inside("node2", *mtu, "1400").returncode == 0
-    try:
-        judged = measuring.verdict("node2 with MTU 1400", phases="preflight,tournament")
-    finally:
-        measuring.practice.inside("node2", *mtu, "1500")
-    assert (judged.code, judged.verdict["status"]) == (1, "FAIL"), judged.verdict
-    assert judged.findings("fault") == [("MTU", ["node2"])]
-    assert "'MTU: 1400; elsewhere 1500'" in str(judged.verdict["findings"])
 
 
 def test_a_node_without_the_interface_is_named_and_the_rest_is_measured(
@@ -182,30 +160,6 @@ def test_a_node_without_the_interface_is_named_and_the_rest_is_measured(
     assert "network interface 'data0' is not there on node4" in judged.text
     assert "NodeName=node4 State=DRAIN" in judged.text
     assert judged.measured(nodes)
-
-
-def test_a_busy_processor_is_no_fault_of_the_network(measuring: Measuring) -> None:
-    hog = "timeout 300 sh -c 'while :; do :; done' > /dev/null 2>&1 &"
-    spin = f"for i in 1 2 3 4; do {hog} done"
-    assert measuring.practice.inside("node2", "sh", "-c", spin).returncode == 0
-    try:
-        judged = measuring.verdict("processors of node2 busy, links healthy")
-    finally:
-        measuring.practice.inside("node2", "pkill", "-f", "while :; do [:]; done")
-    status = (judged.code, judged.verdict["status"])
-    assert status in ((0, "PASS"), (3, "UNDECIDED")), judged.verdict
-    assert not judged.findings("fault"), judged.verdict
-
-
-def test_a_node_whose_daemon_is_gone_is_not_asked_for(measuring: Measuring) -> None:
-    place = measuring.practice.place
-    measuring.practice.stop_node("node3")
-    wait_until(lambda: "down" in daemons.node_states(place).get("node3", ""), "node3 down", 600)
-    done = measuring.measure()
-    assert done.returncode == 2, done.stderr
-    assert "node3 is down*" in done.stderr and "nothing was submitted" in done.stderr
-    done = measuring.measure(nodes="node[2-3]")
-    assert done.returncode == 2 and "node3 is down*" in done.stderr, done.stderr
 
 
 def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring) -> None:

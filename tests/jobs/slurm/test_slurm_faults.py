@@ -1,21 +1,21 @@
 """Faults, for real, on the practice cluster: what the record says, and that nothing is lost.
 
-Those that end with a requeue are in test_array_faults.py.
+One of each kind with real ranks, of a single job or of one element among three: Slurm gives the
+element that it starts last the array's id as SLURM_JOB_ID, and scontrol takes a bare id of an array
+for all of its elements. Faults of the controller, of the disk and of who watches meet a whole sweep
+in tests/chaos.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
-from containers.practice.place import NODES
-from tests.jobs.slurm.sweeping import LONG, Sweeping, statuses
+from tests.jobs.slurm.sweeping import LONG, Sweeping, statuses, three
+from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
@@ -55,28 +55,6 @@ def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
     assert 65 < longest.suspended_s < 150 and longest.train_s < 65
 
 
-def test_cancel(sweeping: Sweeping) -> None:
-    """By make, which calls scancel."""
-    sweeping.sweep = {**LONG, "epochs": 2000}
-    fault = sweeping.disturbed("make cancel")
-    assert "1 jobs were told to end" in sweeping.succeeds(sweeping.start(command="cancel"))
-    what = fault.ends(1, "cancelled").error.what
-    assert "scancel" in what or "got SIGTERM" in what  # where Slurm answers late
-    logs = sweeping.start("--cell", "naive", command="logs")
-    assert what in sweeping.succeeds(logs)
-
-
-def test_a_node_that_loses_power(sweeping: Sweeping) -> None:
-    fault = sweeping.disturbed("node of rank 1 lost power; the job goes on elsewhere by itself")
-    node = sweeping.node_of(1)
-    sweeping.practice.stop_node(node, power=True)
-    record = fault.ends(0, "completed")
-    # a requeued job may be given the node once more before Slurm knows that it is dead
-    assert set(statuses(record)[:-1]) == {"lost"}
-    assert record.attempts[-1].resumed_from_epoch >= 3
-    assert node not in record.world.hostnames
-
-
 def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
     """Only the daemon ends: ranks go on, until Slurm takes the node for dead and requeues."""
     fault = sweeping.disturbed("slurmd stopped under a running job", epochs=2)
@@ -92,75 +70,69 @@ def test_a_killed_supervisor(sweeping: Sweeping) -> None:
     assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
 
 
-def test_a_job_that_slurm_ends_at_its_time_limit(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 60}  # what is left must fit into a minute
-    sweeping.write(time_min=3, signal_s=5)
-    fault = sweeping.disturbed("time limit reached in the middle of an epoch")
-    sweeping.signal_rank(1, "STOP")  # its watchdog would end it after 300 s only
-    fault.ends(1, "timeout")
-    assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
+def three_run(sweeping: Sweeping, *epochs: int) -> Popen[str]:
+    """Start three cells of so many epochs; return when all of them have trained for two."""
+    sweeping.sweep = three(*epochs)
+    process = sweeping.start("--no-preflight")
+    sweeping.wait_until(
+        lambda: len(sweeping.cells) == 3 and min(map(sweeping.epochs, sweeping.cells)) >= 2,
+        "not all three run",
+    )
+    return process
 
 
-def test_too_little_memory_is_named(sweeping: Sweeping) -> None:
-    sweeping.write(mem_per_rank_gb=0.25)
-    error = sweeping.disturbed("out of memory (0.25 GB per rank)", epochs=0).ends(1, "failed").error
-    assert "memory" in error.what, sweeping.said()
-    assert "mem_per_rank_gb" in error.what_to_do
+def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:
+    """Seen: warned and completed, it switched the requeues of the whole array off; out of time, the
+    others could not be requeued."""
+    sweeping.sweep = three(8000, 8000, 10)
+    sweeping.write(time_min=4, signal_s=60)  # warned a minute early: all three at once
+    process = sweeping.start("--no-preflight")
+    sweeping.wait_until(
+        lambda: len(sweeping.cells) == 3
+        and all((cell / "record.json").exists() for cell in sweeping.cells),
+        "no records",
+    )  # fmt: skip
+    for index in (0, 1):
+        element = sweeping.practice.job(f"{sweeping.job()}_{index}")
+        assert element.get("Requeue") == "1", sweeping.said()
+    for cell in sweeping.cells[:2]:
+        done = len(read_record(cell / "record.json").epochs)
+        sweeping.wait_until(
+            lambda cell=cell, done=done: sweeping.epochs(cell) > done, "not gone on"
+        )
+    # make cancel may meet an element while it asks for its next requeue, which then ends, too
+    assert "cannot be requeued" not in sweeping.said()
+    sweeping.succeeds(sweeping.start(command="cancel"))
+    sweeping.end(process)
+    *others, last = sweeping.records()
+    for record in others:
+        assert statuses(record)[0] == "timeout", sweeping.said()
+        assert [epoch.epoch for epoch in record.epochs] == list(range(1, len(record.epochs) + 1))
+        assert record.attempts[1].resumed_from_epoch > 0
+    assert last.status == "completed"
 
 
-def test_controller_restarted_while_jobs_run(sweeping: Sweeping) -> None:
-    fault = sweeping.disturbed("slurmctld restarted while jobs run")
-    sweeping.practice.restart_controller()
-    assert len(fault.ends(0, "completed").attempts) == 1
+def test_preemption_of_three(sweeping: Sweeping) -> None:
+    process = three_run(sweeping, 200, 200, 200)
+    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
+    sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
+    sweeping.succeeds(process)
+    for record in sweeping.records():
+        assert statuses(record)[0] == "preempted", sweeping.said()
+        assert set(statuses(record)[1:-1]) <= {"lost"} and record.status == "completed"
+        job = sweeping.practice.job(record.provenance.slurm_job_id)
+        assert int(job["Restarts"]) == len(record.attempts) - 1, "it started with nothing to do"
 
 
-@pytest.fixture
-def small_disk(sweeping: Sweeping) -> Iterator[Path]:
-    """A file system of a few MB for the results, mounted here and in every node."""
-    if shutil.which("mkfs.ext4") is None:
-        pytest.skip("no mkfs.ext4 on this machine: install the package e2fsprogs")
-    image = sweeping.folder / "disk.img"
-    with image.open("wb") as file:
-        file.truncate(8 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
-    device = subprocess.run(
-        ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    mount = ["mount", device, str(sweeping.results)]
-    try:
-        subprocess.run(mount, check=True)
-        for node in NODES:
-            assert sweeping.practice.inside(node, *mount).returncode == 0
-        subprocess.run(["chown", "practice:practice", str(sweeping.results)], check=True)
-        yield sweeping.results
-    finally:
-        sweeping.close()
-        sweeping.practice.heal()
-        for node in NODES:
-            sweeping.practice.inside(node, "umount", str(sweeping.results))
-        subprocess.run(["umount", str(sweeping.results)], check=False)
-        subprocess.run(["losetup", "--detach", device], check=False)
-
-
-def test_a_full_results_disk(sweeping: Sweeping, small_disk: Path) -> None:
-    fault = sweeping.disturbed("results disk full")
-    filler = small_disk / "filler"
-    with suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 65536)
-    assert "No space left" in fault.ends(1, "failed").error.what
-    filler.unlink()
-    sweeping.completes_again()
-
-
-def test_packed_cells_share_their_nodes(sweeping: Sweeping) -> None:
-    """Several techniques run one after another in one allocation, in a drawn order."""
-    techniques = ["naive", "batch_norm", "lr_scaling"]
-    base = {key: value for key, value in LONG.items() if key != "technique"}
-    sweeping.sweep = {**base, "epochs": 3, "matrix": {"technique": techniques}}
-    out = sweeping.succeeds(sweeping.start("--no-preflight", "--pack", "3"))
-    assert "in 1 sbatch calls" in out
-    records = sweeping.records()
-    assert sorted(record.config.technique.name for record in records) == sorted(techniques)
-    assert len({record.provenance.environment["HOROSCALE_BLOCK"] for record in records}) == 1
-    assert len({record.world.hostnames for record in records}) == 1
+def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
+    """That one goes on elsewhere by itself. A requeued job may be given the node once more before
+    Slurm knows that it is dead."""
+    process = three_run(sweeping, 200, 200, 200)
+    nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
+    sweeping.practice.stop_node(nodes[-1], power=True)
+    sweeping.succeeds(process)
+    for node, record in zip(nodes, sweeping.records(), strict=True):
+        assert record.status == "completed"
+        assert (len(record.attempts) > 1) == (node == nodes[-1]), sweeping.said()
+        assert set(statuses(record)[:-1]) <= {"lost"}
+    assert record.attempts[-1].resumed_from_epoch >= 2 and node not in record.world.hostnames
