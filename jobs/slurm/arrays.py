@@ -19,7 +19,7 @@ from jobs.slurm.submissions import Array
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
-#: Of the random order of cells within blocks; records keep it.
+#: Of the random order of cells within blocks.
 BLOCK_SEED = 0
 
 
@@ -54,7 +54,6 @@ def arrays_of(
             minutes=max(
                 sum(minutes.get(name, site.longest_min) for name in unit) for unit in units
             ),
-            block_seed=BLOCK_SEED if pack > 1 else None,
             **vars(layout),
         )
         for (layout, _), units in alike.items()

@@ -74,13 +74,15 @@ def earlier_preflight(
     ``notes``: of the sweep.
     """
 
-    def serves(key: str | None, nodes: int, ranks_per_node: int) -> bool:
+    key = context.preflight_key
+
+    def serves(run: str, nodes: int, ranks_per_node: int) -> bool:
         large = nodes >= layout.nodes and ranks_per_node >= layout.ranks_per_node
-        return large and key == context.preflight_key
+        return large and run.endswith(f"-{key}")
 
     for folder in preflights_beside(context.folder):
         found = read_preflight(folder)
-        good = found and found.ok and serves(found.key, len(found.nodes), found.ranks_per_node)
+        good = found and found.ok and serves(folder.name, len(found.nodes), found.ranks_per_node)
         if found and good and (age := datetime.now(UTC) - found.at) < VALID:
             say(f"preflight: job {found.job} passed {age.total_seconds() / 60:.0f} min ago")
             return Preflight(found.job, folder)
@@ -88,7 +90,7 @@ def earlier_preflight(
         asked = note.arrays[0]
         job = queue.get(asked.job_id or "")
         alive = job and not job.ended and not is_anothers(job, note.run, PREFLIGHT)
-        if job and alive and serves(note.key, asked.nodes, asked.ranks_per_node):
+        if job and alive and serves(note.run, asked.nodes, asked.ranks_per_node):
             say(f"preflight: job {job.job} of an earlier make sweep has not ended yet: used")
             return Preflight(job.job, context.folder.parent / PREFLIGHT / note.run)
     return None

@@ -36,7 +36,7 @@ ANY = "*"
 CLOCKS_DIFFER = timedelta(seconds=60)
 
 
-class Array(Frozen):
+class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     """One call of sbatch, planned or noted: an array with an element per unit, or a plain job."""
 
     job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
@@ -44,7 +44,6 @@ class Array(Frozen):
     nodes: int = Field(ge=1)
     ranks_per_node: int = Field(ge=1)
     minutes: int = Field(ge=1)  # time limit of an element
-    block_seed: int | None = None  # of the random order of cells within packed units
 
     @property
     def shape(self) -> NodeLayout:
@@ -59,7 +58,7 @@ class Array(Frozen):
         return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
 
 
-class RunNote(Frozen):
+class RunNote(Frozen, extra="ignore"):
     """One call of sbatch; earlier versions noted all of a run in one file."""
 
     schema_version: int = 1
@@ -75,7 +74,6 @@ class RunNote(Frozen):
     partition: str | None = None  # that was asked for
     clusters: str | None = None  # SLURM_CLUSTERS, '' where it was not set; None: not noted
     user: int | None = None  # id of who submitted; an earlier version did not note it
-    key: str | None = None  # of a preflight: what it was asked
 
     def part(self, index: int) -> str:
         """Which of its jobs that is, in comments and names of folders."""

@@ -64,14 +64,12 @@ def submit_job(
     tasks: Sequence[Task],
     *,
     preflight: str | None = None,
-    key: str | None = None,
     **options: Any,
 ) -> str:
     """Submit an array with one element per task, or a plain job, as ``run``; its id.
 
     Its note is on disk before sbatch is called, and with the job's id before any signal is heard.
-    ``preflight``: the job that has to end well first; ``key``: of a preflight; ``options``: of
-    sbatch, for this job alone.
+    ``preflight``: the job that has to end well first; ``options``: of sbatch, for this job alone.
 
     Raises:
         SlurmError: sbatch refused (``passing`` is false where the request itself is wrong), or gave
@@ -91,7 +89,6 @@ def submit_job(
         partition=context.site.partition,
         clusters=os.environ.get("SLURM_CLUSTERS", ""),
         user=os.getuid(),
-        key=key,
     )
     part = note.part(0)
     folder = array_folder(context.folder, run, part)
@@ -192,14 +189,14 @@ def preflight_array(context: SubmissionContext, layout: NodeLayout) -> Array:
 
 def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[str, Path]:
     """Returns the job's id and the folder of its report; raises as :func:`submit_job`."""
-    folder = context.folder.parent / PREFLIGHT / f"{datetime.now(UTC):{RUN_FORMAT}}"
+    run = f"{datetime.now(UTC):{RUN_FORMAT}}-{context.preflight_key}"
+    folder = context.folder.parent / PREFLIGHT / run
     folder.mkdir(parents=True)
-    key = context.preflight_key
     own = Need(what="the preflight's folder", path=str(folder), use="write")
     shared = context.task(layout) | {"needs": (*context.needs, own)}
-    task = PreflightTask(folder=str(folder), key=key, **shared)
+    task = PreflightTask(folder=str(folder), **shared)
     array = preflight_array(context, layout)
-    return submit_job(context, PREFLIGHT, folder.name, array, [task], key=key), folder
+    return submit_job(context, PREFLIGHT, run, array, [task]), folder
 
 
 def submit_cells(

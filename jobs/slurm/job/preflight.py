@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,16 +36,14 @@ def run_preflight(payload: dict[str, Any]) -> None:
     task = PreflightTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, minutes_for(task.site), task.site)
     folder = Path(task.folder)
-    ranks, began = StepRanks(folder / SRUN_LOG), time.monotonic()
+    ranks = StepRanks(folder / SRUN_LOG)
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         ranks.run(_launch(task, allocation), task.size, stop, task.site.preflight_s + START_S)
     reports = read_reports(folder)
     report = PreflightReport(
-        key=task.key,
         job=allocation.job,
         at=datetime.now(UTC),
-        seconds=time.monotonic() - began,
         nodes=tuple(sorted({r.host for r in reports})),
         ranks_per_node=task.ranks_per_node,
         versions=dict(reports[0].versions) if reports else {},

@@ -68,7 +68,6 @@ class JobTask(Task):
 
 class PreflightTask(Task):
     folder: str  # of its report
-    key: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +108,7 @@ class SubmissionContext(JobContext):
 
     @property
     def preflight_key(self) -> str:
-        """Equal for sweeps that one good preflight serves."""
+        """Equal for sweeps that one good preflight serves; its run's name ends with it."""
         asked = (
             # what BUDGET turns off, and what is asked for cells alone
             self.site.model_dump_json(exclude={"requeue", "time_min", "max_time_min", "signal_s"}),
@@ -142,10 +141,8 @@ class Problem(Frozen):
 class PreflightReport(Frozen):
     """report.json"""
 
-    key: str  # what was asked, so that an equal request need not ask again
     job: str
     at: AwareDatetime
-    seconds: float
     nodes: tuple[str, ...]
     ranks_per_node: int
     versions: dict[str, str]

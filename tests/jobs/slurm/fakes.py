@@ -241,12 +241,10 @@ def context(sweep: Path, site: Site | None = None, **changes: Any) -> Submission
 PROBLEM = Problem(node="n", check="c", found="f", expected="e", fix="x")
 
 
-def report_preflight(
-    folder: Path, *problems: Problem, age: timedelta = timedelta(0), key: str = "k"
-) -> None:
+def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelta(0)) -> None:
     report = PreflightReport(
-        key=key, job="101", at=datetime.now(UTC) - age, seconds=1, nodes=("n1", "n2"),
-        versions={}, problems=problems, ranks_per_node=4,
+        job="101", at=datetime.now(UTC) - age, nodes=("n1", "n2"), ranks_per_node=4, versions={},
+        problems=problems,
     )  # fmt: skip
     (folder / "report.json").write_text(report.model_dump_json())
 

@@ -96,8 +96,7 @@ def test_what_a_good_one_has_to_share_with_a_sweep(
 def test_a_good_one_serves_all_sweeps_for_a_day(
     folder: Path, asked: tuple[int, int], hours: int, problems: list[Problem], serves: bool
 ) -> None:
-    key = context(folder).preflight_key
-    report_preflight(folder, *problems, age=timedelta(hours=hours), key=key)
+    report_preflight(folder, *problems, age=timedelta(hours=hours))
     assert earlier(folder, {}, *asked) == (Preflight("101", folder) if serves else None)
 
 

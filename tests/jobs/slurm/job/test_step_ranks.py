@@ -1,12 +1,12 @@
-"""All ranks of a start as one srun: a small program stands in for it, a real process.
+"""All ranks of a start as one srun: a line of shell stands in for it, a real process.
 
 Recorded texts of a real srun: test_step_failure.
 """
 
 from __future__ import annotations
 
+import shlex
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,11 @@ import pytest
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.job.step_ranks import RankEnd, StepLog, StepRanks
 
-PRELUDE = """
-import os, signal, sys, time
-from pathlib import Path
-LOGS = Path(sys.argv[1])
-def say(text, end="\\n"):
-    sys.stderr.write(text + end); sys.stderr.flush()
-def rank_says(rank, text):
-    with open(LOGS / f"rank-{rank}.log", "a") as out: out.write(text + "\\n")
-"""
 
-
-def started(folder: Path, body: str, size: int = 3) -> StepRanks:
-    (folder / "stand_in.py").write_text(PRELUDE + body)
+def started(folder: Path, script: str, size: int = 3) -> StepRanks:
+    """``script``: shell, in the folder of the logs; what it prints is srun's."""
     ranks = StepRanks(folder / "srun.log")
-    argv = [sys.executable, "-I", "-S", str(folder / "stand_in.py"), str(folder)]
-    ranks.start(argv, {}, size)
+    ranks.start(["sh", "-c", f"cd {folder}\n{script}"], {}, size)
     return ranks
 
 
@@ -79,7 +68,7 @@ srun: error: n3: task 2: Terminated""",
 @pytest.mark.parametrize("case", ENDS)
 def test_how_ranks_end(tmp_path: Path, case: str) -> None:
     text, code, wanted = ENDS[case]
-    ranks = started(tmp_path, f"say({text!r}, end=''); sys.exit({code})")
+    ranks = started(tmp_path, f"printf %s {shlex.quote(text)}; exit {code}")
     assert ranks.watch(lambda: None) is None
     assert (ranks.code, codes(ranks)) == (code, wanted)
     blamed = [rank for rank, (ended, by_us) in wanted.items() if ended not in (0, 85) and not by_us]
@@ -90,10 +79,8 @@ def test_how_ranks_end(tmp_path: Path, case: str) -> None:
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     ranks = started(
         tmp_path,
-        """
-say("srun: error: n1: task 1: Exi", end=""); (LOGS / "half").touch()
-while not (LOGS / "go").exists(): time.sleep(0.02)
-say("ted with exit code 4"); time.sleep(30)""",
+        "printf 'srun: error: n1: task 1: Exi'; touch half\n"
+        "until [ -e go ]; do sleep 0.02; done; echo 'ted with exit code 4'; sleep 30",
     )
     while not (tmp_path / "half").exists():
         time.sleep(0.02)
@@ -121,10 +108,9 @@ def test_what_nodes_say_stands_among_the_ranks_output(tmp_path: Path) -> None:
     """A rank's own words are not Slurm's, whatever they are."""
     ranks = started(
         tmp_path,
-        """
-rank_says(0, "I read about an oom_kill event and Out Of Memory")
-rank_says(2, "slurmstepd-n3: error: StepId=1.0 exceeded memory limit (9 > 8), being killed")
-say("srun: error: n1: task 0: Killed"); sys.exit(137)""",
+        "echo 'I read about an oom_kill event and Out Of Memory' > rank-0.log\n"
+        "echo 'slurmstepd-n3: error: StepId=1.0 exceeded memory limit (9 > 8), being killed' > "
+        "rank-2.log\necho 'srun: error: n1: task 0: Killed'; exit 137",
     )
     ranks.watch(lambda: None)
     assert ranks.said.out_of_memory == "StepId=1.0 exceeded memory limit (9 > 8), being killed"
@@ -134,10 +120,8 @@ say("srun: error: n1: task 0: Killed"); sys.exit(137)""",
 def test_end_asks_first(tmp_path: Path) -> None:
     ranks = started(
         tmp_path,
-        """
-def end(*_):
-    say("srun: forcing job termination"); say("srun: error: n1: tasks 0-2: Killed"); sys.exit(137)
-signal.signal(signal.SIGTERM, end); (LOGS / "ready").touch(); time.sleep(60)""",
+        "trap \"echo 'srun: error: n1: tasks 0-2: Killed'; exit 137\" TERM\n"
+        "touch ready; while :; do sleep 0.1; done",
     )
     ranks.term_s = 60.0
     told = Reason("cancelled", "got SIGTERM")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.container import Image, find_image
+from jobs.cell.container import find_image
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
@@ -200,18 +200,6 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
     assert code == 0, out
     assert [(Path(cell) / "env").read_text() for cell in task.cells] == true
     assert out.count("was replaced while the job waited") == 1
-
-
-def test_an_image_that_is_gone_when_the_job_starts_is_named(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
-    script_srun(fake, "good()", cells(1))
-    task = unit(tmp_path, cells(1), image=Image(str(tmp_path / "own.sif"), "d" * 64))
-    assert Job(fake, task).run()[0] == 1
-    (record,) = records(Job(fake, task))
-    assert record.error is not None
-    assert f"there is no image {tmp_path / 'own.sif'}: put it back" in record.error.what
-    assert not fake.calls("srun")
 
 
 def test_ranks_get_no_settings_of_the_submitting_shell(
