@@ -107,9 +107,6 @@ class Submitter:
         except (SlurmError, OSError) as error:
             if is_lasting(error):
                 self.todo = []
-                if self._fresh and self.preflight and not (sent or self.unclear):
-                    say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
-                    self._end(self.preflight.job)
             raise
 
     def waits(self) -> bool:

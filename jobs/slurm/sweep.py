@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submitter import Submitter
-from jobs.slurm.watch.pace import Pace
+from jobs.slurm.watch.pace import pause_s
 from jobs.slurm.watch.reconcile import Watcher
 from train.config.run import RunConfig
 
@@ -102,13 +103,13 @@ def follow(
     Raises:
         SlurmError, OSError: not all could be submitted; raised when all that could has ended.
     """
-    pace = Pace(every_s)
     unended = {config.cell_id(): config for config in queued}
     refused: SlurmError | OSError | None = None  # what will be refused again
     trouble_since, complaint = "", ""
-    pause_s = older_s = 0.0
+    rest_s = older_s = 0.0
+    submitted_at = time.monotonic()
     while unended or submitter.waits():
-        stop.wait(pause_s)
+        stop.wait(rest_s)
         if stop.reason:
             return
         added: list[RunConfig] = []
@@ -136,9 +137,8 @@ def follow(
                     display.say("no more cells are submitted; the rest is watched to its end")
                     refused = error
         unended |= {config.cell_id(): config for config in added}
-        if added:
-            pace.again()
-        pause_s = pace.next_s()
-        older_s = 0.0 if added else 0.9 * pause_s  # an older list lacks what was just submitted
+        submitted_at = time.monotonic() if added else submitted_at
+        rest_s = pause_s(every_s, submitted_at)
+        older_s = 0.0 if added else 0.9 * rest_s  # an older list lacks what was just submitted
     if refused is not None:
         raise refused

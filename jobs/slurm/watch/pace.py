@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
 from jobs.config.site import Site
 from jobs.messages import say
@@ -19,22 +18,12 @@ FIRST_S, LATER_S = 5.0, 60.0
 FIRST_FOR_S = 60.0
 
 
-@dataclass
-class Pace:
-    """When to look next. ``every_s``: always after this time; None: as the site did not say."""
-
-    every_s: float | None = None
-    _began: float = field(default_factory=time.monotonic)
-
-    def next_s(self) -> float:
-        """Seconds until the next look."""
-        if self.every_s is not None:
-            return self.every_s
-        return FIRST_S if time.monotonic() - self._began < FIRST_FOR_S else LATER_S
-
-    def again(self) -> None:
-        """Something was submitted: what is wrong with it shows soon."""
-        self._began = time.monotonic()
+def pause_s(every_s: float | None, since: float) -> float:
+    """Seconds until the next look. ``every_s``: of the site, where it says so; ``since``: the last
+    submission, monotonic: what is wrong with it shows soon."""
+    if every_s is not None:
+        return every_s
+    return FIRST_S if time.monotonic() - since < FIRST_FOR_S else LATER_S
 
 
 def wait_for(job: str, site: Site, what: str) -> None:
@@ -44,7 +33,7 @@ def wait_for(job: str, site: Site, what: str) -> None:
     Raises:
         SlurmError: no answer, and none is to be expected.
     """
-    said, pace = "", Pace(site.poll_s)
+    said, began = "", time.monotonic()
     while True:
         try:
             state = query(arrays=[job]).get(job)
@@ -58,7 +47,7 @@ def wait_for(job: str, site: Site, what: str) -> None:
         if why not in ("", said):
             say(f"{what}: {why}")
             said = why
-        time.sleep(pace.next_s())
+        time.sleep(pause_s(site.poll_s, began))
 
 
 def end_of(job: str) -> str:

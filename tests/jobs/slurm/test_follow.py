@@ -15,7 +15,6 @@ from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Array, RunNote, comment_of, read_notes, write_note
 from jobs.slurm.sweep import follow
 from jobs.slurm.watch import endings, pace, reconcile
-from jobs.slurm.watch.pace import Pace
 from jobs.slurm.watch.reconcile import Watcher
 from tests.builders import config, record
 from tests.caching import seen_late
@@ -187,15 +186,10 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
     assert time.monotonic() - began > 4 * 0.05
 
 
-def test_looks_become_rare(monkeypatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
-    found = Pace(None, 0.0)
-    assert (found.next_s(), Pace(3.0).next_s()) == (pace.FIRST_S, 3.0)
-    now[0] = 61.0
-    assert found.next_s() == pace.LATER_S
-    found.again()
-    assert found.next_s() == pace.FIRST_S
+def test_looks_become_rare() -> None:
+    now = time.monotonic()
+    assert (pace.pause_s(None, now), pace.pause_s(None, now - 61)) == (pace.FIRST_S, pace.LATER_S)
+    assert pace.pause_s(3.0, now) == 3.0
 
 
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:

@@ -147,17 +147,6 @@ def test_a_preflight_that_slurm_has_forgotten_is_waited_for_no_more(
     assert passed or (sweep.preflight and sweep.preflight.job == "6")
 
 
-@pytest.mark.parametrize(("passing", "cancelled"), [(True, []), (False, ["6"])])
-def test_a_preflight_is_cancelled_with_the_cells_that_sbatch_will_never_take(
-    tmp_path: Path, sbatch: Sbatch, preflight, passing: bool, cancelled: list[str]
-) -> None:
-    """It would hold its nodes for nothing; where the refusal may pass, it stays."""
-    sbatch.errors.append(refused("no", passing=passing))
-    with pytest.raises(SlurmError, match="no"):
-        submitter(tmp_path, 1, held=True).turn({})
-    assert sbatch.ended == cancelled
-
-
 def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
     tmp_path: Path, sbatch: Sbatch
 ) -> None:
