@@ -75,7 +75,7 @@ class Site(Frozen):
     # the cluster itself
     slurm_conf: str | None = None  # where it is not the default one
     poll_s: float | None = Field(default=None, ge=1)  # seconds between two looks at the queue;
-    # null: 5 in the first minute, then 30 to 60
+    # null: 5 in the first minute, then 60
     user: str | None = None  # whose jobs root's sweeps become: practice clusters only
 
     @property

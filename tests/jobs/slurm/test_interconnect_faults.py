@@ -137,31 +137,6 @@ def test_one_fault_is_named(
     assert judged.findings("fault") == [named]
 
 
-def test_a_node_without_the_interface_is_named_and_the_rest_is_measured(
-    measuring: Measuring,
-) -> None:
-    def inside(node: str, *command: str) -> None:
-        done = measuring.practice.inside(node, "ip", *command)
-        assert done.returncode == 0, done.stderr
-
-    nodes = [f"node{n}" for n in (1, 2, 3)]
-    for number, node in enumerate(nodes, 1):
-        inside(node, "link", "add", "link", "eth0", "data0", "type", "macvlan", "mode", "bridge")
-        inside(node, "address", "add", f"10.99.1.{number}/24", "dev", "data0")
-        inside(node, "link", "set", "data0", "up")
-    try:
-        done = measuring.measure("--interface", "data0")
-    finally:
-        for node in nodes:
-            inside(node, "link", "delete", "data0")
-    judged = measuring.judge(done)
-    assert judged.code == 1, judged.text
-    assert "absent node4: it took no part in the tournament: " in judged.text
-    assert "network interface 'data0' is not there on node4" in judged.text
-    assert "NodeName=node4 State=DRAIN" in judged.text
-    assert judged.measured(nodes)
-
-
 def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring) -> None:
     results = measuring.folder / "results" / "interconnect"
     command = threading.Thread(target=lambda: said.append(measuring.measure("--samples", "15")))

@@ -67,28 +67,21 @@ def test_cells_of_a_unit_run_one_after_another(tmp_path: Path, fake: FakeSlurm) 
     assert not list(tmp_path.glob("results/*/logs/attempt.json"))
 
 
-@pytest.mark.parametrize("old", ["older", "another config", "broken"])
-def test_a_record_that_is_put_aside_is_kept_whole(
-    tmp_path: Path, fake: FakeSlurm, old: str
-) -> None:
-    """Once: when Slurm requeues the job, the new record is good. A broken one needs no force."""
-    one, two = cells(2)
+def test_a_forced_cells_record_is_put_aside_once(tmp_path: Path, fake: FakeSlurm) -> None:
+    """When Slurm requeues the job, the new record is good, and of this job."""
+    (one,) = cells(1)
     task = unit(tmp_path, [one])
     cell = Path(task.cells[0])
-    found = record(two if old == "another config" else one)  # of 2026-01-02
-    text = "{half" if old == "broken" else found.model_dump_json()
+    text = record(one).model_dump_json()  # of 2026-01-02
     (cell / "record.json").write_text(text)
-    (cell / "epochs.jsonl").write_text("old\n")
-    task = task.model_copy(update={"forced": () if old == "broken" else task.cells})
     script_srun(fake, "good()", [one])
     for restarts in (0, 1):
-        assert Job(fake, task, restarts=restarts).run()[0] == 0
+        job = Job(fake, task.model_copy(update={"forced": task.cells}), restarts=restarts)
+        assert job.run()[0] == 0
     assert len(fake.calls("srun")) == 1
     (aside,) = (cell / ARCHIVE_NAME).iterdir()
     assert (aside / "record.json").read_text() == text
-    assert (aside / "epochs.jsonl").read_text() == "old\n"
-    new = read_record(cell / "record.json")
-    assert new.config == one and new.ended_at > task.asked_at
+    assert read_record(cell / "record.json").ended_at > task.asked_at
 
 
 def test_a_start_whose_supervisor_was_killed_counts_as_lost(
@@ -250,27 +243,15 @@ def test_a_cell_that_another_job_has_is_left_alone(
     assert not (folder / "record.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("record.json", ("unreadable record", "Input/output error")),
-        ("", ("record of another config", "is of another config")),
-    ],
-)  # fmt: skip
-def test_a_cell_that_cannot_be_read_or_is_anothers_is_left_alone_on_the_node(
-    tmp_path: Path, fake: FakeSlurm, name: str, words: tuple[str, str]
+def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(
+    tmp_path: Path, fake: FakeSlurm
 ) -> None:
     script_srun(fake, "good()", cells(2))
     task = unit(tmp_path, cells(2))
     first, second = map(Path, task.cells)
-    other = record(cells(2)[1]).model_dump_json()
-    if name:
-        file = unreadable(first / name)
-        task = task.model_copy(update={"forced": task.cells})
-    else:
-        (first / "record.json").write_text(other)
-    code, said = Job(fake, task).run()
+    file = unreadable(first / "record.json")
+    code, said = Job(fake, task.model_copy(update={"forced": task.cells})).run()
     assert code == 1 and len(fake.calls("srun")) == 1 and "Traceback" not in said
-    assert f"{first.name}: {words[0]}" in said and words[1] in said
-    assert is_untouched(first, file) if name else (first / "record.json").read_text() == other
+    assert f"{first.name}: unreadable record" in said and "Input/output error" in said
+    assert is_untouched(first, file)
     assert read_record(second / "record.json").status == "completed"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 
 import pytest
 
-from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Submitted
-from jobs.slurm.watch.endings import elsewhere, over_for_s, status_of
-from tests.jobs.slurm.fakes import FakeSlurm
+from jobs.slurm.watch.endings import over_for_s, status_of
 
 
 @pytest.mark.parametrize(
@@ -55,10 +51,3 @@ def test_how_long_a_job_is_over(start: int | str | None, elapsed: str, seconds: 
     job = JobState("7", "FAILED", "", start, elapsed, "n1")
     assert seconds - 1 <= over_for_s(job) <= seconds + 60
     assert over_for_s(replace(job, nodes="")) == float("inf"), "it never began"
-
-
-def test_a_cluster_without_a_name_is_not_the_one_that_was_noted(fake: FakeSlurm) -> None:
-    """What it does not know is not lost."""
-    fake.put("scontrol", "echo 'MaxArraySize = 1001'")
-    job = Submitted("7", Path("log"), datetime.now(UTC), cluster="alpha")
-    assert "on cluster alpha, and this shell asks cluster (unnamed)" in elsewhere(job, History())
