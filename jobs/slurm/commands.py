@@ -25,8 +25,7 @@ from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refus
 from jobs.slurm.submissions import read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
-from jobs.slurm.watch.endings import elsewhere
-from jobs.slurm.watch.pace import end_of, wait_for
+from jobs.slurm.watch.endings import elsewhere, end_of, wait_for
 from jobs.slurm.watch.reconcile import Watcher
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train

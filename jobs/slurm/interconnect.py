@@ -22,7 +22,7 @@ from jobs.slurm.request import slurm_refusals
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import submit_job
-from jobs.slurm.watch.pace import end_of, wait_for
+from jobs.slurm.watch.endings import end_of, wait_for
 from train.errors import ConfigError
 from train.interconnect.record import JOB_NAME, PHASES, SWITCHES_NAME, Phase
 from train.record.atomic import write_atomically

@@ -73,7 +73,6 @@ def earlier_preflight(
 
     ``notes``: of the sweep.
     """
-
     key = context.preflight_key
 
     def serves(run: str, nodes: int, ranks_per_node: int) -> bool:

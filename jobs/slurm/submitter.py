@@ -86,7 +86,7 @@ class Submitter:
         self._known = {None, *(array.job_id for note in notes for array in note.arrays)}
 
     def more(
-        self, queue: Mapping[str, JobState], notes: Iterable[RunNote], sent: list[RunConfig]
+        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], sent: list[RunConfig]
     ) -> None:
         """Submit what there is room for.
 
@@ -112,7 +112,7 @@ class Submitter:
     def waits(self) -> bool:
         return bool(self.todo or self.unclear)
 
-    def _confirm(self, notes: Iterable[RunNote], sent: list[RunConfig]) -> None:
+    def _confirm(self, notes: Sequence[RunNote], sent: list[RunConfig]) -> None:
         """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
         in the queue; or it may still come there; or they are to be submitted again."""
         self.todo, self.unclear = [*self.todo, *self.unclear], []
@@ -154,7 +154,7 @@ class Submitter:
             say(f"job {job} may still run ({trouble}): scancel {job} ends it")
 
     def _submit(
-        self, queue: Mapping[str, JobState], notes: Iterable[RunNote], sent: list[RunConfig]
+        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], sent: list[RunConfig]
     ) -> None:
         """What a refusal complains of is changed once, and the rest submitted."""
         self.room.look(queue)
@@ -177,7 +177,7 @@ class Submitter:
                 self._adapt(error, avoid)
 
     def _is_open(
-        self, queue: Mapping[str, JobState], notes: Iterable[RunNote], arrays: Sequence[Array]
+        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], arrays: Sequence[Array]
     ) -> bool:
         """Whether these may be submitted now; where there is a ``preflight``, they depend on it.
         Submits one where none serves them."""

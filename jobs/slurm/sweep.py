@@ -20,7 +20,7 @@ from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submitter import Submitter
-from jobs.slurm.watch.pace import pause_s
+from jobs.slurm.watch.endings import pause_s
 from jobs.slurm.watch.reconcile import Watcher
 from train.config.run import RunConfig
 

@@ -1,4 +1,4 @@
-"""What Slurm says of jobs that are gone: whether, when and how they ended."""
+"""How jobs end, by what Slurm says of them: a single one is waited for, others are gone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
-from jobs.messages import seconds_of
+from jobs.config.site import Site
+from jobs.messages import say, seconds_of
+from jobs.slurm.client.reasons import in_words
+from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
-from jobs.slurm.client.squeue import JobState
+from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.job.task import PREFLIGHT, report_of
 from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, is_anothers, log_name
 from train.record.run import Status
@@ -33,6 +36,11 @@ FORGOTTEN_S = 600.0
 #: Where the accounts take a job for alive that the controller does not know, they may be late; a
 #: job that never gets its end there ("runaway") is not believed for ever.
 RUNAWAY_S = 24 * 3600.0
+
+#: Seconds between two looks, for a minute after a submission and later. A look is one question to
+#: Slurm for all jobs of the user, and a cluster has many users.
+FIRST_S, LATER_S = 5.0, 60.0
+FIRST_FOR_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -205,3 +213,43 @@ def over_for_s(job: JobState) -> float:
         gone = datetime.now() - datetime.fromisoformat(job.start or "")
         return math.inf if ran_s is None else gone.total_seconds() - ran_s
     return math.inf
+
+
+def pause_s(every_s: float | None, since: float) -> float:
+    """Seconds until the next look. ``every_s``: of the site, where it says so; ``since``: the last
+    submission, monotonic: what is wrong with it shows soon."""
+    if every_s is not None:
+        return every_s
+    return FIRST_S if time.monotonic() - since < FIRST_FOR_S else LATER_S
+
+
+def wait_for(job: str, site: Site, what: str) -> None:
+    """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
+    waits.
+
+    Raises:
+        SlurmError: no answer, and none is to be expected.
+    """
+    said, began = "", time.monotonic()
+    while True:
+        try:
+            state = query(arrays=[job]).get(job)
+            if state is None or state.ended:
+                return
+            why = in_words(state)
+        except SlurmError as error:
+            if not error.passing:
+                raise
+            why = f"Slurm gives no answer ({error})"
+        if why not in ("", said):
+            say(f"{what}: {why}")
+            said = why
+        time.sleep(pause_s(site.poll_s, began))
+
+
+def end_of(job: str) -> str:
+    """How a single job ended, in words."""
+    try:
+        return status_of(job, History().endings([job]).get(job))[1]
+    except SlurmError as error:
+        return f"job {job}; Slurm gives no answer: {error}"

@@ -14,7 +14,8 @@ from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import Array, RunNote, comment_of, read_notes, write_note
 from jobs.slurm.sweep import follow
-from jobs.slurm.watch import endings, pace, reconcile
+from jobs.slurm.watch import endings, reconcile
+from jobs.slurm.watch.endings import pause_s
 from jobs.slurm.watch.reconcile import Watcher
 from tests.builders import config, record
 from tests.caching import seen_late
@@ -46,7 +47,7 @@ class Rest:
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(pace, "FIRST_S", 0.05)
+    monkeypatch.setattr(endings, "FIRST_S", 0.05)
     for name in ("SETTLE_S", "SETTLE_WELL_S", "FORGOTTEN_S"):
         monkeypatch.setattr(endings, name, 0.2)
     for one in (ONE, TWO):
@@ -116,7 +117,7 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
 
     Without any patience, so that only the server's word keeps it.
     """
-    monkeypatch.setattr(pace, "FIRST_S", 0.05)
+    monkeypatch.setattr(endings, "FIRST_S", 0.05)
     monkeypatch.setattr(endings, "SETTLE_S", 0.0)
     monkeypatch.setattr(endings, "SETTLE_WELL_S", 0.0)
     behind = tmp_path / "behind"
@@ -188,8 +189,7 @@ def test_a_sweep_that_waits_for_room_asks_at_its_pace(sweep, monkeypatch) -> Non
 
 def test_looks_become_rare() -> None:
     now = time.monotonic()
-    assert (pace.pause_s(None, now), pace.pause_s(None, now - 61)) == (pace.FIRST_S, pace.LATER_S)
-    assert pace.pause_s(3.0, now) == 3.0
+    assert (pause_s(None, now), pause_s(None, now - 61), pause_s(3.0, now)) == (5, 60, 3)
 
 
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:

@@ -165,6 +165,15 @@ def test_make_cancel_during_a_wave_ends_it(tmp_path: Path, sbatch: Sbatch) -> No
     assert sbatch.ended == ["9"], "make cancel looked before it was in the queue"
 
 
+def test_make_cancel_during_the_submission_of_a_preflight_ends_that(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = lambda *_: announce_cancel(tmp_path) or ("6", tmp_path)  # noqa: E731
+    monkeypatch.setattr(module, "submit_preflight", submit)
+    sweep = submitter(tmp_path, 1, held=True)
+    assert sweep.turn({}) == 0 and not sweep.waits() and sbatch.ended == ["6"]
+
+
 def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: Sbatch) -> None:
     """And the rest is tried again, unless the same would be refused again."""
     for error, waits in ((refused("Invalid qos"), False), (OSError(28, "No space left"), True)):

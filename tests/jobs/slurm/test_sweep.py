@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import stat
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
-from jobs.slurm.submissions import read_notes
+from jobs.slurm.submissions import read_notes, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
@@ -269,3 +271,35 @@ def test_what_cannot_be_read_is_not_submitted(desk: Desk) -> None:
     assert is_untouched(desk.cells[0], file)
     assert "unreadable record" in desk.say("status").stdout
     assert "Input/output error" in desk.say("logs", "--cell", names[0]).stdout
+
+
+def test_two_sbatch_submit_all_and_a_status_asks_once(tmp_path: Path, data_root: Path) -> None:
+    """One squeue; then one more for all unexplained jobs, by their ids, and one sacct. When their
+    files are ten minutes old they get their records, and nothing is asked any more. Counts of
+    calls, not seconds, which depend on the machine."""
+    site = SITE.replace("ranks_per_node: 2", "ranks_per_node: 1\narray_limit: 1000")
+    desk = Desk(tmp_path, data_root, site, cells=2000)
+    assert "submitted 2000 cells in 2 sbatch calls" in desk.submit()
+    calls = Counter(call[0] for call in desk.fake.calls() if call[0] != "srun")
+    assert calls == {"sbatch": 2, "scontrol": 1, "sinfo": 1, "squeue": 1}
+
+    def status() -> tuple[list[str], dict[str, int]]:
+        desk.fake.forget()
+        done = desk.say("status", "--json")
+        assert done.exit_code == 0, done.stderr
+        return [call[0] for call in desk.fake.calls()], json.loads(done.stdout)["counts"]
+
+    jobs = {f"j{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(2000)}
+    desk.queue(**jobs)
+    assert status() == (["squeue"], {"waiting": 2000})
+    del jobs["j101_3"], jobs["j102_999"]
+    desk.queue(**jobs)
+    asked = ["squeue", "scontrol", "squeue", "sacct"]  # scontrol: which cluster answers
+    assert status() == (asked, {"waiting": 2000 - 2, "ending": 2})
+    for note, index in zip(desk.notes(), (3, 999), strict=True):
+        old = note.submitted_at - timedelta(hours=1)
+        write_note(desk.sweep, note.model_copy(update={"submitted_at": old}))
+        for file in (desk.sweep / note.arrays[0].units[index][0]).rglob("*"):
+            os.utime(file, (old.timestamp(),) * 2)
+    assert status() == (asked, {"waiting": 2000 - 2, "lost": 2})
+    assert status() == (["squeue"], {"waiting": 2000 - 2, "lost": 2})
