@@ -139,7 +139,8 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
         answer = answer_of(argv, timeout_s=SBATCH_S)
     except SlurmError as error:
         if not error.passing:
-            raise  # there is no sbatch here
+            error.refused = True  # there is no sbatch here
+            raise
         said, passing = error.came, True
     else:
         if accepted := job_in(answer.out):
@@ -196,7 +197,12 @@ def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[st
     shared = context.task(layout) | {"needs": (*context.needs, own)}
     task = PreflightTask(folder=str(folder), **shared)
     array = preflight_array(context, layout)
-    return submit_job(context, PREFLIGHT, run, array, [task]), folder
+    try:
+        return submit_job(context, PREFLIGHT, run, array, [task]), folder
+    except SlurmError as error:
+        if error.refused:
+            folder.rmdir()
+        raise
 
 
 def submit_cells(

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.state import FORCED, recorded
+from jobs.config.site import NodeLayout
 from jobs.slurm import submit as module
-from jobs.slurm.client.run import SlurmError
+from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import FIELD, START, query
 from jobs.slurm.submissions import Array, RunNote, adopt, read_notes
-from jobs.slurm.submit import job_in, submit_cells
+from jobs.slurm.submit import job_in, submit_cells, submit_preflight
 from tests.builders import record
 from tests.jobs.slurm.fakes import FakeSlurm, cells, context, fake_slurm
 
@@ -116,6 +117,26 @@ def test_a_refusal_leaves_nothing(tmp_path: Path, slurm: FakeSlurm) -> None:
         submit(tmp_path)
     assert caught.value.refused and not caught.value.passing
     assert read_notes(tmp_path) == [] and not list((tmp_path / ".submitit").iterdir())
+
+
+def test_where_there_is_no_sbatch_nothing_waits_for_an_answer(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cells counted as submitted, perhaps, and were tried again every four minutes for ever."""
+    (slurm.folder / "sbatch").unlink()
+    monkeypatch.setenv("PATH", str(slurm.folder))
+    with pytest.raises(SlurmError, match="cannot be started here") as caught:
+        submit(tmp_path)
+    assert caught.value.refused and is_lasting(caught.value)
+    assert read_notes(tmp_path) == []
+
+
+def test_a_preflight_that_is_refused_leaves_nothing(tmp_path: Path, slurm: FakeSlurm) -> None:
+    """A sweep that waits for room left a folder of reports for each try."""
+    sbatch(slurm, "echo 'sbatch: error: AssocGrpSubmitJobsLimit' >&2; exit 1")
+    with pytest.raises(SlurmError, match="AssocGrpSubmitJobsLimit"):
+        submit_preflight(context(tmp_path / "t"), NodeLayout(1, 1))
+    assert not list(tmp_path.glob("preflight/*")) and read_notes(tmp_path / "t") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
