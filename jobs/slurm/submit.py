@@ -201,7 +201,8 @@ def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[st
         return submit_job(context, PREFLIGHT, run, array, [task]), folder
     except SlurmError as error:
         if error.refused:
-            folder.rmdir()
+            with suppress(OSError):
+                folder.rmdir()
         raise
 
 
