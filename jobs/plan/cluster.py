@@ -20,10 +20,10 @@ from jobs.slurm.arrays import arrays_of
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import SubmissionContext, minutes_for
-from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, context_for
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import batch_script, tasks_of
+from jobs.slurm.watch.preflight import preflight_layout
 from train.config.run import RunConfig
 from train.errors import ConfigError
 

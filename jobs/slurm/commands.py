@@ -20,12 +20,12 @@ from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.task import read_preflight
-from jobs.slurm.preflight import preflight_layout
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submissions import read_notes, submitted_cells
 from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
 from jobs.slurm.watch.endings import elsewhere, end_of, wait_for
+from jobs.slurm.watch.preflight import preflight_layout
 from jobs.slurm.watch.reconcile import Watcher
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train

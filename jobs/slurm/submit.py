@@ -54,6 +54,8 @@ Accepted = tuple[str, str | None]
 LOOKS, LOOK_S = 3, 1.0
 #: sbatch's words for a request that was sent: the controller may grant it all the same.
 _ON_ITS_WAY = ("timed out", "zero bytes", "connection reset", "reset by peer")
+#: The word job and a number that is no amount, time or name.
+_NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
 
 
 def submit_job(
@@ -143,7 +145,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
             raise
         said, passing = error.came, True
     else:
-        if accepted := job_in(answer.out):
+        if accepted := job_in(answer.out, certain=answer.code != 0):
             return accepted
         said, passing = complaint(answer), answer.code == 0
         refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
@@ -162,12 +164,16 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
     raise failure
 
 
-def job_in(text: str) -> Accepted | None:
-    """The one job that sbatch names in its output, among what a site put before it; None where it
-    names none, or several. Only in a form of its own: other numbers are hours, or days."""
+def job_in(text: str, *, certain: bool = False) -> Accepted | None:
+    """The one job that sbatch, or what a site put before it, names in its output; None where it
+    names none, or several. A number alone, or after the word job: other numbers are hours, or days.
+
+    ``certain``: only in a form of sbatch's own.
+    """
     plain = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
     words = re.findall(r"submitted batch job (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
-    named = words or plain
+    other = re.findall(_NAMED, text, re.IGNORECASE)
+    named = next((jobs for jobs in (words, plain, [] if certain else other) if jobs), [])
     if len({job for job, _ in named}) != 1:
         return None
     return named[0][0], next((cluster for _, cluster in named if cluster), None)

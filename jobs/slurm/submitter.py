@@ -18,10 +18,10 @@ from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import SubmissionContext
-from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
 from jobs.slurm.submissions import SBATCH_S, Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
+from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
 from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
@@ -107,6 +107,9 @@ class Submitter:
         except (SlurmError, OSError) as error:
             if is_lasting(error):
                 self.todo = []
+                if self._fresh and self.preflight and not (sent or self.unclear):
+                    say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
+                    self._end(self.preflight.job)
             raise
 
     def waits(self) -> bool:

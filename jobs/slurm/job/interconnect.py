@@ -115,7 +115,7 @@ def of_phase(task: InterconnectTask, phase: Phase) -> InterconnectTask:
     # node's end must not end the others: it is what is looked for
     site = site.model_copy(update={"mpi": GLOO, "srun": (*site.srun, NO_KILL)})
     # facts are of the node itself: its tools are not in the image
-    image = Image(NO_IMAGE, None) if phase == "preflight" else task.image
+    image = NO_IMAGE if phase == "preflight" else task.image
     return task.model_copy(update={"site": site, "image": image, "ranks_per_node": 1})
 
 
@@ -153,7 +153,7 @@ def run_interconnect(payload: dict[str, Any]) -> None:
     allocation = Allocation.read(os.environ, minutes_for(task), task.site)
     digest, expected = None, list[str]()
     with suppress(ConfigError):  # the phases that need the image say what is wrong with it
-        digest = image_now(task.image).digest
+        digest = image_now(Image(task.image, task.image_digest, task.image_mark)).digest
     with suppress(SlurmError):  # without an answer nobody is missed
         expected = hostnames(allocation.nodes, asker())
     steps: list[Step] = []
@@ -162,7 +162,7 @@ def run_interconnect(payload: dict[str, Any]) -> None:
         note = JobNote(
             job=allocation.job,
             nodes=allocation.nodes,
-            image=task.image.path,
+            image=task.image,
             image_digest=digest,
             steps=tuple(steps),
             phases=task.phases,

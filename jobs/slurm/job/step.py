@@ -65,7 +65,7 @@ def step_line(
         all_end: one bad end ends the step at once, because its peers would wait for ever.
         together: ranks that are one task, with the cores and GPUs of all of them.
     """
-    site, image = task.site, task.image.path
+    site, image = task.site, task.image
     binds = (*binds_of(task.every_need), *site.binds)
     container = Container(image, site.runtime, site.gpu_support, binds, site.container_arguments)
     gpus = str(together) if site.gpu_type is None else f"{site.gpu_type}:{together}"
@@ -112,7 +112,7 @@ def _settings(task: Task, meeting: Path) -> dict[str, str]:
     if site.mpi == GLOO:
         return settings | {RENDEZVOUS: str(meeting)} | site.environment
     settings |= {"HOROVOD_CONTROLLER": "mpi", "PMIX_MCA_gds": "hash"}
-    if task.image.path != NO_IMAGE:
+    if task.image != NO_IMAGE:
         # ranks in user namespaces of their own cannot read each other's memory
         settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
         # the home folder's mca-params.conf is for another MPI than the image's

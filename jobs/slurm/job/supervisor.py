@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.attempt import attend
-from jobs.cell.container import facts_inside, image_now
+from jobs.cell.container import Image, facts_inside, image_now
 from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
 from jobs.cell.missing_record import begun_in
 from jobs.cell.state import OTHERS, UNREADABLE, ready
@@ -32,6 +32,7 @@ from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
 from train.record.run import GOOD, RECORD_NAME
 from train.record.summary import read_summary
+from train.run.provenance import git_state
 
 #: Seconds between two tries to get a cell's lock.
 TRY_AGAIN_S = 5.0
@@ -41,7 +42,10 @@ LEFT = "left alone"
 
 
 def run_unit(payload: dict[str, Any]) -> None:
-    """Run the cells of one array element. Ends with exit code 1 when one did not complete."""
+    """Run the cells of one array element. Ends with exit code 1 when one of them did not complete.
+
+    Also the function that pickles of jobs name which an earlier version submitted.
+    """
     task = JobTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
     ends: dict[str, CellEnd] = {}
@@ -169,11 +173,14 @@ class Supervisor:
             ConfigError: the image is gone, or is none any more.
         """
         task = self.task
-        image = image_now(task.image)
-        if image.digest != task.image.digest:
+        image = image_now(Image(task.image, task.image_digest, task.image_mark))
+        if image.digest != task.image_digest:
             log(
-                f"{image.path} was replaced while the job waited: sha256 {task.image.digest} when "
+                f"{image.path} was replaced while the job waited: sha256 {task.image_digest} when "
                 f"it was submitted, {image.digest} now, which the record carries"
             )
-        facts = facts_inside(image, task.git_commit, task.git_dirty)
-        return {"HOROSCALE_BLOCK": task.block} | facts
+        commit, dirty = task.git_commit, task.git_dirty
+        if (Path(task.root) / ".git").exists():
+            # submitted by a version that ran the checkout as it is now, and is known by it
+            commit, dirty = git_state(Path(task.root))
+        return {"HOROSCALE_BLOCK": task.block} | facts_inside(image, commit, dirty)

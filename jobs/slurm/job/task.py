@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from pydantic import AwareDatetime
 
-from jobs.cell.container import NO_IMAGE, Image
+from jobs.cell.container import NO_IMAGE, FileMark, Image
 from jobs.cell.needs import TMP, Need, basic_needs, usable_tmpdir
 from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
@@ -27,7 +27,9 @@ class Task(Frozen):
     site: Site
     nodes: int
     ranks_per_node: int
-    image: Image  # as it was when the job was submitted
+    image: str  # path of the SIF file, or "none"
+    image_digest: str | None = None  # when it was submitted
+    image_mark: FileMark | None = None  # of the file that had it
     root: str  # the code that runs
     needs: tuple[Need, ...] = ()  # of the ranks: their folders and files
 
@@ -38,13 +40,13 @@ class Task(Frozen):
             return self
         scratch = usable_tmpdir(environment.get("TMPDIR"))
         if scratch and self.nodes > 1:
-            scratch = TMP if self.image.path != NO_IMAGE else None
+            scratch = TMP if self.image != NO_IMAGE else None
         site = self.site.model_copy(update={"scratch": scratch})
         return self.model_copy(update={"site": site})
 
     @property
     def every_need(self) -> tuple[Need, ...]:
-        return *basic_needs(self.root, self.image.path, self.site.scratch), *self.needs
+        return *basic_needs(self.root, self.image, self.site.scratch), *self.needs
 
     @property
     def size(self) -> int:
@@ -88,7 +90,9 @@ class JobContext:
         return {
             "site": self.site,
             **vars(layout),
-            "image": self.image,
+            "image": self.image.path,
+            "image_digest": self.image.digest,
+            "image_mark": self.image.mark,
             "root": str(self.root),
             "needs": self.needs,
         }

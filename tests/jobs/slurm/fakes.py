@@ -211,7 +211,7 @@ def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> JobTask:
         "cells": tuple(str(results / one.cell_id()) for one in cells),
         "asked_at": datetime.now(UTC),
         "site": Site(ranks_per_node=cells[0].gpus, signal_s=30), "nodes": 1,
-        "ranks_per_node": cells[0].gpus, "image": Image("none", None), "root": str(ROOT),
+        "ranks_per_node": cells[0].gpus, "image": "none", "image_digest": None, "root": str(ROOT),
         "data": str(folder), "store": str(folder), "stall_s": 60, "minutes": 60, "block": "r-0/0",
     }  # fmt: skip
     return JobTask(**(values | changes))

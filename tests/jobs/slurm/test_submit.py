@@ -31,17 +31,26 @@ from tests.jobs.slurm.fakes import FakeSlurm, cells, context, fake_slurm
         ("Submitted batch job 17\n", ("17", None)),
         ("Submitted batch job 17 on cluster big\n", ("17", "big")),
         ("Welcome to Big!\nYour budget: 1,200.5 hours until 2026-12-31.\n17\n", ("17", None)),
-        ("-> job 17 accepted (partition gpu2, v22.05)\n", None),
+        ("-> job 17 accepted (partition gpu2, v22.05)\n", ("17", None)),
+        ('{"job_id": 17}', ("17", None)),
         ("loading tools/3.1\nSubmitted batch job 17\n42 jobs of yours wait\n", ("17", None)),
         ("done", None),
+        ("job 17 and job 18\n", None),
+        ("Balance: 1200 hours\n", None),
         ("Max time per job: 24 hours\n", None),
+        ("Your allocation ends in 3 days, nothing was submitted\n", None),
         ("17\n18\n", None),
     ],
 )
-def test_the_one_job_that_sbatch_names_is_an_answer(
+def test_any_output_with_one_number_of_a_job_is_an_answer(
     text: str, job: tuple[str, str | None] | None
 ) -> None:
     assert job_in(text) == job
+
+
+def test_a_program_that_failed_must_say_it_in_sbatchs_own_words() -> None:
+    assert job_in("You already have job 17 in the queue\n", certain=True) is None
+    assert job_in("Submitted batch job 17\n", certain=True) == ("17", None)
 
 
 @pytest.fixture

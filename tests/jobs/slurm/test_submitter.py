@@ -16,10 +16,10 @@ from jobs.config.site import Site
 from jobs.slurm import submitter as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.preflight import Preflight
 from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.submitter import UNCLEAR, Submitter
 from jobs.slurm.watch.cancel import announce_cancel
+from jobs.slurm.watch.preflight import Preflight
 from tests.builders import config
 from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, report_preflight
 from tests.unreadable import unreadable
@@ -145,6 +145,17 @@ def test_a_preflight_that_slurm_has_forgotten_is_waited_for_no_more(
         assert sweep.turn(in_queue({"5": "RUNNING"})) == 1
     assert sbatch.sent == [(1, None)] * passed
     assert passed or (sweep.preflight and sweep.preflight.job == "6")
+
+
+@pytest.mark.parametrize(("passing", "cancelled"), [(True, []), (False, ["6"])])
+def test_a_preflight_is_cancelled_with_the_cells_that_sbatch_will_never_take(
+    tmp_path: Path, sbatch: Sbatch, preflight, passing: bool, cancelled: list[str]
+) -> None:
+    """It would hold its nodes for nothing; where the refusal may pass, it stays."""
+    sbatch.errors.append(refused("no", passing=passing))
+    with pytest.raises(SlurmError, match="no"):
+        submitter(tmp_path, 1, held=True).turn({})
+    assert sbatch.ended == cancelled
 
 
 def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(

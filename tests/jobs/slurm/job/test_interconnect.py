@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.container import Image
 from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job import interconnect
@@ -31,7 +30,7 @@ FOLDER = "/data/my results/interconnect/r1"
 def task(**changes: Any) -> InterconnectTask:
     values: dict[str, Any] = {
         "folder": FOLDER, "site": Site(ranks_per_node=4), "nodes": 8,
-        "image": Image("/images/cpu.sif", None), "root": "/home/ann/horoscale",
+        "image": "/images/cpu.sif", "root": "/home/ann/horoscale",
         "interface": None, "samples": 7, "sample_s": 0.25, "ranks_per_node": 1,
     }  # fmt: skip
     return InterconnectTask(**(values | changes))
@@ -105,9 +104,7 @@ def test_each_phase_is_evidence_though_another_failed(
         f"echo 'no route' > {tmp_path}/logs/tournament/rank-1.log; echo '{end}' >&2; exit 3",
     )
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    told = task(
-        folder=str(tmp_path), image=Image("none", None), nodes=2, phases=("preflight", "tournament")
-    )
+    told = task(folder=str(tmp_path), image="none", nodes=2, phases=("preflight", "tournament"))
     with pytest.raises(SystemExit, match="1"):
         interconnect.run_interconnect(told.model_dump(mode="json"))
     begun, note = (

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.container import Image
 from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job.preflight import run_preflight
@@ -20,7 +19,7 @@ from tests.jobs.slurm.fakes import FakeSlurm
 def task(folder: Path, **changes: Any) -> PreflightTask:
     values: dict[str, Any] = {
         "folder": str(folder), "site": Site(ranks_per_node=1), "nodes": 2,
-        "ranks_per_node": 1, "image": Image("/i.sif", None), "root": "/code",
+        "ranks_per_node": 1, "image": "/i.sif", "root": "/code",
         "needs": (Need(what="the results folder", path="/results", use="write"),
                   Need(what="the data set", path="/a b")),
     }  # fmt: skip

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.container import Image
 from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job.allocation import Allocation
@@ -41,7 +40,7 @@ def line(
     cell = Path(folder) / "results" / "smoke" / "a-cell"
     task = JobTask(
         cells=(str(cell),), asked_at=datetime(2026, 1, 1, tzinfo=UTC), site=site, nodes=gpus // 4,
-        ranks_per_node=4, image=Image(image, None), root="/home/ada/horoscale", data="/data",
+        ranks_per_node=4, image=image, image_digest=None, root="/home/ada/horoscale", data="/data",
         store="/data/prepared", stall_s=300, minutes=60, block="r-0/0",
         needs=tuple(Need(what="a folder", path=path)
                     for path in (f"{folder}/results/smoke", "/data", "/data/prepared")),

@@ -17,6 +17,7 @@ from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
 from jobs.cell.stop import Stop
+from jobs.messages import ROOT
 from jobs.slurm.job import supervisor as module
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import LEFT, Supervisor
@@ -35,6 +36,7 @@ from tests.sweeps import wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.distributed.awake import Awake
 from train.record.run import RunRecord, read_record
+from train.run.provenance import git_state
 
 
 @pytest.fixture
@@ -188,25 +190,30 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
     body = "(CELL / 'env').write_text(os.environ['HOROSCALE_IMAGE_DIGEST'])\n"
     body += f"if Path({str(new)!r}).exists(): os.replace({str(new)!r}, {str(path)!r})\ngood()"
     script_srun(fake, body, cells(2))
-    task = unit(tmp_path, cells(2), image=image)
+    task = unit(tmp_path, cells(2), image=image.path, image_digest=image.digest,
+                image_mark=image.mark)  # fmt: skip
     code, out = Job(fake, task).run()
     assert code == 0, out
     assert [(Path(cell) / "env").read_text() for cell in task.cells] == true
     assert out.count("was replaced while the job waited") == 1
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 def test_ranks_get_no_settings_of_the_submitting_shell(
-    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, frozen: bool
 ) -> None:
     """A copy of the code knows no commit: it is told the one that was submitted, whatever checkout
     is around it."""
     monkeypatch.setenv("HOROSCALE_RANK", "stray")
     script_srun(fake, "(CELL / 'env').write_text(json.dumps(dict(os.environ))); good()", cells(1))
-    Job(fake, unit(tmp_path, cells(1), git_commit="c0ffee", git_dirty=True)).run()
-    (file,) = tmp_path.glob("results/*/env")
-    seen = json.loads(file.read_text())
+    root = {"root": str(tmp_path)} if frozen else {}
+    task = unit(tmp_path, cells(1), git_commit="c0ffee", git_dirty=True, **root)
+    Job(fake, task).run()
+    seen = json.loads((Path(task.cells[0]) / "env").read_text())
     assert not {"HOROSCALE_RANK", "HOROSCALE_IMAGE_DIGEST"} & seen.keys(), "there is no image"
-    assert (seen["HOROSCALE_GIT_COMMIT"], seen["HOROSCALE_BLOCK"]) == ("c0ffee", "r-0/0")
+    # the checkout as it is when the cell begins, not as it was when it was submitted
+    assert seen["HOROSCALE_GIT_COMMIT"] == ("c0ffee" if frozen else git_state(ROOT)[0])
+    assert seen["HOROSCALE_BLOCK"] == "r-0/0"
     assert seen["SLURM_JOB_ID"] == "12", "ranks and srun need their job"
 
 

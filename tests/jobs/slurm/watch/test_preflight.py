@@ -12,12 +12,12 @@ import pytest
 from jobs.cell.container import Image
 from jobs.cell.needs import Need
 from jobs.config.site import NodeLayout, Site
-from jobs.slurm import preflight as module
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import Problem
-from jobs.slurm.preflight import Preflight, earlier_preflight, preflight_layout
 from jobs.slurm.submissions import Array, array_folder, comment_of, read_notes
 from jobs.slurm.submit import submit_preflight
+from jobs.slurm.watch import preflight as module
+from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
 from tests.jobs.slurm.fakes import PROBLEM, context, fake_slurm, in_queue, report_preflight
 
 
