@@ -54,6 +54,8 @@ class Sweeping:
     site: Mapping[str, Any] = field(default_factory=lambda: BARE)
     sweep: Mapping[str, Any] = field(default_factory=lambda: LONG)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    fault: str = ""  # that it meets, and since when
+    began: float = 0.0
 
     def write(self, **site: Any) -> None:
         cluster = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
@@ -127,11 +129,20 @@ class Sweeping:
 
     def disturbed(
         self, fault: str, *options: str, epochs: int = 3, preflight: bool = False
-    ) -> Fault:
+    ) -> Sweeping:
         """Start the sweep; return when its cell has done some epochs, which then meets a fault."""
-        process = self.start(*([] if preflight else ["--no-preflight"]), *options)
+        self.start(*([] if preflight else ["--no-preflight"]), *options)
         self.wait_until(lambda: self.epochs() >= epochs, f"not {epochs} epochs")
-        return Fault(fault, self, process, time.monotonic())
+        self.fault, self.began = fault, time.monotonic()
+        return self
+
+    def ends(self, code: int, status: str) -> RunRecord:
+        """The sweep that met a fault ends so; prints a row of the fault table."""
+        exit_code, out = self.end(self.started[-1])
+        record, took = self.record(), time.monotonic() - self.began
+        print(f"\nFAULT | {self.fault} | {' -> '.join(statuses(record))} | {took:.0f} s")
+        assert (exit_code, record.status) == (code, status), out + self.said()
+        return record
 
     def said(self) -> str:
         """The ends of all logs, for a failing test."""
@@ -164,25 +175,6 @@ class Sweeping:
         record = self.record()
         assert record.status == "completed", record.error
         assert [epoch.epoch for epoch in record.epochs] == list(range(1, record.config.epochs + 1))
-        return record
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault that a sweep meets, from its beginning until the record says so."""
-
-    name: str
-    sweeping: Sweeping
-    process: subprocess.Popen[str]
-    began: float
-
-    def ends(self, code: int, status: str) -> RunRecord:
-        """The sweep ends so; prints a row of the fault table."""
-        exit_code, out = self.sweeping.end(self.process)
-        record = self.sweeping.record()
-        took = time.monotonic() - self.began
-        print(f"\nFAULT | {self.name} | {' -> '.join(statuses(record))} | {took:.0f} s")
-        assert (exit_code, record.status) == (code, status), out + self.sweeping.said()
         return record
 
 
