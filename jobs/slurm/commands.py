@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from jobs.slurm.submit import preflight_array, submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
 from jobs.slurm.watch.endings import elsewhere, end_of, wait_for
 from jobs.slurm.watch.preflight import preflight_layout
-from jobs.slurm.watch.reconcile import Watcher
+from jobs.slurm.watch.reconcile import Watcher, reconcile
 from jobs.table import lines, table
 from train.config.plan import epochs_to_train
 from train.errors import ConfigError
@@ -120,8 +121,15 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
         say(f"not cancelled: {why}")
     count = sum(ended.values())
     say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
-    with suppress(SlurmError, OSError):  # else the next look gives what had not begun its records
-        watcher.look(wanted.configs)
+    # what waited never begins, and has its record at once: without accounting Slurm forgets it
+    over = {
+        name: replace(job, state="CANCELLED", nodes="")
+        for name, job in watcher.queue.items()
+        if job.waits and job.array in ended
+    }
+    with suppress(SlurmError, OSError):  # else the next look gives it
+        submitted = submitted_cells(folder, watcher.notes)
+        reconcile(wanted.configs, folder, submitted, {**watcher.queue, **over}, watcher.history)
     return 0
 
 

@@ -82,7 +82,7 @@ def ends_of(
             ending = None
         ending = ending or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
-        settle, held = quiet_s >= _patience_s(ending), preflights.get(job.preflight or "", "")
+        settle, held = quiet_s > _patience_s(ending), preflights.get(job.preflight or "", "")
         ends[job] = End(ending, settle, *status_of(job.job, ending), held)
     return ends
 

@@ -92,6 +92,13 @@ def test_a_job_that_is_gone_tells_the_status(sweep: Path, begun: bool) -> None:
     assert status(sweep) == cell.status == "timeout"
 
 
+def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep: Path) -> None:
+    """Unless somebody requeued it since."""
+    queue = {"7": JobState("7", "CANCELLED", "", datetime.now().isoformat(), "0:00")}
+    assert look(sweep, Told(JobState("7", "RUNNING")), queue, quiet_s=0).alive
+    assert look(sweep, Told(), queue, quiet_s=0).status == status(sweep) == "cancelled"
+
+
 @pytest.mark.parametrize(
     ("end", "enough_s"),
     [("COMPLETED", SETTLE_WELL_S), (None, FORGOTTEN_S), ("FAILED", SETTLE_S),
