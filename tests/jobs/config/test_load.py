@@ -60,7 +60,7 @@ def seen(config: RunConfig) -> dict[str, Any]:
 
 def filled(cell: dict[str, Any]) -> dict[str, Any]:
     row = ROWS[cell["technique"]]
-    return {"seed": 0, "base_lr": row.fields["base_lr"], "data_fraction": 1.0, **cell}
+    return {"seed": 0, "base_lr": row["base_lr"], "data_fraction": 1.0, **cell}
 
 
 def combinations(lists: dict[str, list[Any]]) -> list[dict[str, Any]]:
