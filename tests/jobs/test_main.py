@@ -62,6 +62,17 @@ def test_a_refusing_file_system_is_exit_code_2_and_advice(capsys) -> None:
     assert "'/results/x': fix its permissions, then make the same again" in said
 
 
+@pytest.mark.parametrize(("command", "utf8"), [("sweep", "1"), ("logs", "0"), ("plan", "0")])
+def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path, command: str, utf8: str) -> None:
+    """Seen: a sweep that ended well broke off where it names its folder."""
+    trial, odd = front(tmp_path, GOOD), tmp_path / "no utf-8 \udce9"
+    argv = [*trial.program, command, str(tmp_path / "trial.yaml"), "--results", str(odd)]
+    argv += ["--data", str(trial.data), "--site=local"] if command in ("sweep", "plan") else []
+    env = os.environ | {"PYTHONUTF8": utf8, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False)
+    assert done.returncode == 0 and os.fsencode(odd) in done.stdout, done.stderr
+
+
 COLOURS = ("FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS")
 
 
