@@ -102,7 +102,7 @@ def plan(
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
     else:
-        plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
+        plan_here(wanted, folder.parent, machine_for(wanted, data, store, folder, image=image))
     return 0
 
 
