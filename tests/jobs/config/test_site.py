@@ -47,6 +47,8 @@ def test_a_site_is_found_by_name_and_by_path(tmp_path: Path) -> None:
         load_site("dqx")
     with pytest.raises(ConfigError, match="directory"):
         load_site(f"{tmp_path}/")
+    with pytest.raises(ConfigError, match=r"unknown site '~nobody-here/x\.yaml'"):
+        load_site("~nobody-here/x.yaml")
 
 
 def test_a_users_own_sites_are_found_by_name_and_win(tmp_path: Path, monkeypatch) -> None:
