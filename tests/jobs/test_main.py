@@ -179,7 +179,7 @@ def test_a_reader_that_is_gone(tmp_path: Path, command: str) -> None:
 
 
 def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
-    why = "no memory [oom] " + "x" * 200
+    why = "no memory [oom] :warning: " + "x" * 200
     fails = f"fail({why!r}) if '-s1-' in CELL.name else good()"
     trial = front(tmp_path, f"beat()\nepoch(1)\n{fails}\n", seeds="[0, 1]")
     master, slave = pty.openpty()
