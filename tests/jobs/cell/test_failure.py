@@ -157,11 +157,3 @@ def test_a_rank_that_cannot_be_ended(tmp_path: Path) -> None:
     del ranks.ended[1]
     _, error = judged(tmp_path, ranks)
     assert error.rank == 1 and "waits in the kernel" in error.what
-
-
-def test_unreadable_traces_do_not_hide_an_end(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    rank_file(tmp_path, 0, "error.json").write_text('{"at": ')
-    rank_file(tmp_path, 0, "log").mkdir()
-    _, error = judged(tmp_path, ends(5))
-    assert "exit code 5" in error.what and error.log_tail == ()

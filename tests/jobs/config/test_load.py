@@ -144,19 +144,6 @@ def test_batches(content: dict[str, Any], batches: list[tuple[int, int]], base: 
     assert {c.technique.base_batch for c in configs} == {base}
 
 
-def test_weak_and_strong_in_one_sweep_with_null() -> None:
-    content = {
-        "dataset": "digits", "model": "cnn", "epochs": 4, "technique": "naive",
-        "matrix": {"gpus": [1, 2]},
-        "zip": [
-            {"scaling": ["weak", "strong"], "batch_per_rank": [32, None],
-             "global_batch": [None, 64]},
-        ],
-    }  # fmt: skip
-    batches = [(c.scaling, c.gpus, c.batch_per_rank) for c in load(content).configs]
-    assert batches == [("weak", 1, 32), ("strong", 1, 64), ("weak", 2, 32), ("strong", 2, 32)]
-
-
 @pytest.mark.parametrize("rule", [{"lr_scaling": "linear"}, {"regime_adaptation": True}])
 def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) -> None:
     """Each batch would be its own base, and the rule would never act."""
