@@ -23,10 +23,11 @@ from jobs.cell import heartbeat
 from jobs.cell.attempt import attend
 from jobs.cell.lock import hold, holder, is_running
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
-from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE
+from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, recorded
 from jobs.cell.stop import Reason
 from jobs.local import supervisor
 from jobs.messages import EXIT_INTERRUPTED, Interrupted
+from jobs.slurm.watch.reconcile import by_files
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import GOOD, LONG, Trial, alive
@@ -199,8 +200,10 @@ def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(swe
     cell = trial.cell
     with alone(trial) as process:
         wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
+        assert by_files(recorded(trial.configs[0], cell)).state == RUNNING
         process.kill()
         process.communicate()
+    assert by_files(recorded(trial.configs[0], cell)).state == "lost", "as make status says"
     time.sleep(1.5)
     wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
