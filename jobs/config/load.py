@@ -116,8 +116,7 @@ def _values(settings: Settings) -> dict[str, Any]:
     """Keys that are set, over the defaults and the technique's parameters."""
     given = {key: one.value for key, one in settings.items() if one.value is not None}
     row = load_techniques().get(str(given.get("technique")))
-    changes = {key: value for key, value in given.items() if key in PARAMETERS}
-    return {**_DEFAULTS, **given, **(changed(row, changes) if row else {})}
+    return _DEFAULTS | (changed(row, given) if row else given)
 
 
 def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
