@@ -52,9 +52,6 @@ def load_techniques(path: Path = TECHNIQUES_FILE) -> dict[str, Row]:
     document, rows = load_yaml(path), dict[str, Row]()
     for name, given in document.value.items():
         row = document.mapping(given, (name,), (*FOR_PEOPLE, *PARAMETERS))
-        for key in FOR_PEOPLE:
-            if not isinstance(row.get(key), str):
-                raise document.error((name, key), f"technique {name}: expected a text as {key!r}")
         parameters = {key: spelled_out(key, row[key]) for key in row if key in PARAMETERS}
         # the sweep gives the base batch; any positive number checks the rest
         whole = {**parameters, "name": name, "base_batch": 1}
