@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary image cluster \
   cluster-down test test-all invariants bench lint check fmt schemas lock golden clean
 
-VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES \
+VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES INTERFACE \
   RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
 # an empty one is not given, wherever it comes from: --data "" would be the folder of the shell
 $(foreach name,$(VARIABLES),$(if $(strip $(value $(name))),,$(eval override undefine $(name))))
@@ -25,6 +25,7 @@ QOS ?=
 TIME ?=
 LINE ?=
 PHASES ?=
+INTERFACE ?=
 RUN ?=
 CELL ?=
 IMAGE ?=
@@ -81,7 +82,7 @@ help: ## this list
 	@echo "  on one machine also: [JOBS=cells at once] [IMAGE=cpu, gpu or a path: ranks run inside that image]"
 	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
 	@echo "  in place of the site file's: [ACCOUNT=name] [PARTITION=name] [QOS=name] [TIME=minutes or H:MM:SS of a cell]"
-	@echo "  interconnect: [NODES=N or names] [PHASES=...] [LINE=rate] [BASELINE=file] [RUN=folder] [FORCE=1]"
+	@echo "  interconnect: [NODES=N or names] [PHASES=...] [INTERFACE=name] [LINE=rate] [BASELINE=file] [RUN=folder] [FORCE=1]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
 	  awk -F'\t' '{printf "  %-22s %s\n", $$1, $$2}'
 
@@ -119,7 +120,8 @@ preflight: setup-login ## check on a cluster's nodes, inside the image, what SWE
 
 interconnect: setup-login ## is the network between NODES= nodes of a cluster healthy? evidence, verdict
 	@run="$$($(PY) -m jobs interconnect --site "$$SITE" --results "$$RESULTS" $(ASKED) \
-	  $${NODES:+--nodes "$$NODES"} $${PHASES:+--phases "$$PHASES"})"; code=$$?; \
+	  $${NODES:+--nodes "$$NODES"} $${PHASES:+--phases "$$PHASES"} \
+	  $${INTERFACE:+--interface "$$INTERFACE"})"; code=$$?; \
 	if [ $$code -le 1 ] && [ -z "$$run" ]; then $(CRASHED); fi; \
 	force=; [ "$$FORCE" = 1 ] && force=1; \
 	if [ -n "$$run" ]; then $(PY) -m analysis interconnect "$$run" $${force:+--force} \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -101,7 +102,7 @@ def plan(
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
     else:
-        plan_here(wanted, results, machine_for(wanted, data, store, folder, image=image))
+        plan_here(wanted, folder.parent, machine_for(wanted, data, store, folder, image=image))
     return 0
 
 
@@ -160,7 +161,7 @@ def sweep(
             )  # fmt: skip
             code = sweep_here(wanted, folder, force=force, machine=machine)
     with suppress(OSError):  # nobody reads it
-        os.write(1, f"{folder}\n".encode())
+        os.write(1, os.fsencode(f"{folder}\n"))
     return code
 
 
@@ -241,6 +242,8 @@ if __name__ == "__main__":
     enter("command", os.environ)
     # by the environment's own name: what is started later stays there when .venv is switched
     sys.executable = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     interrupt_on_signals()
     try:
         app()

@@ -43,7 +43,7 @@ class Display:
                 self.cells[cell.name] = replace(cell, doing=WAITING, why="")
         self.trouble: str | None = None  # why Slurm gives no answer
         self._sweep = sweep
-        self._console = console or Console(stderr=True)
+        self._console = console or Console(stderr=True, emoji=False)
         self._live: Live | None = None
         self._shown, self._next = "", 0.0
 
@@ -63,7 +63,7 @@ class Display:
     def say(self, text: str) -> None:
         """Above the table, where there is one."""
         with contextlib.suppress(OSError):  # a reader that is gone must not end a sweep
-            if self._live is None:
+            if self._live is None:  # rich's own print ends the program where its reader is gone
                 print(text, file=self._console.file, flush=True)
             else:
                 self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -10,6 +10,9 @@ import pytest
 
 from tests.sweeps import ROOT
 
+#: Named in texts, and no variables of ours.
+SHELL = {"PYTHONPATH", "USER", "LOGNAME", "NAME"}
+
 
 def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """What make would run, in a shell that no other make has started."""
@@ -53,11 +56,34 @@ def test_what_a_job_asks_for_reaches_the_program(target: str) -> None:
         assert f'${{{name}:+--{option} "${name}"}}' in line
 
 
-def test_an_empty_variable_is_not_given() -> None:
-    """Seen: after `export DATA=` the folder of the shell was taken for the data folder."""
+def test_a_network_interface_and_the_phases_reach_the_measurement() -> None:
+    line = make("interconnect").stdout
+    assert '${INTERFACE:+--interface "$INTERFACE"}' in line and '--phases "$PHASES"' in line
+
+
+def variables_of_make() -> list[str]:
     names = re.search(r"VARIABLES := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text())
     assert names is not None
-    variables = names[1].replace("\\\n", " ").split()
+    return names[1].replace("\\\n", " ").split()
+
+
+def test_what_messages_and_pages_advise_is_read() -> None:
+    """Seen: an advice named INTERFACE=, which make did not hand on."""
+    programs = [f for room in ("jobs", "train", "analysis", "containers")
+                for f in (ROOT / room).rglob("*.py")]  # fmt: skip
+    code = "".join(file.read_text() for file in programs)
+    pages = "".join(
+        file.read_text() for file in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    )
+    advised = set(re.findall(r"(?<![\w$-])([A-Z]{3,})=(?!=)", code + pages))
+    assert {"SWEEP", "MPI"} <= advised
+    read = {name for name in advised if f'"{name}"' in code}  # by a program itself
+    assert advised - read - SHELL <= set(variables_of_make())
+
+
+def test_an_empty_variable_is_not_given() -> None:
+    """Seen: after `export DATA=` the folder of the shell was taken for the data folder."""
+    variables = variables_of_make()
     show = "show: ; $(foreach name,$(VARIABLES),$(info $(name)=$($(name))))"
     plain = make("--eval", show, "show").stdout
     assert f"DATA={ROOT}/.data\n" in plain and "SWEEP=quickstart\n" in plain

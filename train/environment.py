@@ -181,6 +181,8 @@ def enter(program: Program, environment: MutableMapping[str, str]) -> None:
     """Change this process's own environment (os.environ) into what the program sees; what it starts
     inherits that. For the first line of a program, never of a library."""
     seen = environment_of(program, environment)
+    if os.path.expanduser("~") == "~":  # noqa: PTH111  (no HOME, and no list of users knows us)
+        seen["HOME"] = NOTHING
     for name in environment.keys() - seen.keys():
         del environment[name]
     environment.update(seen)

@@ -131,8 +131,9 @@ def find_image(name: str, root: Path) -> Image:
 
 def image_path(name: str, root: Path) -> Path:
     """Where it is, or would be when it is built."""
-    path = root / "containers" / "images" / f"{name}.sif" if name in BUILT else Path(name)
-    return path.expanduser().absolute()
+    if name in BUILT:
+        return root / "containers" / "images" / f"{name}.sif"
+    return Path(os.path.expanduser(name)).absolute()  # noqa: PTH111  (~ of nobody is no file)
 
 
 def image_now(image: Image) -> Image:

@@ -73,7 +73,8 @@ class Watch:
     def hang(self) -> Reason | None:
         """The rank whose file has not changed for the longest, if for longer than ``limit_s``.
 
-        Ranks that somebody stopped, all together, do not hang: their wait begins again.
+        Ranks that somebody stopped, all together, do not hang: their wait begins again at each look
+        for as long as that lasts, so that they have time for a sign when they go on.
         """
         now = self.awake.look()
         if now - self._looked < LOOK_S:
@@ -87,16 +88,21 @@ class Watch:
             if rank not in self._seen or stamp != self._seen[rank][0]:
                 self._seen[rank] = (stamp, now)
         silent_s = {rank: now - since for rank, (_, since) in self._seen.items()}
+        if min(silent_s.values()) > 2 * BEAT_S and self._all_stopped():
+            self._seen = {rank: (stamp, now) for rank, (stamp, _) in self._seen.items()}
+            return None
         rank = max(silent_s, key=lambda rank: silent_s[rank])
         if silent_s[rank] <= self.limit_s:
             return None
+        phase = read_sign(self.cell, rank).phase
+        text = f"a hang: rank {rank} showed no life for {silent_s[rank]:.0f} s (while: {phase})"
+        return Reason("failed", text, rank)
+
+    def _all_stopped(self) -> bool:
+        """Whether all ranks of this machine are, of which there is one at least."""
         signs = [read_sign(self.cell, rank) for rank in range(self.size)]
         here = [sign.pid for sign in signs if sign.pid and sign.host == socket.gethostname()]
-        if min(silent_s.values()) > self.limit_s / 2 and here and all(map(is_stopped, here)):
-            self._seen = {rank: (stamp, now) for rank, (stamp, _) in self._seen.items()}
-            return None
-        text = f"a hang: rank {rank} showed no life for {silent_s[rank]:.0f} s"
-        return Reason("failed", f"{text} (while: {signs[rank].phase})", rank)
+        return bool(here) and all(map(is_stopped, here))
 
 
 def is_stopped(pid: int) -> bool:

@@ -160,6 +160,16 @@ def holder(cell: Path) -> Holder | None:
     return None
 
 
+def is_abandoned(cell: Path) -> bool:
+    """Whether whoever held the cell last is provably gone, and has not signed off."""
+    lock = cell / LOCK_NAME
+    with contextlib.suppress(OSError), lock.open(encoding="utf-8", errors="replace") as handle:
+        last = signed(handle.read())
+        free = _taken(handle, fcntl.LOCK_SH)
+        return free and last is not None and last.has_ended(_ourselves(handle))
+    return False
+
+
 def _ourselves(handle: TextIO, job: str | None = None) -> Holder:
     boot, reach = None, reach_of(os.fstat(handle.fileno()).st_dev)
     with contextlib.suppress(OSError):

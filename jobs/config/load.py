@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import SWEEPS, Sweep
-from jobs.config.techniques import PARAMETERS, TechniqueRow, load_techniques, spelled_out
+from jobs.config.techniques import PARAMETERS, changed, load_techniques, spelled_out
 from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
 from train.config.run import RunConfig
 from train.config.technique import Technique
@@ -58,9 +58,8 @@ def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
         ConfigError: no such sweep, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
-    rows = load_techniques()
     file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
-    cells = [(cell, _config(cell, rows)) for cell in expand(file, rows)]
+    cells = [(cell, _config(cell)) for cell in expand(file)]
     _refuse_moving_base(cells)
     configs = _unique(cells)
     parts = [file.common, *chain.from_iterable(chain(file.axes, *file.include))]
@@ -79,7 +78,7 @@ def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
     )
 
 
-def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
+def expand(file: SweepFile) -> list[Cell]:
     """Cells in the order of the file; equal ones are not merged here.
 
     Raises:
@@ -90,40 +89,37 @@ def expand(file: SweepFile, rows: Mapping[str, TechniqueRow]) -> list[Cell]:
         text = f"the sweep has {count:,} cells, {MAX_CELLS:,} are allowed: split it"
         raise file.document.error(("matrix",), text)
     # without an axis, include entries alone name the cells
-    crossed = [] if file.include and not file.axes else _crossed(file, file.axes, rows)
-    dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed, rows)}
+    crossed = [] if file.include and not file.axes else _crossed(file, file.axes)
+    dropped = {i for rule in file.exclude for i in _matching(file, rule, crossed)}
     cells = [cell for i, cell in enumerate(crossed) if i not in dropped]
     for axes in file.include:
-        cells += _crossed(file, axes, rows)
+        cells += _crossed(file, axes)
     if not cells:
         raise file.document.error(("exclude",), "the exclude rules drop every cell of the sweep")
     for rule in file.override:  # of two that set a key, the later wins
-        for i in _matching(file, rule, cells, rows):
+        for i in _matching(file, rule, cells):
             cells[i].settings = {**cells[i].settings, **rule.sets}
     return cells
 
 
-def _crossed(file: SweepFile, axes: Sequence[Axis], rows: Mapping[str, TechniqueRow]) -> list[Cell]:
+def _crossed(file: SweepFile, axes: Sequence[Axis]) -> list[Cell]:
     cells = []
     for parts in product(*axes):
         settings = dict(file.common)
         for part in parts:
             settings |= part
-        cells.append(Cell(file, settings, _values(settings, rows)))
+        cells.append(Cell(file, settings, _values(settings)))
     return cells
 
 
-def _values(settings: Settings, rows: Mapping[str, TechniqueRow]) -> dict[str, Any]:
+def _values(settings: Settings) -> dict[str, Any]:
     """Keys that are set, over the defaults and the technique's parameters."""
     given = {key: one.value for key, one in settings.items() if one.value is not None}
-    row = rows.get(str(given.get("technique")))
-    changes = {key: value for key, value in given.items() if key in PARAMETERS}
-    return {**_DEFAULTS, **given, **(row.settings(changes) if row else {})}
+    row = load_techniques().get(str(given.get("technique")))
+    return _DEFAULTS | (changed(row, given) if row else given)
 
 
-def _matching(
-    file: SweepFile, rule: Rule, cells: Sequence[Cell], rows: Mapping[str, TechniqueRow]
-) -> list[int]:
+def _matching(file: SweepFile, rule: Rule, cells: Sequence[Cell]) -> list[int]:
     """Positions of the cells that a rule is about. It may list values that no cell has, but none
     that no cell could have.
 
@@ -132,6 +128,7 @@ def _matching(
             than the cells have: it has a typo.
     """
     matching, reason = list(range(len(cells))), "none has all of it at once"
+    rows = load_techniques()
     for key, settings in rule.when.items():
         values = [cell.written.get(key) for cell in cells]
         own = list(map(json.dumps, values))
@@ -167,8 +164,8 @@ def _is(own: Any, wanted: Any) -> bool:
     return wanted.items() <= own.items() if parts else bool(own == wanted)
 
 
-def _config(cell: Cell, rows: Mapping[str, TechniqueRow]) -> RunConfig:
-    values = _values(cell.settings, rows)
+def _config(cell: Cell) -> RunConfig:
+    values, rows = _values(cell.settings), load_techniques()
     strong = values["scaling"] == "strong"
     fixed = "global_batch" if strong else "batch_per_rank"
     for key in ("dataset", "model", "technique", "gpus", "epochs", fixed):

@@ -20,6 +20,8 @@ from train.errors import ConfigError
 GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]
 #: Without what apptainer takes for the start of another bind.
 Bind = Annotated[str, Field(pattern=r"^/[^,^]*$")]
+#: Of nodes, so that no working folder and no variable of this shell can be meant.
+Place = Annotated[str, Field(pattern=r"^/")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 LongOption = Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")]
 
@@ -71,9 +73,9 @@ class Site(Frozen):
     gpu_support: Literal["none", "nv", "rocm"] = "none"
     binds: tuple[Bind, ...] = ()  # SRC[:DEST[:ro]]
     container_arguments: tuple[str, ...] = ()
-    scratch: str | None = None  # folder on every node for temporary files of ranks (TMPDIR)
+    scratch: Place | None = None  # folder on every node for temporary files of ranks (TMPDIR)
     # the cluster itself
-    slurm_conf: str | None = None  # where it is not the default one
+    slurm_conf: Place | None = None  # where it is not the default one
     poll_s: float | None = Field(default=None, ge=1)  # seconds between two looks at the queue;
     # null: 5 in the first minute, then 60
     user: str | None = None  # whose jobs root's sweeps become: practice clusters only

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,22 @@ PARAMETERS = tuple(name for name in Technique.model_fields if name not in ("name
 KINDS = tuple(name for name in PARAMETERS if parts_of(Technique.model_fields[name].annotation))
 
 
-@dataclass(frozen=True)
-class TechniqueRow:
-    """One row; ``fields`` holds every parameter as JSON would."""
+#: Every parameter of a row, as JSON has it.
+Row = Mapping[str, Any]
 
-    fields: Mapping[str, Any]
 
-    def settings(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The row's parameters with some replaced.
+def changed(row: Row, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with some of its parameters replaced.
 
-        A kind (schedule, optimizer, ...) given with its name replaces the row's; without a name it
-        changes numbers of the row's own.
-        """
-        result = dict(self.fields)
-        for key, value in changes.items():
-            new = spelled_out(key, value)
-            keeps_kind = key in KINDS and "name" not in new
-            result[key] = {**self.fields[key], **new} if keeps_kind else new
-        return result
+    A kind (schedule, optimizer, ...) given with its name replaces the row's; without a name it
+    changes numbers of the row's own.
+    """
+    result = dict(row)
+    for key, value in changes.items():
+        new = spelled_out(key, value)
+        keeps_kind = key in KINDS and "name" not in new
+        result[key] = {**row[key], **new} if keeps_kind else new
+    return result
 
 
 def spelled_out(key: str, value: Any) -> Any:
@@ -44,21 +42,19 @@ def spelled_out(key: str, value: Any) -> Any:
     return {"name": value} if key in KINDS and not isinstance(value, dict) else value
 
 
-def load_techniques(path: Path = TECHNIQUES_FILE) -> dict[str, TechniqueRow]:
+@cache
+def load_techniques(path: Path = TECHNIQUES_FILE) -> dict[str, Row]:
     """All rows by name, in the order of the file.
 
     Raises:
         ConfigError: with file and line: an unknown key, a missing one, a value out of range.
     """
-    document, rows = load_yaml(path), {}
+    document, rows = load_yaml(path), dict[str, Row]()
     for name, given in document.value.items():
         row = document.mapping(given, (name,), (*FOR_PEOPLE, *PARAMETERS))
-        for key in FOR_PEOPLE:
-            if not isinstance(row.get(key), str):
-                raise document.error((name, key), f"technique {name}: expected a text as {key!r}")
         parameters = {key: spelled_out(key, row[key]) for key in row if key in PARAMETERS}
         # the sweep gives the base batch; any positive number checks the rest
         whole = {**parameters, "name": name, "base_batch": 1}
         technique = document.checked(Technique, whole, (name,))
-        rows[name] = TechniqueRow(technique.model_dump(mode="json", include=set(PARAMETERS)))
+        rows[name] = technique.model_dump(mode="json", include=set(PARAMETERS))
     return rows

@@ -53,7 +53,7 @@ def find_file(kind: str, name_or_path: str, folder: Path, words: Sequence[str] =
     """
     paths = [folder / f"{name_or_path}{suffix}" for suffix in SUFFIXES]
     if os.sep in name_or_path or name_or_path.endswith(SUFFIXES):
-        paths = [Path(name_or_path).expanduser()]
+        paths = [Path(os.path.expanduser(name_or_path))]  # noqa: PTH111  (~ of nobody is no file)
     for path in paths:
         if path.exists():
             return path

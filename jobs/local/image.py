@@ -34,14 +34,18 @@ def gpus_here(environment: Mapping[str, str]) -> int:
     shown = environment.get("CUDA_VISIBLE_DEVICES")
     if shown is not None and shown.strip() in ("", "-1", "none", "NoDevFiles"):
         return 0  # hidden on purpose
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    there = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    there = sum(line.startswith("GPU ") for line in _nvidia_smi("-L").splitlines())
     return there if shown is None else min(there, len(shown.split(",")))
+
+
+def _nvidia_smi(*options: str) -> str:
+    """What it prints; nothing where there is none, or where it hangs."""
+    argv = ["nvidia-smi", *options]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
 
 
 def container_here(name: str, gpus: int, needs: Sequence[Need]) -> Container:
@@ -133,12 +137,8 @@ def check_gpu_models(image: str, environment: Mapping[str, str]) -> None:
 
 def _unusable_gpu(environment: Mapping[str, str]) -> str | None:
     """None, too, where nvidia-smi does not know, or not which GPUs CUDA_VISIBLE_DEVICES leaves."""
-    query = ["nvidia-smi", "--query-gpu=uuid,name,compute_cap", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    rows = re.findall(r"(?m)^(\S+), (.+), (\d+)\.(\d+)$", done.stdout)
+    answer = _nvidia_smi("--query-gpu=uuid,name,compute_cap", "--format=csv,noheader")
+    rows = re.findall(r"(?m)^(\S+), (.+), (\d+)\.(\d+)$", answer)
     shown = environment.get("CUDA_VISIBLE_DEVICES", "GPU-").split(",")
     if all(word.startswith("GPU-") for word in shown):  # may be shortened
         rows = [row for row in rows if row[0].startswith(tuple(shown))]

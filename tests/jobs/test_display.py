@@ -20,8 +20,9 @@ from jobs.config.load import load_sweep
 from jobs.display import Display, say_results, say_standing
 from jobs.messages import clock
 from jobs.table import MAX_REASONS, line, lines, numbers, reasons, table, title
-from tests.builders import config, epoch
+from tests.builders import config, epoch, record
 from train.config.technique import Technique
+from train.record.run import RunError
 
 QUICK = load_sweep("quickstart")
 ONE = config(epochs=4)
@@ -175,6 +176,22 @@ def test_what_is_said_after(ends: tuple[str, ...], code: int, words: str, capsys
     assert ("left alone" in said) == (UNREADABLE in ends)
 
 
+def test_a_cell_that_failed_is_named_with_its_cause_as_it_stands_on_disk_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what, log = "rank 1 ended with exit code 1", ("No module named x",)
+    error = RunError(what=what, where="rank 0", what_to_do="look", log_tail=log)
+    failed = cell(0, "failed", folder=tmp_path)
+    failed.folder.mkdir()
+    text = record(failed.config, status="failed", error=error).model_dump_json()
+    (failed.folder / "record.json").write_text(text)
+    assert say_results(QUICK, [failed]) == 1
+    assert capsys.readouterr().err.splitlines()[1] == (
+        f"[sweep] {failed.name} failed: {what}; its log ends: No module named x "
+        f"(make logs SWEEP=quickstart CELL={failed.name})"
+    )
+
+
 def test_what_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
     cells = [cell(0, "completed"), cell(1, "failed", "a fault"), cell(2),
              cell(3, "running", "elsewhere"), cell(4, UNREADABLE, "EIO")]  # fmt: skip
@@ -197,12 +214,9 @@ def test_the_last_whole_epoch_is_shown(tmp_path_factory, count: int, cut: int) -
     assert line(one) == f"running, {loss if count else 'epoch 0/4, images/s starting'}"
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"3", b"{", b"\xff"])
-def test_a_life_sign_of_any_form(tmp_path: Path, text: bytes) -> None:
+def test_before_the_first_epoch_the_phase_of_rank_0_is_shown(tmp_path: Path) -> None:
     one = cell(doing=RUNNING, folder=tmp_path)
     write_epochs(one, 0)
-    (one.folder / "logs" / "rank-0.beat").write_bytes(text)
-    assert numbers(one)["images/s"] == "unknown"
     (one.folder / "logs" / "rank-0.beat").write_text('{"phase": "loading", "idle_s": 0.2}')
     assert numbers(one)["images/s"] == "loading"
     assert set(numbers(replace(one, doing=WAITING)).values()) == {"waiting", ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import re
@@ -12,8 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from jobs.config.load import load_sweep
+from jobs.messages import refusals
 from tests.jobs.local.scripted import GOOD, LONG, Front, alive, family, front
 from tests.sweeps import ROOT, wait_until
 from train.record.run import read_record
@@ -49,6 +52,25 @@ def test_all_well_then_nothing_to_do(tmp_path: Path) -> None:
     done = trial.run()
     assert done.returncode == 0 and "nothing to train" in done.stderr
     over(trial)
+
+
+def test_a_refusing_file_system_is_exit_code_2_and_advice(capsys) -> None:
+    with pytest.raises(typer.Exit) as caught, refusals():
+        raise OSError(errno.EACCES, "Permission denied", "/results/x")
+    said = capsys.readouterr().err
+    assert caught.value.exit_code == 2
+    assert "'/results/x': fix its permissions, then make the same again" in said
+
+
+@pytest.mark.parametrize(("command", "utf8"), [("sweep", "1"), ("logs", "0"), ("plan", "0")])
+def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path, command: str, utf8: str) -> None:
+    """Seen: a sweep that ended well broke off where it names its folder."""
+    trial, odd = front(tmp_path, GOOD), tmp_path / "no utf-8 \udce9"
+    argv = [*trial.program, command, str(tmp_path / "trial.yaml"), "--results", str(odd)]
+    argv += ["--data", str(trial.data), "--site=local"] if command in ("sweep", "plan") else []
+    env = os.environ | {"PYTHONUTF8": utf8, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False)
+    assert done.returncode == 0 and os.fsencode(odd) in done.stdout, done.stderr
 
 
 COLOURS = ("FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS")
@@ -117,17 +139,6 @@ def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals, whole: bool, 
     assert sorted(statuses(trial)) == ["cancelled", "no record"]
 
 
-def test_ctrl_c_before_the_first_cell(tmp_path: Path) -> None:
-    trial = front(tmp_path, GOOD)
-    asked = tmp_path / "asked"
-    data_program(trial, f"touch {asked}; exec sleep 60")
-    with trial.start() as process:
-        wait_until(asked.exists, "the data program")
-        os.killpg(process.pid, signal.SIGINT)
-        code, said = ends(process)
-    assert code == 130 and "interrupted" in said and not trial.cells()
-
-
 def test_the_end_of_make_ends_all(tmp_path: Path) -> None:
     """make ends the shell of its recipe, which passes nothing on."""
     trial = front(tmp_path, LONG)
@@ -167,17 +178,8 @@ def test_a_reader_that_is_gone(tmp_path: Path, command: str) -> None:
     over(trial)
 
 
-def test_ends_of_ranks_are_seen_where_sigchld_was_ignored(tmp_path: Path) -> None:
-    """As some daemons leave it to their children."""
-    trial = front(tmp_path, "os._exit(3)\n")
-    ignore = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # noqa: E731
-    with trial.start(preexec_fn=ignore) as process:
-        code, said = ends(process)
-    assert code == 1 and "exit code 3" in said
-
-
 def test_on_a_terminal_a_table_and_why_a_cell_failed(tmp_path: Path) -> None:
-    why = "no memory [oom] " + "x" * 200
+    why = "no memory [oom] :warning: " + "x" * 200
     fails = f"fail({why!r}) if '-s1-' in CELL.name else good()"
     trial = front(tmp_path, f"beat()\nepoch(1)\n{fails}\n", seeds="[0, 1]")
     master, slave = pty.openpty()

@@ -72,9 +72,8 @@ def test_the_course_as_logged_takes_its_steps_at_its_rates() -> None:
 
 @pytest.mark.parametrize("name", [n for n in names_in(SWEEPS) if n.endswith("_search")])
 def test_no_search_tries_a_cell_twice(name: str) -> None:
-    rows = load_techniques()
     file = SweepFile(load_yaml(find_file("sweep", name, SWEEPS)))
-    assert len(expand(file, rows)) == len(load_sweep(name).configs)
+    assert len(expand(file)) == len(load_sweep(name).configs)
 
 
 def test_the_technique_sweep_emulates_sixteen_ranks() -> None:
@@ -150,7 +149,7 @@ def test_the_course_s_other_runs() -> None:
 
 
 def built(name: str, base_batch: int = 64) -> Technique:
-    return Technique(name=name, base_batch=base_batch, **load_techniques()[name].settings({}))
+    return Technique(name=name, base_batch=base_batch, **load_techniques()[name])
 
 
 def cell(name: str, **changes: Any) -> RunConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,17 @@ def test_a_program_that_enters_its_row_and_what_is_named() -> None:
         assert ("BASH_ENV" in environment_of("slurm", own)) is kept, "a module system's own"
     own = {"OMP_NUM_THREADS": "1"}
     assert unheard(shell | own) == ["APPTAINER_BIND", "OMP_NUM_THREADS", "TF_XLA_FLAGS"]
+
+
+def test_a_user_without_a_home_folder_gets_one_that_holds_nothing(monkeypatch) -> None:
+    """Of a number that no list of users knows, as in some containers. Seen: a traceback."""
+    monkeypatch.delenv("HOME")
+    own: dict[str, str] = {}
+    enter("command", own)
+    assert "HOME" not in own, "the list of users knows it"
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    enter("command", own)
+    assert own["HOME"] == NOTHING
 
 
 def test_the_table_needs_nothing_but_a_bare_python() -> None:

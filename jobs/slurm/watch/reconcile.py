@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import hold
+from jobs.cell.lock import hold, is_abandoned
 from jobs.cell.missing_record import over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
@@ -165,7 +165,10 @@ def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
 
 def by_files(cell: CellState, job: Submitted | None = None) -> CellState:
     """A cell that was never submitted; with ``job`` one of which Slurm gives no answer."""
-    if cell.attempt is not None:
+    if cell.attempt is not None and cell.attempt.job is None and is_abandoned(cell.folder):
+        why = "its make sweep was killed: the next one gives it its record"
+        cell = CellState(cell.config, cell.folder, "lost", why)
+    elif cell.attempt is not None:
         began_at = cell.attempt.started_at
         cell = replace(cell, doing=RUNNING, why="as its files say", cause="", began_at=began_at)
     elif job is not None and not _has_record_of(cell, job):

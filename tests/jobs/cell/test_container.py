@@ -62,6 +62,7 @@ def test_none_a_folder_and_a_built_image(tmp_path: Path) -> None:
 def test_what_is_no_image_is_refused_with_what_to_do(tmp_path: Path, monkeypatch) -> None:
     said = refusal("gpu", tmp_path)
     assert "gpu.sif" in said and "make image IMAGE=gpu" in said
+    assert "there is no image /" in refusal("~nobody-here/x.sif", tmp_path)
     own = tmp_path / "own.sif"
     said = refusal(own, tmp_path)
     assert "there is no image" in said and "image: in the site" in said

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from jobs.cell import heartbeat
 from jobs.cell.heartbeat import NEVER, Watch, blame, is_stopped, read_sign
+from jobs.cell.stop import Reason
 from tests.sweeps import wait_until
+from train.distributed.awake import PERIOD_S, Awake
 from train.distributed.watchdog import BEAT_S, SIGN_BYTES
 from train.record.cell_folder import rank_file
 
@@ -77,29 +80,62 @@ def test_who_is_to_blame_for_a_hang(cell: Path, signs, culprit: int, what: str) 
     assert others.startswith(f"rank 0: {signs[0][0]}; rank 1: {signs[1][0]}")
 
 
-def test_signs_are_timed_by_our_clock_alone(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A laptop that slept, a clock that was set, a file server an hour ahead or behind."""
-    for name, seconds in (("BEAT_S", 0.2), ("CACHED_S", 0.0), ("LOOK_S", 0.0)):
-        monkeypatch.setattr(heartbeat, name, seconds)
-    watch = Watch(cell, 1, stall_s=0.0)
+@dataclass
+class Clock:
+    """A supervisor's time, which the tests move; seconds."""
+
+    watch: Watch
+    time: float = 1000.0
+
+    def hang(self, seconds: float) -> Reason | None:
+        """What is found while so much time passes."""
+        for _ in range(round(seconds / PERIOD_S)):
+            self.time += PERIOD_S
+            if found := self.watch.hang():
+                return found
+        return None
+
+
+@pytest.fixture
+def clock(cell: Path) -> Clock:
+    """Of one rank, whose silence counts after 92.5 s."""
+    made = Clock(Watch(cell, 1, stall_s=5.0, awake=Awake(lambda: made.time, lambda: 0.0)))
+    return made
+
+
+def test_silence_is_timed_by_our_clock_alone(cell: Path, clock: Clock) -> None:
+    """A clock that was set, or a file server an hour ahead or behind."""
     for hour in (-1, 5, -3, 0, 9):
         beat(cell, 0, "training", 0, 3600 * hour)
-        assert watch.hang() is None
-        time.sleep(0.15)
-    time.sleep(0.15)
-    hang = watch.hang()
-    assert hang is not None and hang.rank == 0
-    assert re.fullmatch(r"a hang: rank 0 showed no life for \d+ s \(while: training\)", hang.text)
+        assert clock.hang(85) is None, "15 s until its next sign, 60 s of NFS, 10 s until our look"
+    found = clock.hang(30)
+    assert found is not None and found.rank == 0
+    assert re.fullmatch(r"a hang: rank 0 showed no life for \d+ s \(while: training\)", found.text)
 
 
-def test_a_rank_that_is_well_is_seen_within_the_limit(cell: Path) -> None:
-    """The next sign, the age of a cache and the next look, whatever the limit of a stall."""
-    watch = Watch(cell, 1, stall_s=5.0)
-    assert watch.limit_s > 15 + 60 + 10
-    assert watch.hang() is None
-    seen = dict(watch._seen)
-    beat(cell, 0, "training", 0)
-    assert watch.hang() is None and watch._seen == seen, "not at every poll"
+def test_what_the_supervisor_itself_was_suspended_for_does_not_count(clock: Clock) -> None:
+    """A laptop that slept; ranks come back after it."""
+    assert clock.hang(60) is None
+    clock.time += 3600
+    assert clock.hang(25) is None
+    assert clock.hang(30) is not None
+
+
+@pytest.mark.parametrize("stopped_s", [80, 90, 300])
+def test_ranks_that_are_stopped_together_do_not_hang(cell, clock: Clock, stopped_s: int) -> None:
+    with subprocess.Popen(["sleep", "240"]) as rank:
+        try:
+            sign = {"host": os.uname().nodename, "pid": rank.pid}
+            rank_file(cell, 0, "beat").write_text(json.dumps(sign))
+            rank.send_signal(signal.SIGSTOP)
+            wait_until(lambda: is_stopped(rank.pid), "the stop", timeout_s=20)
+            assert clock.hang(stopped_s) is None
+            rank.send_signal(signal.SIGCONT)
+            wait_until(lambda: not is_stopped(rank.pid), "the end of the stop", timeout_s=20)
+            assert clock.hang(50) is None, "it has time for a sign"
+            assert clock.hang(60) is not None
+        finally:
+            rank.kill()
 
 
 def test_a_process_in_a_frozen_control_group_is_stopped() -> None:

@@ -94,13 +94,6 @@ def test_how_far_locks_reach(tmp_path, monkeypatch, kind: str, options: str, rea
     assert reach_of(device) is None
 
 
-def test_a_signature_is_read_as_it_was_written() -> None:
-    for one in (Holder(7, "n1"), Holder(7, "n1", "b-1"), Holder(7, "n1.site", "b-1", "nfs"),
-                Holder(7, "n1", "b-1", "gpfs", "17_2"), Holder(7, "n1", job="3")):  # fmt: skip
-        assert signed(one.signature) == one
-        assert str(one).endswith("process 7 on " + one.host)
-
-
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")

@@ -46,8 +46,10 @@ def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:
 def test_the_first_signal_counts_an_ignored_one_stays_so_except_for_slurms_warning() -> None:
     numbers = (signal.SIGHUP, signal.SIGUSR2)
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as some daemons leave it to their children
     try:
         with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS) as warned:
+            assert subprocess.run(["false"], check=False).returncode == 1, "ends are seen"
             os.kill(os.getpid(), signal.SIGHUP)
             assert stop.reason is None
             os.kill(os.getpid(), signal.SIGTERM)

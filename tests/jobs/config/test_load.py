@@ -1,37 +1,24 @@
-"""From a sweep file to configs: against a brute-force reference, and what is refused, where."""
+"""From a sweep file to configs, and what is refused, where."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-import time
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jobs.config.grammar import CELL_KEYS, TOP_LEVEL
 from jobs.config.load import load_sweep
 from jobs.config.sweep import Sweep
-from jobs.config.techniques import load_techniques
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig, Target
 from train.config.technique import Technique
 from train.errors import ConfigError
 
 COMMON = {"dataset": "digits", "model": "cnn", "epochs": 4, "batch_per_rank": 32}
-VALUES: dict[str, list[Any]] = {
-    "gpus": [1, 2, 4],
-    "technique": ["naive", "batch_norm", "lr_scaling", "sgd"],
-    "seed": [0, 1, 2],
-    "base_lr": [0.1, 0.01],
-    "data_fraction": [0.5, 1.0],
-}
-ROWS = load_techniques()
 NEEDED = {"gpus": 1, "technique": "naive"}
 
 
@@ -49,82 +36,28 @@ def refusal(content: dict[str, Any] | str) -> str:
     return str(caught.value)
 
 
-def seen(config: RunConfig) -> dict[str, Any]:
-    """The keys that these tests vary, read back from a config."""
-    technique = {"technique": config.technique.name, "base_lr": config.technique.base_lr}
-    return {key: technique.get(key) or getattr(config, key) for key in VALUES}
-
-
-# --- the reference: one loop per key, one test per rule -----------------------------------------
-
-
-def filled(cell: dict[str, Any]) -> dict[str, Any]:
-    row = ROWS[cell["technique"]]
-    return {"seed": 0, "base_lr": row.fields["base_lr"], "data_fraction": 1.0, **cell}
-
-
-def combinations(lists: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(lists, chosen, strict=True)) for chosen in product(*lists.values())]
-
-
-def fits(rule: dict[str, Any], cell: dict[str, Any]) -> bool:
-    return all(filled(cell)[key] in values for key, values in rule.items())
-
-
-def reference(content: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """The cells in order; None where the file is to be refused."""
-    crossed = combinations(content["matrix"])
-    rules = content.get("exclude", [])
-    if not all(any(fits(rule, cell) for cell in crossed) for rule in rules):
-        return None
-    cells = [cell for cell in crossed if not any(fits(rule, cell) for rule in rules)]
-    written = cells + [cell for entry in content.get("include", []) for cell in combinations(entry)]
-    final = [dict(cell) for cell in written]
-    for rule in content.get("override", []):
-        hits = [i for i, cell in enumerate(written) if fits(rule["when"], cell)]
-        if not hits:
-            return None
-        for i in hits:
-            final[i] |= rule["set"]
-    unique: list[dict[str, Any]] = []
-    for cell in final:
-        if filled(cell) not in unique:
-            unique.append(filled(cell))
-    return unique or None
-
-
-LISTS = {
-    key: st.lists(st.sampled_from(values), min_size=1, unique=True)
-    for key, values in VALUES.items()
-}
-CELLS = st.fixed_dictionaries(
-    {key: LISTS[key] for key in NEEDED},
-    optional={key: some for key, some in LISTS.items() if key not in NEEDED},
-)
-RULES = st.fixed_dictionaries({}, optional=LISTS).filter(bool)
-SINGLE = RULES.map(lambda lists: {key: values[0] for key, values in lists.items()})
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.fixed_dictionaries(
-        {"matrix": CELLS},
-        optional={
-            "exclude": st.lists(RULES, max_size=2),
-            "include": st.lists(CELLS, max_size=2),
-            "override": st.lists(st.fixed_dictionaries({"when": RULES, "set": SINGLE}), max_size=2),
-        },
-    )
-)
-def test_cells_are_those_of_the_brute_force_reference(content: dict[str, Any]) -> None:
-    expected = reference(content)
-    if expected is None:
-        refusal({**COMMON, **content})
-    else:
-        assert [seen(config) for config in load({**COMMON, **content}).configs] == expected
-
-
-# --- one part at a time -------------------------------------------------------------------------
+def test_matrix_rules_and_includes_in_their_order() -> None:
+    """A rule drops or sets what has all of it, as it was written before any override; of two
+    overrides the later wins; what is equal in the end is one cell."""
+    content = {
+        **COMMON, "matrix": {"gpus": [1, 2], "technique": ["naive", "sgd"], "seeds": 2},
+        "exclude": [{"technique": "sgd", "gpus": [2, 4]},
+                    {"technique": "naive", "gpus": 1, "seed": 1}],
+        "include": [{"technique": "lamb", "gpus": 1, "seed": [0, 1]},
+                    {"technique": "naive", "gpus": [1, 2], "seed": [2, 0]}],
+        "override": [
+            {"when": {"technique": ["naive", "lamb"], "seed": 0}, "set": {"epochs": 9}},
+            {"when": {"technique": "lamb"}, "set": {"epochs": 7}},
+            {"when": {"technique": "sgd"}, "set": {"technique": "lars"}},
+            {"when": {"technique": "sgd", "seed": 1}, "set": {"epochs": 5}},
+        ],
+    }  # fmt: skip
+    found = [(c.gpus, c.technique.name, c.seed, c.epochs) for c in load(content).configs]
+    assert found == [
+        (1, "naive", 0, 9), (1, "lars", 0, 4), (1, "lars", 1, 5), (2, "naive", 0, 9),
+        (2, "naive", 1, 4), (1, "lamb", 0, 7), (1, "lamb", 1, 7), (1, "naive", 2, 4),
+        (2, "naive", 2, 4),
+    ]  # fmt: skip
 
 
 def test_zipped_lists_advance_together_and_groups_are_crossed() -> None:
@@ -211,19 +144,6 @@ def test_batches(content: dict[str, Any], batches: list[tuple[int, int]], base: 
     assert {c.technique.base_batch for c in configs} == {base}
 
 
-def test_weak_and_strong_in_one_sweep_with_null() -> None:
-    content = {
-        "dataset": "digits", "model": "cnn", "epochs": 4, "technique": "naive",
-        "matrix": {"gpus": [1, 2]},
-        "zip": [
-            {"scaling": ["weak", "strong"], "batch_per_rank": [32, None],
-             "global_batch": [None, 64]},
-        ],
-    }  # fmt: skip
-    batches = [(c.scaling, c.gpus, c.batch_per_rank) for c in load(content).configs]
-    assert batches == [("weak", 1, 32), ("strong", 1, 64), ("weak", 2, 32), ("strong", 2, 32)]
-
-
 @pytest.mark.parametrize("rule", [{"lr_scaling": "linear"}, {"regime_adaptation": True}])
 def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) -> None:
     """Each batch would be its own base, and the rule would never act."""
@@ -307,10 +227,7 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
         ("gpus: [1, 2]", "gpus:\n    - 1\n    - 2\n    - '3'", 12, 'found "3" (cell: gpus=3'),
         ("epochs: 10", "epochs: 10\ntarget: {train_accuracy: 75}", 6,
          "target.train_accuracy: should be less than or equal to 1, found 75"),
-        ("title: A small sweep", "title: 2024", 2, "title: should be a valid string, found 2024"),
         ("name: small", "name: Small", 1, "should match pattern '^[a-z0-9_]+$', found \"Small\""),
-        ("cores_per_rank: 1", "cores_per_rank: 0", 7, "greater than or equal to 1"),
-        ("base_lr: 0.01", "base_lr: '1'", 24, 'base_lr: should be a valid number, found "1"'),
         # shapes
         ("epochs: 10", "epochs: [2, 3]", 5, "lists of values belong under 'matrix:'"),
         ("  seeds: 2", "  seeds: 2\n  seed: [1]", 12, "'seed' or 'seeds', not both"),
@@ -328,8 +245,6 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
         ("technique: lamb\n    gpus: [2", "technique: [lamb, naiv]\n    gpus: [2", 16,
          "did you mean 'naive'"),
         ("gpus: [2, 4]", "gpus: [2, '1']", 17, "gpus: expected a number, found"),
-        ("when: {technique: lamb}", "when: {technique: lamb, gpus: true}", 23,
-         "expected a number, found true"),
         ("when: {technique: lamb}", "when: {technique: lamb, gpus: 2}", 23,
          "this override rule matches none of the 14 cells: none has all of it at once"),
         ("seeds: 2", "seeds: 1000000000000", 8, "the sweep has 80,010 cells, 10,000 are all"),
@@ -395,23 +310,3 @@ def test_two_cells_with_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(RunConfig, "cell_id", lambda self: f"cell-{self.gpus}")
     with pytest.raises(ConfigError, match="two different cells have the id cell-1"):
         load({**COMMON, "matrix": {"gpus": [1], "technique": ["naive", "sgd"]}})
-
-
-def test_names_and_paths(tmp_path: Path) -> None:
-    text = yaml.safe_dump({**COMMON, **NEEDED})
-    for name in ("one.yaml", "two.yml"):
-        (tmp_path / name).write_text(text)
-    assert load_sweep("one", tmp_path).source == tmp_path / "one.yaml"
-    assert load_sweep("two", tmp_path) == load_sweep(str(tmp_path / "two.yml"))
-    with pytest.raises(ConfigError, match=r"unknown sweep 'onee'; did you mean 'one'\? known: one"):
-        load_sweep("onee", tmp_path)
-    with pytest.raises(ConfigError, match="directory"):
-        load_sweep(f"{tmp_path}/")
-
-
-def test_ten_thousand_cells_take_about_a_second() -> None:
-    rates = [round(0.001 * i, 3) for i in range(1, 51)]
-    matrix = {"gpus": [1, 2, 4, 8], "technique": VALUES["technique"], "base_lr": rates}
-    began = time.process_time()
-    assert len(load({**COMMON, "matrix": {**matrix, "seeds": 12}}).configs) == 9600
-    assert time.process_time() - began < 15  # about 1 on an idle core

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.techniques import TechniqueRow, load_techniques
+from jobs.config.techniques import Row, changed, load_techniques
 from train.config.optimizer import Sgd
 from train.config.technique import Technique
 from train.errors import ConfigError
@@ -21,7 +21,7 @@ plain:
 """
 
 
-def load(folder: Path, text: str) -> dict[str, TechniqueRow]:
+def load(folder: Path, text: str) -> dict[str, Row]:
     path = folder / "techniques.yaml"
     path.write_text(text)
     return load_techniques(path)
@@ -29,22 +29,22 @@ def load(folder: Path, text: str) -> dict[str, TechniqueRow]:
 
 def test_a_row_is_filled_up_from_the_contract(tmp_path: Path) -> None:
     row = load(tmp_path, GOOD)["plain"]
-    assert row.fields["bn_momentum"] == Technique.model_fields["bn_momentum"].default
-    assert row.fields["schedule"] == {"name": "cosine", "final": 0.0}
-    assert row.fields["optimizer"] == Sgd(momentum=0.9).model_dump(mode="json")
-    assert row.fields["batch_growth"] == {"name": "fixed"}
+    assert row["bn_momentum"] == Technique.model_fields["bn_momentum"].default
+    assert row["schedule"] == {"name": "cosine", "final": 0.0}
+    assert row["optimizer"] == Sgd(momentum=0.9).model_dump(mode="json")
+    assert row["batch_growth"] == {"name": "fixed"}
 
 
 def test_changes(tmp_path: Path) -> None:
     row = load(tmp_path, GOOD)["plain"]
-    assert row.settings({"base_lr": 0.5})["base_lr"] == 0.5
+    assert changed(row, {"base_lr": 0.5})["base_lr"] == 0.5
     # with a name: another kind, its own defaults; without: numbers of the row's kind
-    assert row.settings({"optimizer": "adam"})["optimizer"] == {"name": "adam"}
-    assert row.settings({"optimizer": {"name": "sgd"}})["optimizer"] == {"name": "sgd"}
-    changed = Sgd(momentum=0.9, nesterov=True).model_dump(mode="json")
-    assert row.settings({"optimizer": {"nesterov": True}})["optimizer"] == changed
-    assert row.settings({"augmentation": "crop_flip"})["augmentation"] == {"name": "crop_flip"}
-    assert row.settings({}) == row.fields  # the row itself is as before
+    assert changed(row, {"optimizer": "adam"})["optimizer"] == {"name": "adam"}
+    assert changed(row, {"optimizer": {"name": "sgd"}})["optimizer"] == {"name": "sgd"}
+    nesterov = Sgd(momentum=0.9, nesterov=True).model_dump(mode="json")
+    assert changed(row, {"optimizer": {"nesterov": True}})["optimizer"] == nesterov
+    assert changed(row, {"augmentation": "crop_flip"})["augmentation"] == {"name": "crop_flip"}
+    assert changed(row, {}) == row  # the row itself is as before
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,6 @@ def test_changes(tmp_path: Path) -> None:
         ("base_lr: 0.1", "base_rate: 0.1", 5, "did you mean 'base_lr'?"),
         ("base_lr: 0.1", "base_lr: '0.1'", 5, "base_lr: should be a valid number, found"),
         ("  base_lr: 0.1\n", "", 2, "base_lr: Field required"),
-        ("why: to test with", "why: 5", 4, "expected a text as 'why'"),
         ("why: to", "because: to", 4, "unknown key 'because'"),
         ("base_lr: 0.1", "base_batch: 3", 5, "unknown key 'base_batch'"),
         ("plain:", "Plain Row:", 2, "name"),

@@ -32,7 +32,7 @@ from jobs.slurm.client.detect import refuse_image, site_for
 from tests.builders import config
 from tests.jobs.cell.test_container import sif
 from tests.practice import USER
-from tests.sweeps import ROOT
+from tests.sweeps import ROOT, UNTRAINED
 from train.errors import ConfigError
 from train.record.run import read_record
 
@@ -111,31 +111,23 @@ def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Pat
         try_out(container("none"))
 
 
-@pytest.mark.parametrize(
-    ("keys", "bound"),
-    [("dataset: folder:pets", "disk/pets"),
-     ("dataset: cifar10\npretrained: {}/disk/w.h5", "disk/w.h5")],
-)  # fmt: skip
 def test_what_a_sweep_names_is_bound_and_what_is_nowhere_refused(
-    fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, bound: str
+    fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(fake_bin, "apptainer", "exit 0")
-    image, store = str(sif(tmp_path / "a.sif")), tmp_path / "store"
-    (tmp_path / "two.yaml").write_text(
-        f"{keys.format(tmp_path)}\nmodel: resnet50\nepochs: 1\nbatch_per_rank: 64\n"
-        "technique: batch_norm\ngpus: 1\n"
-    )
-    wanted, data = load_sweep("two", tmp_path), tmp_path / "data"
-    monkeypatch.chdir(tmp_path)
-    for options in ({"image": image}, {}):
-        with pytest.raises(ConfigError, match=r"two\.yaml:\d: (dataset|pretrained): "):
-            machine_for(wanted, data, store, tmp_path / "r" / "two", **options)
-    (tmp_path / "disk" / "pets").mkdir(parents=True)
-    (tmp_path / "disk" / "w.h5").touch()
-    data.mkdir()
+    image, data, store = (tmp_path / name for name in ("a.sif", "data", "store"))
+    sif(image)
+    text = UNTRAINED.format(gpus="[1]", seeds="[0]").replace("digits", "folder:pets")
+    (tmp_path / "two.yaml").write_text(text)
+    wanted, results = load_sweep("two", tmp_path), tmp_path / "r" / "two"
+    for name in (str(image), ""):
+        with pytest.raises(ConfigError, match=r"two\.yaml:3: dataset: "):
+            machine_for(wanted, data, store, results, image=name)
+    for folder in (tmp_path / "disk" / "pets", data):
+        folder.mkdir(parents=True)
     (data / "pets").symlink_to("../disk/pets")
-    made = machine_for(wanted, data, store, tmp_path / "r" / "two", image=image)
-    assert made.container is not None and str(tmp_path / bound) in made.container.binds
+    made = machine_for(wanted, data, store, results, image=str(image))
+    assert made.container is not None and f"{tmp_path}/disk/pets" in made.container.binds
 
 
 @pytest.mark.parametrize("uid", [0, 1000])

@@ -6,15 +6,13 @@ The ranks here are scripted; real ones are in tests/test_end_to_end.py.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +23,11 @@ from jobs.cell import heartbeat
 from jobs.cell.attempt import attend
 from jobs.cell.lock import hold, holder, is_running
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
-from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE
+from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, recorded
 from jobs.cell.stop import Reason
 from jobs.local import supervisor
 from jobs.messages import EXIT_INTERRUPTED, Interrupted
+from jobs.slurm.watch.reconcile import by_files
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import GOOD, LONG, Trial, alive
@@ -170,68 +169,29 @@ def test_ranks_that_all_fell_silent_are_ended(sweep: Sweep, soon: None) -> None:
     assert re.search(told, error.what)
 
 
-def stop_for(seconds: float, pids: Sequence[int]) -> None:
-    """They come back one after another."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.5)
-
-
-def test_ranks_that_are_stopped_together_do_not_hang(sweep: Sweep, soon: None) -> None:
-    """The supervisor is not: a step was stopped; they come back one after another."""
-    trial = sweep("beat('all-reduce')\nmark('in')\nlive(6)\nepoch(1)\ngood()\n")
-    stop = lambda: threading.Thread(target=stop_for, args=(16, alive(trial.cell))).start()  # noqa: E731
-    when(trial, lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, stop)
-    assert trial.run(stall_s=2.0) == ["completed"], "silent for 1.5 * 2 + 5 = 8 s"
-    left(trial.cell)
-
-
-#: A sweep of one cell in a process of its own: its folder, its config, ranks' Python, options.
+#: A sweep of one cell in a process of its own (its folder, ranks' Python), which signals stop and
+#: which gives up before a rank deaf to SIGTERM is killed.
 ALONE = """
 import sys
 from pathlib import Path
-from jobs.cell import heartbeat
-from tests.jobs.local.scripted import Stage, Trial
-from train.config.run import load_config
-cell, options = Path(sys.argv[1]), eval(sys.argv[3])
-heartbeat.BEAT_S, heartbeat.CACHED_S, heartbeat.LOOK_S = 9, 0, 1
-sys.executable = sys.argv[2]
-trial = Trial(Stage(cell), cell.parent, [load_config(cell / "config.json")])
-print(*trial.run(**options))
-"""
-
-
-#: The same, stopped by signals, that gives up before a rank deaf to SIGTERM is killed.
-IMPATIENT = """
 from jobs.cell.stop import stopped_by_signals
 from jobs.local import supervisor, sweep
+from tests.jobs.local.scripted import Stage, Trial
+from train.config.run import load_config
+cell, sys.executable = Path(sys.argv[1]), sys.argv[2]
+trial = Trial(Stage(cell), cell.parent, [load_config(cell / "config.json")])
 supervisor.Ranks.term_s, sweep.END_S = 20, 1
 with stopped_by_signals() as trial.stop, trial.display:
     trial.run()
 """
 
 
-def alone(trial: Trial, code: str = ALONE, **options: object) -> subprocess.Popen[str]:
+def alone(trial: Trial) -> subprocess.Popen[str]:
     python = trial.stage.python
     return subprocess.Popen(
-        [python, "-c", code, str(trial.cell), python, repr(options)], cwd=ROOT, text=True,
+        [python, "-c", ALONE, str(trial.cell), python], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-
-
-def test_a_machine_that_was_suspended_does_not_hang(sweep: Sweep) -> None:
-    """Ranks and supervisor are stopped, for longer than the limit; ranks come back last."""
-    trial = sweep("mark('in')\nlive(12)\nepoch(1)\ngood()\n")
-    with alone(trial, stall_s=0.0) as process:
-        wait_until(lambda: len(list(trial.cell.glob("mark-in-*"))) == 2, "the ranks")
-        stopped = [process.pid, *alive(trial.cell)]
-        assert len(stopped) == 3
-        stop_for(15, stopped)
-        out, err = process.communicate(timeout=240)
-    assert (out, err) == ("completed\n", "")
 
 
 def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(sweep: Sweep) -> None:
@@ -240,8 +200,10 @@ def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(swe
     cell = trial.cell
     with alone(trial) as process:
         wait_until(lambda: len(list(cell.glob("mark-in-*"))) == 2, "the ranks")
+        assert by_files(recorded(trial.configs[0], cell)).state == RUNNING
         process.kill()
         process.communicate()
+    assert by_files(recorded(trial.configs[0], cell)).state == "lost", "as make status says"
     time.sleep(1.5)
     wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
     assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
@@ -277,7 +239,7 @@ def test_a_stop_ends_what_runs_and_starts_nothing_more(sweep: Sweep) -> None:
 
 def test_a_stop_does_not_wait_for_ever(sweep: Sweep) -> None:
     trial = sweep("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LONG, 1)
-    with alone(trial, ALONE.replace("print(*trial.run(**options))", IMPATIENT)) as process:
+    with alone(trial) as process:
         wait_until(lambda: in_play(trial.cell), "the rank")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)

@@ -15,34 +15,22 @@ from jobs.plan.cluster import plan_cluster
 from jobs.slurm.request import SweepRequest
 from train.errors import ConfigError
 
-SWEEP = {"dataset": "cifar10", "model": "cnn", "epochs": 2, "batch_per_rank": 64,
-         "technique": "naive", "matrix": {"gpus": [16, 1], "seeds": 3}}  # fmt: skip
-
-
-def test_a_relative_folder_is_that_of_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    """The form of jobs/sweeps/artists.yaml."""
-    monkeypatch.setattr(module, "find_image", lambda *_: Image("/images/gpu.sif", None))
-    monkeypatch.setattr(module, "train_images", lambda *_, **__: {("folder:artists", 224): 3181})
-    data = tmp_path / "data"
-    (data / "artists").mkdir(parents=True)
-    request = SweepRequest(
-        load_sweep("artists"), tmp_path / "results", data, data / "prepared", load_site("dgx")
-    )
-    plan_cluster(request)
-    text = capsys.readouterr().out
-    assert f" --bind {data} " in text and f" --bind {data}/" not in text
-    assert f"    {data}/artists (the data set, to read)\n" in text
+#: A relative folder is that of DATA.
+SWEEP = {"dataset": "folder:pets", "model": "cnn", "epochs": 2, "batch_per_rank": 64,
+         "technique": "naive", "image_size": 32,
+         "matrix": {"gpus": [16, 1], "seeds": 3}}  # fmt: skip
 
 
 def test_an_array_of_each_shape_is_shown_as_it_would_be_submitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "find_image", lambda *_: Image("/images/gpu.sif", None))
+    monkeypatch.setattr(module, "train_images", lambda *_, **__: {("folder:pets", 32): 3181})
+    data = tmp_path / "data"
+    (data / "pets").mkdir(parents=True)
     (tmp_path / "two.yaml").write_text(yaml.safe_dump(SWEEP, sort_keys=False))
     wanted = load_sweep("two", tmp_path)
-    folders = tmp_path / "results", tmp_path / "data", tmp_path / "store"
+    folders = tmp_path / "results", data, tmp_path / "store"
     plan_cluster(SweepRequest(wanted, *folders, load_site("dgx")))
     text = capsys.readouterr().out
     assert "sbatch calls: 2; jobs: 6; cells: 6" in text
@@ -59,7 +47,9 @@ def test_an_array_of_each_shape_is_shown_as_it_would_be_submitted(
         words = ("env", " srun ", " apptainer exec ", " /images/gpu.sif ", " -m train ")
         places = [launch.index(word) for word in words]
         assert places == sorted(places) and cell.cell_id() in launch
+        assert f" --bind {data} " in launch and f" --bind {data}/" not in launch
     assert "before them the preflight" in text
-    assert not any(folder.exists() for folder in folders), "a plan leaves nothing"
+    assert f"    {data}/pets (the data set, to read)\n" in text
+    assert {file.name for file in tmp_path.iterdir()} == {"data", "two.yaml"}, "it leaves nothing"
     with pytest.raises(ConfigError, match="BUDGET allows 1"):
         plan_cluster(SweepRequest(wanted, *folders, load_site("dgx"), budget=1.0))

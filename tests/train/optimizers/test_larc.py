@@ -79,7 +79,7 @@ def test_the_row_is_apexs_for_every_variable(invariant: Any) -> None:
         "bn/gamma": np.ones(4, np.float32),
         "bn/beta": np.zeros(4, np.float32),
     }
-    row = load_techniques()["larc"].settings({})
+    row = load_techniques()["larc"]
     config = Technique(name="larc", base_batch=256, **row).optimizer
     assert config == Larc(exclude=())
     rates = [3.125 * (step + 1) / 12 for step in range(12)]

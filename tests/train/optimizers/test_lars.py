@@ -76,8 +76,7 @@ def test_excluded_variables_have_a_rate_of_their_own(invariant: Any) -> None:
 def test_the_row_steps_biases_as_the_plain_row_does() -> None:
     rows = load_techniques()
     lars, plain = (
-        Technique(name=name, base_batch=256, **rows[name].settings({}))
-        for name in ("lars", "nesterov")
+        Technique(name=name, base_batch=256, **rows[name]) for name in ("lars", "nesterov")
     )
     assert isinstance(lars.optimizer, Lars)
     rest = lars.peak_lr(4096) * lars.optimizer.rest_rate

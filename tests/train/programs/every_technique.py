@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs.config.techniques import load_techniques
+from jobs.config.techniques import changed, load_techniques
 from train.config.run import RunConfig
 from train.data.registry import load
 from train.distributed.launch import read_launch
@@ -31,14 +31,14 @@ MORE_STEPS = 20  # after which ranks must still be bit-identical
 
 def config_for(name: str, gpus: int, batch: int, accumulation: int) -> RunConfig:
     row = load_techniques()[name]
-    changes: dict[str, object] = {"warmup_epochs": min(1, row.fields["warmup_epochs"])}
-    if row.fields["normalisation"] == "ghost_batch_norm":
+    changes: dict[str, object] = {"warmup_epochs": min(1, row["warmup_epochs"])}
+    if row["normalisation"] == "ghost_batch_norm":
         changes["ghost_batch"] = GHOST  # divides every batch of this comparison
-    if row.fields["noise_batch"]:
+    if row["noise_batch"]:
         changes["noise_batch"] = BASE_BATCH
-    if row.fields["batch_growth"]["name"] == "grow":
+    if row["batch_growth"]["name"] == "grow":
         changes["batch_growth"] = {"milestones": [0.5], "factor": 2}
-    technique = {"name": name, "base_batch": BASE_BATCH, **row.settings(changes)}
+    technique = {"name": name, "base_batch": BASE_BATCH, **changed(row, changes)}
     data = {
         "dataset": "digits", "model": "resnet_mini", "technique": technique, "gpus": gpus,
         "batch_per_rank": batch, "accumulation": accumulation, "epochs": 2, "seed": 3,
@@ -59,10 +59,10 @@ def main() -> None:
     data = load("digits", None, Path(sys.argv[4]))
     rank, result = runtime.rank, {}
     for name, row in load_techniques().items():
-        if runtime.size * accumulation == 1 and row.fields["normalisation"] == "batch_norm":
+        if runtime.size * accumulation == 1 and row["normalisation"] == "batch_norm":
             continue  # it sees how a batch is cut
         if accumulation > 1 and (
-            row.fields["normalisation"] == "sync_batch_norm" or row.fields["reduction"] == "adasum"
+            row["normalisation"] == "sync_batch_norm" or row["reduction"] == "adasum"
         ):
             continue  # between ranks only
         config = config_for(name, runtime.size, batch, accumulation)
@@ -73,7 +73,7 @@ def main() -> None:
         before = parts.model(probe, training=True).numpy()
         wanted = MORE_STEPS if runtime.size > 1 else STEPS
         plans = parts.plan.epochs[:2]
-        if row.fields["batch_growth"]["name"] == "grow":
+        if row["batch_growth"]["name"] == "grow":
             assert plans[1].accumulation == 2 * plans[0].accumulation
             steps = (1, wanted - 1)  # all but the first are grown
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.config.techniques import load_techniques
+from jobs.config.techniques import changed, load_techniques
 from tests.builders import config
 from tests.train.trainer.test_trainer import applied, cell, curve
 from train.config.run import RunConfig
@@ -27,14 +27,14 @@ BETWEEN_RANKS = (*SINGLE, "fp16_compression", "bf16_compression")
 def toy(name: str, gpus: int = 1) -> RunConfig:
     """The row on 83 tiny images, in 5 steps an epoch, with all that it does within a few epochs."""
     row = load_techniques()[name]
-    changes: dict[str, Any] = {"warmup_epochs": min(1.5, row.fields["warmup_epochs"])}
-    if row.fields["normalisation"] == "ghost_batch_norm":
+    changes: dict[str, Any] = {"warmup_epochs": min(1.5, row["warmup_epochs"])}
+    if row["normalisation"] == "ghost_batch_norm":
         changes["ghost_batch"] = 4
-    if row.fields["noise_batch"]:
+    if row["noise_batch"]:
         changes["noise_batch"] = BASE_BATCH
-    if row.fields["batch_growth"]["name"] == "grow":
+    if row["batch_growth"]["name"] == "grow":
         changes["batch_growth"] = {"milestones": [0.5], "factor": 2, "largest": 64}
-    settings = {"name": name, "base_batch": BASE_BATCH, **row.settings(changes)}
+    settings = {"name": name, "base_batch": BASE_BATCH, **changed(row, changes)}
     technique = Technique.model_validate_json(json.dumps(settings))
     accumulation = 1 if name in SINGLE or gpus > 1 else 2
     return config(

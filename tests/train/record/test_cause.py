@@ -1,15 +1,9 @@
-"""Failed cells are told by cause, each once, with the last line of the log."""
+"""The line of a cause, and which lines have one cause."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
-from jobs.cell.state import recorded
-from jobs.config.load import load_sweep
-from jobs.display import say_results
 from tests.builders import config, record
 from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError, RunRecord
@@ -64,16 +58,3 @@ def test_names_and_numbers_do_not_split_a_cause_and_other_words_do(one: str, oth
     line = cause_of(one.format(cell=first.cell_id), first)
     assert line == cause_of(other.format(cell=second.cell_id), second)
     assert line != cause_of(f"{other}, or not", second)
-
-
-def test_the_last_words_of_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A cell that failed is told with its cause as it stands on disk now."""
-    one = failed(0, "rank 1 ended with exit code 1", ("No module named x",))
-    cell = recorded(one.config, tmp_path / one.cell_id)
-    cell.folder.mkdir()
-    (cell.folder / "record.json").write_text(one.model_dump_json())
-    assert say_results(load_sweep("quickstart"), [replace(cell, status="failed")]) == 1
-    assert capsys.readouterr().err.splitlines()[1] == (
-        f"[sweep] {cell.name} failed: rank 1 ended with exit code 1; its log ends: No module named "
-        f"x (make logs SWEEP=quickstart CELL={cell.name})"
-    )

@@ -1,0 +1,30 @@
+"""What is said of a file system that refuses: what is so, and never what is not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from train.errors import DataError, explained, remedy
+
+#: Error number -> a word of the advice; '': the system's own words alone.
+ADVICE = {
+    errno.ENOSPC: "free space", errno.EDQUOT: "quota", errno.EACCES: "permissions",
+    errno.EPERM: "permissions", errno.EROFS: "read-only", errno.ESTALE: "file server",
+    errno.EIO: "file server", errno.ETIMEDOUT: "file server", errno.ENOENT: "",
+    errno.ENAMETOOLONG: "",
+}  # fmt: skip
+WORDS = {word for word in ADVICE.values() if word}
+
+
+@pytest.mark.parametrize(("number", "word"), ADVICE.items())
+def test_advice_is_that_of_the_error(tmp_path: Path, number: int, word: str) -> None:
+    refusal = OSError(number, os.strerror(number), "/results/x")
+    with pytest.raises(DataError) as caught, explained("reading the data", tmp_path):
+        raise refusal
+    for text in (remedy(refusal), str(caught.value)):
+        advice = text.lower().replace(os.strerror(number).lower(), "")
+        assert {other for other in WORDS if other in advice} == ({word} if word else set())
