@@ -4,10 +4,14 @@ itself.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
@@ -69,18 +73,18 @@ def site_for(
 
 
 def _found(given: Mapping[str, Setting]) -> NamedSite | None:
-    """The cluster that answers here; None where client packages alone are installed. ``given``: by
-    the command line."""
+    """The cluster that answers here, by its file, which is written where it is not there; None where
+    client packages alone are installed.
+
+    ``given``: what the command line asks for. It holds for this command alone, and may decide which
+    partition is proposed: then nothing is written.
+    """
     ask = asker()
     try:
         config = read_config(ask(SCONTROL))
-        cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
-        file = auto_file(cluster)
-        written = ""
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            written = propose(ask, config, User.here(), given)
-            write_atomically(file, written)
+        if (file := _file_of(config)).exists():
+            return _loaded(file)
+        text = propose(ask, config, User.here(), given)
     except SlurmError as error:
         # as on a laptop: there is no cluster that could be meant
         if _NO_CONFIGURATION.search(error.came):
@@ -92,19 +96,46 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
             "this is a login node, try again later or tell its administrators; SITE=local runs "
             "on this very machine"
         ) from error
-    try:
-        found = load_site(str(file))
-    except ConfigError as error:
-        if written:
-            file.unlink()
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / file.name
+        draft.write_text(text, encoding="utf-8")
+        try:
+            found = replace(load_site(str(draft)), source=file)
+        except ConfigError as error:
             raise ConfigError(
-                f"SITE=auto cannot write a site file for this cluster ({error}):\n{written}"
+                f"SITE=auto cannot write a site file for this cluster ({error}):\n{text}"
                 "Write one by hand (jobs/sites/cpu.yaml is an example) and name it with SITE="
             ) from error
-        raise ConfigError(f"{error}. Remove it, and SITE=auto writes another") from error
-    if written:
-        say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{written}")
+    if given:
+        asked = ", ".join(map(str, given.values()))
+        say(f"found a cluster; {asked} is for this command alone, so nothing was written: the "
+            f"first one without it writes {file}, as what it proposes")  # fmt: skip
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, text)
+        say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
     return found
+
+
+def _file_of(config: Mapping[str, str]) -> Path:
+    """The file of SITE=auto for the cluster with this configuration. Many a cluster is called
+    "cluster", so its controller and the user's SLURM_CONF are a part of the name."""
+    conf = os.environ.get("SLURM_CONF")
+    controller = config.get("SlurmctldHost[0]"), config.get("SlurmctldPort")
+    identity = hashlib.sha256(repr((*controller, conf)).encode()).hexdigest()[:4]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
+    file, earlier = auto_file(f"{name}-{identity}"), auto_file(name)
+    # as earlier versions called it: another cluster's names another SLURM_CONF
+    if earlier.exists() and not file.exists() and _loaded(earlier).site.slurm_conf == conf:
+        return earlier
+    return file
+
+
+def _loaded(file: Path) -> NamedSite:
+    try:
+        return load_site(str(file))
+    except ConfigError as error:
+        raise ConfigError(f"{error}. Remove it, and SITE=auto writes another") from error
 
 
 def refuse_image(image: str, site: NamedSite) -> None:

@@ -60,7 +60,7 @@ def propose(ask: Ask, config: Row, user: User, given: Mapping[str, Setting]) -> 
     twice.
 
     ``config``: the settings of the cluster. ``given``: by key of a site file, what the command line
-    asks for this time: it decides which partition is proposed, and is not written.
+    asks for this time: it decides which partition is proposed, and is not written by itself.
 
     Raises:
         ConfigError: no partition takes this user's jobs.
@@ -88,8 +88,6 @@ def propose(ask: Ask, config: Row, user: User, given: Mapping[str, Setting]) -> 
     )
     own = [line for line in lines if isinstance(line, str) or line.key not in asked]
     said = [Line(key, one.value, one.words.partition("=")[0]) for key, one in asked.items()]
-    if conf := user.environment.get("SLURM_CONF"):  # jobs find the cluster that answered
-        said.append(Line("slurm_conf", conf, "SLURM_CONF"))
     return "".join(map(_text, [*own, *([""] if said else []), *said]))
 
 
