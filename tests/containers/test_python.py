@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("sh", "id", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo", "cat",
-         "cp", "mv")  # fmt: skip
+TOOLS = ("sh", "id", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo",
+         "cat", "cp", "mv")  # fmt: skip
 BASE = Path(sys.executable).resolve()
 #: What its pip, too, does as this machine's, but for the version that it says it is.
 OTHER = f"""

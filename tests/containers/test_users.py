@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import users
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 NOBODY = 65534
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -73,3 +75,30 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
             users.give(home / name, "nobody")
     assert sorted(path.name for path in mine.iterdir()) == ["smoke"]
     assert mine.stat().st_uid == 0
+
+
+@needs_root
+@pytest.mark.parametrize("case", ["closed folder", "closed file", "closed results", "open"])
+def test_root_s_command_goes_on_only_with_what_the_user_can_read(tmp_path: Path, case: str) -> None:
+    """As SITE=/root/site.yaml, or RESULTS=/root/results."""
+    users.ensure_user()
+    for folder in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
+        folder.chmod(0o755)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    places = {"folder": closed / "site.yaml", "results": closed / "results"}
+    file = places["folder"] if case == "closed folder" else tmp_path / "site.yaml"
+    file.touch(0o600 if case == "closed file" else 0o644)
+    results = places["results"] if case == "closed results" else tmp_path / "results"
+    argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
+    done = subprocess.run(
+        [*argv, "--read", file, "--", "id", "-un"], capture_output=True, text=True, check=False
+    )
+    if case == "open":
+        assert (done.returncode, done.stdout) == (0, "practice\n"), done.stderr
+    else:
+        named = results if case == "closed results" else file
+        assert (
+            done.returncode == 2
+            and f"practice, as whom root's command goes on, cannot read {named}" in (done.stderr)
+        )

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import User, cluster_name
 from jobs.slurm.client.propose import propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, ask_cluster, asker, read_config
+from jobs.slurm.client.user import hand_over
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
@@ -33,15 +34,22 @@ _NO_CONFIGURATION = re.compile("res_nsearch error: (Unknown host|No address asso
 
 
 def site_for(
-    name: str, options: Mapping[str, str] = MappingProxyType({}), *, of_cells: bool = True
+    name: str,
+    options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    of_cells: bool = True,
+    gives: Sequence[Path] = (),
 ) -> NamedSite | None:
     """The site that SITE= names, as it counts for this user; None for this machine.
 
     ``auto`` is the cluster that answers here, as the user's own file of it says; the first time,
-    that file is written from what the cluster says of itself.
+    that file is written from what the cluster says of itself. Root's command goes on as the user
+    of the practice cluster, before anything is asked or written for it.
+
     ``options``: what the command line asks for in place of the file's keys
     (jobs/config/precedence.py). ``of_cells``: else the job is one whose time limit follows from
-    what it does, so that nothing that the user says of it counts.
+    what it does, so that nothing that the user says of it counts. ``gives``: folders that root's
+    command makes that user's.
 
     Raises:
         ConfigError: no such site, or an error in its file.
@@ -58,7 +66,9 @@ def site_for(
     named = load_site(name) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
         named = _found(settings_of(given))
-    if named is None:
+    if named is not None:
+        hand_over(named, *gives)
+    else:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
             say(f"{asked}: ignored, since ranks run on this machine")
@@ -73,7 +83,7 @@ def site_for(
 
 
 def _found(given: Mapping[str, Setting]) -> NamedSite | None:
-    """The cluster that answers here, by its file, which is written where it is not there; None where
+    """The cluster that answers here, by its file, which is written where there is none; None where
     client packages alone are installed.
 
     ``given``: what the command line asks for. It holds for this command alone, and may decide which

@@ -30,8 +30,8 @@ def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
     assert site_for("local") is None
-    found = site_for("practice")
-    assert found is not None and found.site.user == "practice"
+    found = site_for("dgx")
+    assert found is not None and found.site.partition == "gpu"
     assert fake.calls() == []
 
 
