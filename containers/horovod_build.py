@@ -48,7 +48,7 @@ def identity(cxx: str) -> str:
 
 
 def patches() -> list[Path]:
-    return sorted((LOCKS / "patches").glob(f"horovod-{version(only_horovod(), 'horovod')}-*.patch"))
+    return sorted((LOCKS / "recipes").glob(f"horovod-{version(only_horovod(), 'horovod')}-*.patch"))
 
 
 def wheel_folder(*, with_mpi: bool) -> Path:

@@ -257,8 +257,6 @@ def interconnect(
 
 if __name__ == "__main__":
     enter("command", os.environ)
-    # by the environment's own name: what is started later stays there when .venv is switched
-    sys.executable = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
     interrupt_on_signals()
     try:
         app()

@@ -74,7 +74,7 @@ def check_machine(name: str, work: Path, user: str) -> None:
             "an image belong to several users. Ask an administrator for: usermod --add-subuids "
             f"200000-265535 --add-subgids 200000-265535 {user} (a range that nobody else has)"
         )
-    check_room({work: NEEDED_BYTES[name]}, say)
+    check_room(work, NEEDED_BYTES[name], say)
     for what, there in (("the program debootstrap", shutil.which("debootstrap")),
                         (f"Debian's signing keys ({KEYRING})", KEYRING.is_file())):  # fmt: skip
         if not there:

@@ -48,7 +48,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     for part in ("containers", "train", "wheels", "home/.config/pip"):
         (folder / part).mkdir(parents=True)
-    for part in ("locks", "patches"):
+    for part in ("locks", "recipes"):
         shutil.copytree(ROOT / "containers" / part, folder / "containers" / part)
     for file in (ROOT / "containers").glob("*.py"):
         shutil.copy(file, folder / "containers")
@@ -106,6 +106,24 @@ def test_pip_installs_into_the_environment(
     assert done.returncode == 0, done.stderr
     found = list((checkout / ".venv").glob("lib/*/site-packages/pydantic.py"))
     assert found and "ready after" in done.stderr and not (home / "t").exists()
+
+
+@pytest.mark.parametrize("how", ["copied", "moved"])
+def test_another_path_has_an_environment_of_its_own(checkout: Path, tmp_path: Path, how) -> None:
+    """Seen: its programs (pip, pytest, ...) named the first checkout's, and ran from there."""
+    assert set_up(checkout).returncode == 0
+    there = tmp_path / how
+    shutil.copytree(checkout, there, symlinks=True)
+    before = (there / ".venv").resolve()
+    if how == "moved":
+        there = there.rename(tmp_path / "there")
+    done = set_up(there)
+    assert done.returncode == 0 and "making a Python" in done.stderr, done.stderr
+    made = (there / ".venv").resolve()
+    assert made.name != before.name and made.is_relative_to(there)
+    assert (made / "bin" / "pip").read_text().startswith(f"#!{made}/bin/python")
+    again = set_up(there)
+    assert "making a Python" not in again.stderr and (there / ".venv").resolve() == made
 
 
 def test_what_cannot_be_imported_is_not_ready(checkout: Path) -> None:
