@@ -61,12 +61,16 @@ def commit() -> str:
     return (said or "").strip() or "unknown"
 
 
+def is_forced() -> bool:
+    return os.environ.get("FORCE") == "1"
+
+
 def build_base(
-    program: str, parts: plan.Parts, steps: Steps, environment: Mapping[str, str], *, anew: bool
+    program: str, parts: plan.Parts, steps: Steps, environment: Mapping[str, str]
 ) -> Path:
     """The base from the cache, or built into it."""
     base = steps.work / f"base-{plan.base_key(parts)}.sif"
-    if base.is_file() and not anew:
+    if base.is_file() and not is_forced():
         say(f"the base is in the cache ({base.name})")
         return base
     definition = steps.write("base.def", parts.base)
@@ -109,7 +113,7 @@ def build_image(
     return half
 
 
-def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) -> None:
+def build(program: str, name: str, revision: str, out: BinaryIO) -> None:
     """Build in our own folder, as an ordinary user, and write the image to an open file.
 
     ``revision``: the git commit that its label names.
@@ -132,7 +136,7 @@ def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) 
         say(f"{name}.sif as user {user}; parts are kept in {work}, the log is {log}")
         inputs.download(parts, steps, environment)
         inputs.lay_out(parts, steps, ca)
-        base = build_base(program, parts, steps, environment, anew=anew)
+        base = build_base(program, parts, steps, environment)
         half = build_image(program, parts, revision, base, steps, environment)
         with half.open("rb") as made:
             shutil.copyfileobj(made, out)
@@ -175,13 +179,13 @@ def publish(new: Path, image: Path) -> str:
     return found
 
 
-def make(name: str, *, anew: bool) -> None:
+def make(name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     program = str(apptainer.ensure())
     key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
     with only_one(FOLDER / ".lock", lambda: say("waiting for another build in this checkout")):
-        if not anew and is_current(program, image, key):
+        if not is_forced() and is_current(program, image, key):
             say(f"{image} is up to date")
             return
         for left in FOLDER.glob(f".{image.name}.*"):
@@ -194,7 +198,7 @@ def make(name: str, *, anew: bool) -> None:
                 if os.geteuid() == 0:
                     build_as_user(program, name, out)
                 else:
-                    build(program, name, commit(), out, anew=anew)
+                    build(program, name, commit(), out)
                 out.flush()
                 os.fsync(handle)
             found = publish(new, image)
@@ -209,13 +213,12 @@ def main(arguments: Sequence[str]) -> int:
         told = " ".join(arguments) or "nothing"
         say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
-    anew = os.environ.get("FORCE") == "1"
     hint = "build in a checkout of your own; the next make goes on from here"
     if handed_over:
         name, revision, program = arguments
         out = sys.stdout.buffer
-        return guarded(lambda: build(program, name, revision, out, anew=anew), say, hint)
-    return guarded(lambda: make(arguments[0], anew=anew), say, hint)
+        return guarded(lambda: build(program, name, revision, out), say, hint)
+    return guarded(lambda: make(arguments[0]), say, hint)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from locks import (
     joined,
     lock_file,
     only_horovod,
-    pins,
     pip_environment,
     table,
     version,
@@ -118,7 +117,7 @@ def requirements(place: Place, name: str, text: str) -> str:
 
 
 def install_lock(place: Place, part: str) -> None:
-    say(f"installing {len(pins(packages(part)))} pinned packages ({part})")
+    say(f"installing {len(entries(packages(part)))} pinned packages ({part})")
     listing = requirements(place, part, packages(part))
     hashed = ("--require-hashes", "--no-deps")
     run_pip(place, f"installing {part} packages", "install", *hashed, "-r", listing)

@@ -120,13 +120,7 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
 
 
 def limit(
-    place: Place,
-    nodes: Sequence[str],
-    rate: str,
-    *,
-    way: str = "both",
-    to: str | None = None,
-    rest: str | None = None,
+    place: Place, nodes: Sequence[str], rate: str, *, way: str = "both", to: str | None = None
 ) -> None:
     """Make links slow, or with rate ``off`` as fast as they were.
 
@@ -137,7 +131,7 @@ def limit(
         if node not in there and rate == network.OFF:
             continue  # its links went with it
         spaces.keeper(place, node)
-        for command in network.limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
+        for command in network.limit_commands(shape, node, rate, there, way=way, to=to):
             runner.run(command, f"limiting {node}'s link to {rate} (expected like 200mbit, or off)")
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from .place import BRIDGE, CONTROLLER, NODES, Place, Shape
 from .spaces import in_network_argv
 
-MTU = 1500
 LOGIN_PORT = "hslogin"  # the bridge's end of the login's link
 PREFIX = 24
 
@@ -27,15 +26,15 @@ def controller_commands(place: Place, shape: Shape, keeper: int) -> list[list[st
     """The bridge, which has the controller's address, and the login's link to it."""
     inside = [
         ["ip", "link", "set", "lo", "up"],
-        ["ip", "link", "add", BRIDGE, "mtu", str(MTU), "type", "bridge"],
+        ["ip", "link", "add", BRIDGE, "type", "bridge"],
         ["ip", "address", "add", f"{shape.controller}/{PREFIX}", "dev", BRIDGE],
         ["ip", "link", "set", BRIDGE, "up"],
         ["ip", "link", "set", LOGIN_PORT, "master", BRIDGE, "up"],
     ]
     link = place.login_link
     return [
-        ["ip", "link", "add", link, "mtu", str(MTU), "type", "veth",
-         "peer", "name", LOGIN_PORT, "mtu", str(MTU), "netns", str(keeper)],
+        ["ip", "link", "add", link, "type", "veth",
+         "peer", "name", LOGIN_PORT, "netns", str(keeper)],
         *(in_network_argv(keeper, command) for command in inside),
         ["ip", "address", "add", f"{shape.login}/{PREFIX}", "dev", link],
         ["ip", "link", "set", link, "up"],
@@ -49,8 +48,8 @@ def node_commands(shape: Shape, node: str, keepers: Mapping[str, int]) -> list[l
     port = node_port(node)
     return [
         in_network_argv(bridge, [
-            "ip", "link", "add", port, "mtu", str(MTU), "type", "veth",
-            "peer", "name", "eth0", "mtu", str(MTU), "netns", str(own)]),
+            "ip", "link", "add", port, "type", "veth",
+            "peer", "name", "eth0", "netns", str(own)]),
         in_network_argv(bridge, ["ip", "link", "set", port, "master", BRIDGE, "up"]),
         in_network_argv(own, ["ip", "link", "set", "lo", "up"]),
         in_network_argv(own, ["ip", "address", "add", f"{address}/{PREFIX}", "dev", "eth0"]),
@@ -73,16 +72,13 @@ def limit_commands(
     *,
     way: str = "both",
     to: str | None = None,
-    rest: str | None = None,
 ) -> list[list[str]]:
-    """Limit what a node sends and receives, or, with ``to``, what it sends to that one node.
-
-    rest: with ``to``, the rate towards all others. Each call replaces what was there before.
-    """
+    """Limit what a node sends and receives, or, with ``to``, what it sends to that one node. Each
+    call replaces what was there before."""
     own, bridge = keepers[node], keepers[CONTROLLER]
     if to is not None:
         address = next(n.address for n in shape.nodes if n.name == to)
-        commands = [*_clear("eth0"), *_towards("eth0", address, rate, rest or _REST)]
+        commands = [*_clear("eth0"), *_towards("eth0", address, rate)]
         return [in_network_argv(own, command) for command in commands]
     ends = {"send": (own, "eth0"), "receive": (bridge, node_port(node))}
     chosen = [end for name, end in ends.items() if way in ("both", name)]
@@ -108,8 +104,8 @@ def _bucket(device: str, rate: str) -> list[str]:
             "burst", _BURST, "latency", _QUEUE]  # fmt: skip
 
 
-def _towards(device: str, address: str, rate: str, rest: str) -> list[list[str]]:
-    classes = (("1:1", rate), ("1:2", rest))
+def _towards(device: str, address: str, rate: str) -> list[list[str]]:
+    classes = (("1:1", rate), ("1:2", _REST))
     return [
         ["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "2"],
         *(
