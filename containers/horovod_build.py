@@ -13,15 +13,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from locks import (
-    LOCKS,
-    SetupError,
-    cache_folder,
-    lock_file,
-    only_horovod,
-    table,
-    version,
-)
+from locks import LOCKS, SetupError, cache_folder, lock_file, only_horovod, table, version
 from runner import run
 
 HINT = "about 3 minutes on 2 cores"

@@ -120,7 +120,13 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
 
 
 def limit(
-    place: Place, nodes: Sequence[str], rate: str, *, way: str = "both", to: str | None = None
+    place: Place,
+    nodes: Sequence[str],
+    rate: str,
+    *,
+    way: str = "both",
+    to: str | None = None,
+    rest: str | None = None,
 ) -> None:
     """Make links slow, or with rate ``off`` as fast as they were.
 
@@ -131,7 +137,7 @@ def limit(
         if node not in there and rate == network.OFF:
             continue  # its links went with it
         spaces.keeper(place, node)
-        for command in network.limit_commands(shape, node, rate, there, way=way, to=to):
+        for command in network.limit_commands(shape, node, rate, there, way=way, to=to, rest=rest):
             runner.run(command, f"limiting {node}'s link to {rate} (expected like 200mbit, or off)")
 
 

@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     slow.add_argument("rate", help="like 200mbit, or off")
     slow.add_argument("--way", choices=WAYS, default="both", help="what it sends, or receives")
     slow.add_argument("--to", choices=NODES, help="only what it sends to this node")
+    slow.add_argument("--rest", help="with --to: rate towards all others (default: no limit)")
     for name in ("stop", "start"):
         commands.add_parser(f"{name}-controller", help=f"{name} slurmctld")
     return made
@@ -82,7 +83,8 @@ def _do(told: argparse.Namespace, place: Place) -> int:
         elif told.command == "start-node":
             cluster.start_node(place, told.node)
         elif told.command == "limit":
-            cluster.limit(place, nodes_named(told.node), told.rate, way=told.way, to=told.to)
+            nodes = nodes_named(told.node)
+            cluster.limit(place, nodes, told.rate, way=told.way, to=told.to, rest=told.rest)
         elif told.command == "stop-controller":
             cluster.stop_controller(place)
         else:

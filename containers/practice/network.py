@@ -72,13 +72,16 @@ def limit_commands(
     *,
     way: str = "both",
     to: str | None = None,
+    rest: str | None = None,
 ) -> list[list[str]]:
-    """Limit what a node sends and receives, or, with ``to``, what it sends to that one node. Each
-    call replaces what was there before."""
+    """Limit what a node sends and receives, or, with ``to``, what it sends to that one node.
+
+    rest: with ``to``, the rate towards all others. Each call replaces what was there before.
+    """
     own, bridge = keepers[node], keepers[CONTROLLER]
     if to is not None:
         address = next(n.address for n in shape.nodes if n.name == to)
-        commands = [*_clear("eth0"), *_towards("eth0", address, rate)]
+        commands = [*_clear("eth0"), *_towards("eth0", address, rate, rest or _REST)]
         return [in_network_argv(own, command) for command in commands]
     ends = {"send": (own, "eth0"), "receive": (bridge, node_port(node))}
     chosen = [end for name, end in ends.items() if way in ("both", name)]
@@ -104,8 +107,8 @@ def _bucket(device: str, rate: str) -> list[str]:
             "burst", _BURST, "latency", _QUEUE]  # fmt: skip
 
 
-def _towards(device: str, address: str, rate: str) -> list[list[str]]:
-    classes = (("1:1", rate), ("1:2", _REST))
+def _towards(device: str, address: str, rate: str, rest: str) -> list[list[str]]:
+    classes = (("1:1", rate), ("1:2", rest))
     return [
         ["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "2"],
         *(

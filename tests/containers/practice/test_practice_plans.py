@@ -61,7 +61,7 @@ COMMANDS = {
     "limit of what node3 sends": limit("50mbit", way="send"),
     "limit of what node3 receives": limit("50mbit", way="receive"),
     "limit of node3 off: nothing is added": limit("off"),
-    "limit from node3 to node1": limit("50mbit", to="node1"),
+    "limit from node3 to node1": limit("50mbit", to="node1", rest="200mbit"),
 }
 
 
