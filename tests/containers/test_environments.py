@@ -200,16 +200,8 @@ def test_an_installers_full_disk_is_named(tmp_path: Path, said: str) -> None:
 
 def make(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     """A target as if the set-up had run."""
-    command = [
-        "make",
-        "--no-print-directory",
-        "-C",
-        str(ROOT),
-        "-o",
-        "setup-login",
-        *words,
-        f"VENV={place.link}",
-    ]
+    command = ["make", "--no-print-directory", "-C", str(ROOT), "-o", "setup-login", *words]
+    command.append(f"VENV={place.link}")
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
