@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,20 @@ def test_root_s_command_goes_on_only_with_what_the_user_can_read(tmp_path: Path,
             done.returncode == 2
             and f"practice, as whom root's command goes on, cannot read {named}" in (done.stderr)
         )
+
+
+@needs_root
+@pytest.mark.parametrize("closed", [".", "containers/users.py"])
+def test_a_checkout_that_root_alone_can_read_is_named(tmp_path: Path, closed: str) -> None:
+    """As umask 077 makes it; seen: a traceback, "No module named 'unprivileged'"."""
+    users.ensure_user()
+    checkout = tmp_path / "checkout"
+    for part in ("containers", "train"):
+        ignored = shutil.ignore_patterns("images", "__pycache__")
+        shutil.copytree(ROOT / part, checkout / part, ignore=ignored)
+    (checkout / closed).chmod(0o700)
+    argv = [sys.executable, checkout / "containers" / "practice", "login", "--", "true"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"only root can read {(checkout / closed).resolve()}" in done.stderr
+    assert f"chmod -R go+rX {checkout}" in done.stderr
