@@ -22,7 +22,6 @@ from pathlib import Path
 import locks
 from environments import Place, clean, link_named, only_set_up, place_for, say
 from horovod_build import HINT, TRIED, apply_patches, build_environment, wheel_folder
-from locks import SetupError
 from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged
 
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
@@ -55,7 +54,7 @@ def make_venv(place: Place) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if made.returncode != 0:
-        raise SetupError(
+        raise locks.SetupError(
             f"python -m venv failed: {made.stdout.strip()} {made.stderr.strip()}\n"
             "Expected a complete Python 3.11 (on Debian or Ubuntu the package python3-venv), and "
             f"room in {place.folder}."
@@ -87,7 +86,7 @@ def check_import(place: Place, part: str) -> None:
         check=False,
     )  # fmt: skip
     if found.returncode != 0:
-        raise SetupError(
+        raise locks.SetupError(
             f"the packages of {part} were installed, but cannot be imported: "
             f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
             f"All output is in {place.log}. Remove {place.environment} (and Horovod's wheel in "

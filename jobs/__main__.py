@@ -75,16 +75,17 @@ def cluster_for(
     *,
     of_cells: bool = True,
     gives: Sequence[Path] = (),
+    data: Path | None = None,
 ) -> NamedSite | None:
     """The cluster that SITE= names, with these in place of its file's; None: this machine."""
     given = {"account": account, "partition": partition, "qos": qos, "time_min": time}
-    return site_for(site, options=given, of_cells=of_cells, gives=gives)
+    return site_for(site, options=given, of_cells=of_cells, gives=gives, data=data)
 
 
-def written(folder: Path, data: Path, store: Path | None) -> list[Path]:
-    """What a sweep of another user writes: its results, and data where there are none."""
+def written(folder: Path, store: Path | None) -> list[Path]:
+    """What a sweep of the practice cluster's user writes: results and prepared data."""
     places = [folder, folder.parent / PREFLIGHT, folder.parent / ".prepared"]
-    return places + [p for p in (data, store) if p and not os.access(p, os.F_OK)]
+    return places + ([store] if store and not os.access(store, os.F_OK) else [])
 
 
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
@@ -153,8 +154,8 @@ def sweep(
     wanted, folder = named(sweep, results)
     if names := unheard(os.environ):
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
-    gives = written(folder, data, store)
-    if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
+    gives = written(folder, store)
+    if cluster := cluster_for(site, account, partition, qos, time, gives=gives, data=data):
         refuse_image(image, cluster)
         store = store or store_for(data, results)
         request = SweepRequest(
@@ -221,8 +222,9 @@ def preflight(
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted, folder = named(sweep, results)
-    gives = written(folder, data, store)
-    cluster = cluster_for(site, account, partition, qos, time, of_cells=False, gives=gives)
+    cluster = cluster_for(
+        site, account, partition, qos, time, of_cells=False, gives=written(folder, store), data=data
+    )
     store = store or store_for(data, results)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")

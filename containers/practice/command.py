@@ -39,6 +39,8 @@ def parser() -> argparse.ArgumentParser:
     enter.add_argument("--user", default=users.PRACTICE_USER, help="another one")
     enter.add_argument("--give", action="append", default=[], type=Path, metavar="FOLDER",
                        help="first make it that user's, with all that is in it")  # fmt: skip
+    enter.add_argument("--make", action="append", default=[], type=Path, metavar="FOLDER",
+                       help="first make it, as root's own, where it is missing")  # fmt: skip
     enter.add_argument("--read", type=Path, metavar="FILE", help="refuse where that user cannot")
     enter.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     stop = commands.add_parser("stop-node", help="stop the slurmd of a node; its jobs go on")
@@ -72,6 +74,8 @@ def _do(told: argparse.Namespace, place: Place) -> int:
     if told.command == "exec":
         run_inside(place, told.space, told.words)
     if told.command == "login":
+        for folder in told.make:
+            os.close(users.open_folder(folder))
         login(place, told.user, told.give, told.read, told.words)
     with only_one(place.lock):
         if told.command == "down":

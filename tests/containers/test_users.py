@@ -92,9 +92,10 @@ def test_root_s_command_goes_on_only_with_what_the_user_can_read(tmp_path: Path,
     file.touch(0o600 if case == "closed file" else 0o644)
     results = places["results"] if case == "closed results" else tmp_path / "results"
     argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
-    done = subprocess.run(
-        [*argv, "--read", file, "--", "id", "-un"], capture_output=True, text=True, check=False
-    )
+    argv += ["--make", tmp_path / "data" / "sets", "--read", file, "--", "id", "-un"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    made = (tmp_path / "data" / "sets").stat()
+    assert made.st_uid == 0, "a later command of root's writes there: no folder of another user"
     if case == "open":
         assert (done.returncode, done.stdout) == (0, "practice\n"), done.stderr
     else:

@@ -39,6 +39,7 @@ def site_for(
     *,
     of_cells: bool = True,
     gives: Sequence[Path] = (),
+    data: Path | None = None,
 ) -> NamedSite | None:
     """The site that SITE= names, as it counts for this user; None for this machine.
 
@@ -48,8 +49,8 @@ def site_for(
 
     ``options``: what the command line asks for in place of the file's keys
     (jobs/config/precedence.py). ``of_cells``: else the job is one whose time limit follows from
-    what it does, so that nothing that the user says of it counts. ``gives``: folders that root's
-    command makes that user's.
+    what it does, so that nothing that the user says of it counts. ``gives``, ``data``: folders that
+    root's command makes that user's, and the one that it makes for that user to read.
 
     Raises:
         ConfigError: no such site, or an error in its file.
@@ -67,7 +68,7 @@ def site_for(
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
         named = _found(settings_of(given))
     if named is not None:
-        hand_over(named, *gives)
+        hand_over(named, *gives, data=data)
     else:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from jobs.messages import ROOT
 from train.errors import ConfigError
 
 
-def hand_over(named: NamedSite, *folders: Path) -> None:
+def hand_over(named: NamedSite, *folders: Path, data: Path | None = None) -> None:
     """Where root asks for what the site's user is to do, run this command as that user from its
     beginning, and do not return.
 
     ``folders``: made the user's before; none: the command only looks, which needs no user.
+    ``data``: made before as root's own, where it is missing, since containers bind only what is
+    there; the user prepares data elsewhere.
     """
     user = named.site.user
     if user is None or os.geteuid() != 0:
@@ -31,7 +34,11 @@ def hand_over(named: NamedSite, *folders: Path) -> None:
         if not folders:
             return
     # by its path: a name of root's own would be sought among the user's
-    _become(user, *folders, site=named.source.absolute())
+    options = ["--read", str(named.source.absolute())]
+    options += [] if data is None else ["--make", str(data.absolute())]
+    options += [token for folder in folders for token in ("--give", str(folder.absolute()))]
+    # of an option given twice, the last counts
+    _become(user, options, "--site", str(named.source.absolute()))
 
 
 def become_owner(folder: Path) -> None:
@@ -42,14 +49,10 @@ def become_owner(folder: Path) -> None:
             _become(owner)
 
 
-def _become(user: str, *folders: Path, site: Path | None = None) -> None:
-    """Run this very command again as the user, on the practice cluster's login node; does not
-    return. ``site``: the file that the user must be able to read."""
-    options = [token for folder in folders for token in ("--give", str(folder.absolute()))]
-    command = [sys.executable, "-m", "jobs", *sys.argv[1:]]
-    if site is not None:
-        options += ["--read", str(site)]
-        command += ["--site", str(site)]  # of an option given twice, the last counts
+def _become(user: str, options: Sequence[str] = (), *words: str) -> None:
+    """Run this very command, with further ``words``, again as the user, on the practice cluster's
+    login node; does not return."""
     argv = [sys.executable, str(ROOT / "containers" / "practice"), "login", "--user", user]
+    argv += [*options, "--", sys.executable, "-m", "jobs", *sys.argv[1:], *words]
     os.chdir(ROOT)
-    os.execv(sys.executable, [*argv, *options, "--", *command])  # noqa: S606
+    os.execv(sys.executable, argv)  # noqa: S606

@@ -46,14 +46,20 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
     assert bool(became) == becomes
 
 
-def options(monkeypatch: pytest.MonkeyPatch, name: str, *folders: Path, euid: int = 0) -> list[str]:
+def options(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    *folders: Path,
+    data: Path | None = None,
+    euid: int = 0,
+) -> list[str]:
     """What the program that changes the user is asked; nothing: the command goes on as it is."""
     calls: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
-    monkeypatch.setattr(os, "chdir", lambda _: None)
-    monkeypatch.setattr(os, "geteuid", lambda: euid)
-    monkeypatch.setattr("sys.argv", ["jobs", "sweep", "a b", "--site", name])
-    hand_over(load_site(name), *folders)
+    patch.setattr(os, "execv", lambda _, argv: calls.append(argv))
+    patch.setattr(os, "chdir", lambda _: None)
+    patch.setattr(os, "geteuid", lambda: euid)
+    patch.setattr("sys.argv", ["jobs", "sweep", "a b", "--site", name])
+    hand_over(load_site(name), *folders, data=data)
     return calls[0] if calls else []
 
 
@@ -73,9 +79,10 @@ def test_root_goes_on_from_the_beginning_with_the_same_site(
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("ranks_per_node: 1\nuser: practice\n")
-    python, program, *words = options(monkeypatch, name, tmp_path / "results")
+    data = tmp_path / "data"
+    python, program, *words = options(monkeypatch, name, tmp_path / "results", data=data)
     assert program.endswith("containers/practice") and python == sys.executable
-    given = ["--give", str(tmp_path / "results"), "--read", str(file)]
+    given = ["--read", str(file), "--make", str(data), "--give", str(tmp_path / "results")]
     run = ["--", sys.executable, "-m", "jobs", "sweep", "a b", "--site", name]
     assert words == ["login", "--user", "practice", *given, *run, "--site", str(file)]
     assert options(monkeypatch, name, tmp_path, euid=1001) == [], "only root"
@@ -92,7 +99,7 @@ def test_a_plan_needs_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_is_prepared_before(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: root prepared the data, in folders that the user can write."""
-    monkeypatch.setattr(detect, "hand_over", lambda named, *_: (_ for _ in ()).throw(Became))
+    monkeypatch.setattr(detect, "hand_over", lambda *_, **__: (_ for _ in ()).throw(Became))
     monkeypatch.setattr(datasets, "_fetched", lambda *_: pytest.fail("root prepares data"))
     for command in ("sweep", "preflight", "interconnect", "plan"):
         monkeypatch.setattr("sys.argv", ["jobs", command])
