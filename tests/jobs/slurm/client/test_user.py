@@ -55,10 +55,10 @@ def options(
 ) -> list[str]:
     """What the program that changes the user is asked; nothing: the command goes on as it is."""
     calls: list[list[str]] = []
-    patch.setattr(os, "execv", lambda _, argv: calls.append(argv))
-    patch.setattr(os, "chdir", lambda _: None)
-    patch.setattr(os, "geteuid", lambda: euid)
-    patch.setattr("sys.argv", ["jobs", "sweep", "a b", "--site", name])
+    monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
+    monkeypatch.setattr(os, "chdir", lambda _: None)
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    monkeypatch.setattr("sys.argv", ["jobs", "sweep", "a b", "--site", name])
     hand_over(load_site(name), *folders, data=data)
     return calls[0] if calls else []
 
