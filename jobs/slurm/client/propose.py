@@ -153,9 +153,7 @@ def _whom(
 ) -> Iterator[Line | str]:
     """Partition, account and QoS."""
     default = "the default one" if kind.default else "the largest that takes your jobs"
-    yield Line(
-        "partition", kind.partition, f"sinfo: {'as asked for' if 'partition' in asked else default}"
-    )
+    yield Line("partition", kind.partition, f"sinfo: {default}")
     others = partitions(group for group in nodes if group.up and group.gpus)
     if others and not kind.gpus:
         yield f"# GPUs are in partition: {', '.join(others)}"
