@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,18 @@ import users
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 NOBODY = 65534
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder of root's that others can enter, as pytest's own are not; and the practice user."""
+    users.ensure_user()
+    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
+    try:
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -80,21 +94,18 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
 
 @needs_root
 @pytest.mark.parametrize("case", ["closed folder", "closed file", "closed results", "open"])
-def test_root_s_command_goes_on_only_with_what_the_user_can_read(tmp_path: Path, case: str) -> None:
+def test_root_s_command_goes_on_only_with_what_the_user_can_read(place: Path, case: str) -> None:
     """As SITE=/root/site.yaml, or RESULTS=/root/results."""
-    users.ensure_user()
-    for folder in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
-        folder.chmod(0o755)
-    closed = tmp_path / "closed"
+    closed = place / "closed"
     closed.mkdir(mode=0o700)
     places = {"folder": closed / "site.yaml", "results": closed / "results"}
-    file = places["folder"] if case == "closed folder" else tmp_path / "site.yaml"
+    file = places["folder"] if case == "closed folder" else place / "site.yaml"
     file.touch(0o600 if case == "closed file" else 0o644)
-    results = places["results"] if case == "closed results" else tmp_path / "results"
+    results = places["results"] if case == "closed results" else place / "results"
     argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
-    argv += ["--make", tmp_path / "data" / "sets", "--read", file, "--", "id", "-un"]
+    argv += ["--make", place / "data" / "sets", "--read", file, "--", "id", "-un"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    made = (tmp_path / "data" / "sets").stat()
+    made = (place / "data" / "sets").stat()
     assert made.st_uid == 0, "a later command of root's writes there: no folder of another user"
     if case == "open":
         assert (done.returncode, done.stdout) == (0, "practice\n"), done.stderr
@@ -108,10 +119,9 @@ def test_root_s_command_goes_on_only_with_what_the_user_can_read(tmp_path: Path,
 
 @needs_root
 @pytest.mark.parametrize("closed", [".", "containers/users.py"])
-def test_a_checkout_that_root_alone_can_read_is_named(tmp_path: Path, closed: str) -> None:
+def test_a_checkout_that_root_alone_can_read_is_named(place: Path, closed: str) -> None:
     """As umask 077 makes it; seen: a traceback, "No module named 'unprivileged'"."""
-    users.ensure_user()
-    checkout = tmp_path / "checkout"
+    checkout = place / "checkout"
     for part in ("containers", "train"):
         ignored = shutil.ignore_patterns("images", "__pycache__")
         shutil.copytree(ROOT / part, checkout / part, ignore=ignored)
@@ -121,3 +131,29 @@ def test_a_checkout_that_root_alone_can_read_is_named(tmp_path: Path, closed: st
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"only root can read {(checkout / closed).resolve()}" in done.stderr
     assert f"chmod -R go+rX {checkout}" in done.stderr
+
+
+PREPARE = """
+import sys
+from pathlib import Path
+from jobs.config.site import own_sites
+from jobs.plan.datasets import _fetched, store_for
+data, results = map(Path, sys.argv[1:])
+print(_fetched("digits", None, data, store_for(data, results)))
+own_sites()
+"""
+
+
+@needs_root
+def test_users_share_an_installation_and_data_that_they_cannot_write(place: Path) -> None:
+    """Each has results and prepared data of its own; one of them has no home that it can write."""
+    data = place / "data"
+    data.mkdir(mode=0o755)
+    for user in (users.PRACTICE_USER, "daemon"):
+        results = place / user
+        users.give(results, user)
+        argv = users.enter_argv([sys.executable, "-c", PREPARE, str(data), str(results)], user)
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "1437\n"), done.stderr
+        assert {path.owner() for path in results.rglob("*")} == {user}
+    assert list(data.iterdir()) == []
