@@ -67,9 +67,10 @@ def decide(
                 ours = key == "partition" and other is of_file.get(key)
                 kept = "; its ranks_per_node, gpus and image count" if ours else ""
                 remarks.append(f"{other} is ignored: {first} comes first{kept}")
-        if first is not of_file.get(key):
+        # the shell's own cluster is no surprise, and its nodes know their configuration
+        if first is not of_file.get(key) and key != "slurm_conf":
             used[key] = first
-            if key not in given and key != "slurm_conf":  # the shell's own cluster is no surprise
+            if key not in given:
                 remarks.append(f"{first} is used: {file} has no {key}:")
     if not used:
         return named, remarks
