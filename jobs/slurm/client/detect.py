@@ -119,8 +119,8 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
             ) from error
     if given:
         asked = ", ".join(map(str, given.values()))
-        say(f"found a cluster; {asked} is for this command alone, so nothing was written: the "
-            f"first one without it writes {file}, as what it proposes")  # fmt: skip
+        say(f"found a cluster; {asked} holds for this command alone, so no site file was written: "
+            f"the first command without that writes {file}")  # fmt: skip
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
