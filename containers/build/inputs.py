@@ -157,7 +157,7 @@ def download(parts: Parts, steps: Steps) -> None:
         steps.run(
             command, f"{what} ({len(absent)} packages)",
             "Is the package index in reach? PIP_INDEX_URL=, CA= and https_proxy= name other ways.",
-            **pip_environment(pip) | dict(steps.environment) | {"PIP_CONFIG_FILE": os.devnull},
+            pip_environment(pip) | dict(steps.environment) | {"PIP_CONFIG_FILE": os.devnull},
         )  # fmt: skip
 
 

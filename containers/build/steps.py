@@ -31,14 +31,16 @@ class Steps:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def run(self, command: Sequence[str], what: str, hint: str, **variables: str) -> None:
-        """Run to the end, in a folder that nobody can put a module into."""
+    def run(
+        self, command: Sequence[str], what: str, hint: str, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Run to the end, in a folder that nobody can put a module into. ``env``: another one."""
         say(what)
         with self.log.open("a") as out:
             out.write(f"\n=== {what}\n{' '.join(command)}\n")
         logged(
-            command, self.log, what, say, hint=hint, env={**self.environment, **variables},
-            cwd=Path("/"), held=self.held,
+            command, self.log, what, say, hint=hint, env=env or self.environment, cwd=Path("/"),
+            held=self.held,
         )  # fmt: skip
 
 
