@@ -180,7 +180,7 @@ golden: setup-dev ## rewrite the golden files of the tests (read the diff before
 lock: ## recompute the lock files from pyproject.toml
 	@containers/locks/lock.sh
 
-clean: ## remove Python environments that nothing uses; data, results and site files stay
+clean: ## with FORCE=1 remove Python environments that nothing uses; data, results and site files stay
 	@$(BARE) containers/setup.py clean
 
 .PHONY: setup-dev

@@ -1,9 +1,10 @@
 """Where Python environments lie, which of them is used, and when an old one may go.
 
 `.venv`, or what VENV= names, is a link. It leads to an environment in the folder beside it
-(`.venv.envs`), whose name says what it depends on: locks, Python, Horovod's MPI. What differs is a
-new environment beside the others, and the link is switched in one step when that is complete. An
-environment in use is never rebuilt or removed: running sweeps and waiting jobs go by its own name.
+(`.venv.envs`), whose name says what it depends on: locks, Python, its path, Horovod's MPI. What
+differs is a new environment beside the others, and the link is switched in one step when that is
+complete. An environment in use is never rebuilt or removed: running sweeps and waiting jobs go by
+its own name.
 """
 
 from __future__ import annotations
@@ -112,9 +113,11 @@ def place_for(link: Path, mpi: str | None) -> Place:
     locked = hashlib.sha256()
     for file in (*map(lock_file, LOCKED), *patches()):
         locked.update(file.read_bytes())
-    # two Pythons of one version may be of two modules, and only one of them starts here
-    python = hashlib.sha256(os.path.realpath(sys.executable).encode())
-    name = f"{locked.hexdigest()[:8]}-{python.hexdigest()[:4]}{'-mpi' if with_mpi else ''}"
+    # two Pythons of one version may be of two modules, and only one of them starts here; the
+    # programs of an environment name its path, which in a copied or moved checkout is another one
+    places = f"{os.path.realpath(sys.executable)}\n{folder_of(link)}"
+    here = hashlib.sha256(places.encode()).hexdigest()[:4]
+    name = f"{locked.hexdigest()[:8]}-{here}{'-mpi' if with_mpi else ''}"
     return Place(link, name, with_mpi)
 
 
@@ -135,24 +138,24 @@ def process_in(folder: Path) -> int | None:
 def clean(link: Path, *, force: bool) -> None:
     """Remove all environments that nothing uses, and the Python that was fetched for them; no data.
 
-    ``force``: also where Slurm's queue may have jobs that need one.
-
-    Raises SetupError where that is so and not forced.
+    Raises SetupError where that is not forced: a job in a queue needs its environment, and whether
+    there is one cannot be seen from here.
     """
     folder = folder_of(link)
     fetched = folder / PYTHONS
     if not (folder / ".lock").is_file():  # set-up made nothing there
         say(f"there is no environment in {folder}: nothing was removed")
         return
-    if not force and shutil.which("squeue"):
+    built = sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name))
+    if not force:
         raise SetupError(
-            "jobs of this suite that wait in Slurm's queue need their environment: nothing was "
-            "removed. Where `squeue --me` shows none, FORCE=1 removes what no process uses here"
+            f"found {', '.join(map(str, built)) or 'no environment'}: nothing was removed. Jobs of "
+            "this suite that wait in a cluster's queue need their environment; where `squeue --me` "
+            "shows none there, make clean FORCE=1 removes what no process uses here"
         )
     with only_set_up(link):
         for left in folder.glob(f"{_REMOVING}*"):  # by an interrupted one
             shutil.rmtree(left)
-        built = sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name))
         kept = [path for path in built if not _removed(path)]
         if not kept and fetched.is_dir():  # the others were made with this one
             _removed(fetched)

@@ -13,15 +13,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from locks import (
-    LOCKS,
-    SetupError,
-    cache_folder,
-    lock_file,
-    only_horovod,
-    table,
-    version,
-)
+from locks import LOCKS, SetupError, cache_folder, lock_file, only_horovod, table, version
 from runner import run
 
 HINT = "about 3 minutes on 2 cores"
@@ -48,7 +40,7 @@ def identity(cxx: str) -> str:
 
 
 def patches() -> list[Path]:
-    return sorted((LOCKS / "patches").glob(f"horovod-{version(only_horovod(), 'horovod')}-*.patch"))
+    return sorted((LOCKS / "recipes").glob(f"horovod-{version(only_horovod(), 'horovod')}-*.patch"))
 
 
 def wheel_folder(*, with_mpi: bool) -> Path:

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,35 +61,26 @@ def commit() -> str:
     return (said or "").strip() or "unknown"
 
 
-def build_base(
-    program: str, parts: plan.Parts, steps: Steps, environment: Mapping[str, str], *, anew: bool
-) -> Path:
-    """The base from the cache, or built into it."""
+def build_base(program: str, parts: plan.Parts, steps: Steps) -> Path:
+    """The base from the cache, or built into it; with FORCE=1 anew, for Debian's updates."""
     base = steps.work / f"base-{plan.base_key(parts)}.sif"
-    if base.is_file() and not anew:
+    if base.is_file() and os.environ.get("FORCE") != "1":
         say(f"the base is in the cache ({base.name})")
         return base
     definition = steps.write("base.def", parts.base)
     half = steps.work / "tmp" / base.name
     arguments = {"mirror": debian_mirror(os.environ)}
-    command = plan.build_command(program, steps.work, arguments, half, definition)
     steps.run(
-        command, "building the base: Debian, Python, Open MPI, PMIx", environment,
+        plan.build_command(program, steps.work, arguments, half, definition),
+        "building the base: Debian, Python, Open MPI, PMIx",
         "Is the Debian mirror in reach? DEBIAN_MIRROR=, CA= and http_proxy= name other ways.",
-    )  # fmt: skip
+    )
     for old in steps.work.glob("base-*.sif"):
         old.unlink()
     return half.rename(base)
 
 
-def build_image(
-    program: str,
-    parts: plan.Parts,
-    revision: str,
-    base: Path,
-    steps: Steps,
-    environment: Mapping[str, str],
-) -> Path:
+def build_image(program: str, parts: plan.Parts, revision: str, base: Path, steps: Steps) -> Path:
     """The image in the work folder; its Horovod wheel is compiled first where the cache has none.
 
     Apptainer runs the definition's %test at the end and fails where that fails.
@@ -105,11 +96,11 @@ def build_image(
     half = steps.work / "tmp" / f"{parts.name}.sif"
     arguments = plan.build_arguments(parts, base, f"/mnt/wheels/{wheel.name}", revision)
     command = plan.build_command(program, steps.work, arguments, half, definition)
-    steps.run(command, what, environment, "What was built before is kept.")
+    steps.run(command, what, "What was built before is kept.")
     return half
 
 
-def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) -> None:
+def build(program: str, name: str, revision: str, out: BinaryIO) -> None:
     """Build in our own folder, as an ordinary user, and write the image to an open file.
 
     ``revision``: the git commit that its label names.
@@ -126,14 +117,13 @@ def build(program: str, name: str, revision: str, out: BinaryIO, *, anew: bool) 
         inputs.work_folder()
         inputs.check_machine(name, work, user)
         log = work / f"{name}.log"
-        steps = Steps(work=work, log=log, held=(lock,))
+        steps = Steps(work, log, inputs.environment_of_build(work, ca), held=(lock,))
         steps.write(log.name)
-        environment = inputs.environment_of_build(work, ca)
         say(f"{name}.sif as user {user}; parts are kept in {work}, the log is {log}")
-        inputs.download(parts, steps, environment)
+        inputs.download(parts, steps)
         inputs.lay_out(parts, steps, ca)
-        base = build_base(program, parts, steps, environment, anew=anew)
-        half = build_image(program, parts, revision, base, steps, environment)
+        base = build_base(program, parts, steps)
+        half = build_image(program, parts, revision, base, steps)
         with half.open("rb") as made:
             shutil.copyfileobj(made, out)
         half.unlink()
@@ -175,13 +165,13 @@ def publish(new: Path, image: Path) -> str:
     return found
 
 
-def make(name: str, *, anew: bool) -> None:
+def make(name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     program = str(apptainer.ensure())
     key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
     with only_one(FOLDER / ".lock", lambda: say("waiting for another build in this checkout")):
-        if not anew and is_current(program, image, key):
+        if os.environ.get("FORCE") != "1" and is_current(program, image, key):
             say(f"{image} is up to date")
             return
         for left in FOLDER.glob(f".{image.name}.*"):
@@ -194,7 +184,7 @@ def make(name: str, *, anew: bool) -> None:
                 if os.geteuid() == 0:
                     build_as_user(program, name, out)
                 else:
-                    build(program, name, commit(), out, anew=anew)
+                    build(program, name, commit(), out)
                 out.flush()
                 os.fsync(handle)
             found = publish(new, image)
@@ -209,13 +199,12 @@ def main(arguments: Sequence[str]) -> int:
         told = " ".join(arguments) or "nothing"
         say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
-    anew = os.environ.get("FORCE") == "1"
     hint = "build in a checkout of your own; the next make goes on from here"
     if handed_over:
         name, revision, program = arguments
         out = sys.stdout.buffer
-        return guarded(lambda: build(program, name, revision, out, anew=anew), say, hint)
-    return guarded(lambda: make(arguments[0], anew=anew), say, hint)
+        return guarded(lambda: build(program, name, revision, out), say, hint)
+    return guarded(lambda: make(arguments[0]), say, hint)
 
 
 if __name__ == "__main__":

@@ -88,16 +88,10 @@ def joined(locked: Mapping[str, str], *without: str) -> str:
     return "".join(entry for name, entry in sorted(locked.items()) if name not in without)
 
 
-def pins(requirements: str) -> list[str]:
-    """The packages that a lock's text names, each as NAME==VERSION."""
-    return [entry.split()[0] for entry in entries(requirements).values()]
-
-
 def version(requirements: str, package: str) -> str:
     """The version that a lock's text pins for a package."""
-    for pin in pins(requirements):
-        if pin.startswith(f"{package}=="):
-            return pin.partition("==")[2]
+    if entry := entries(requirements).get(package):
+        return entry.split()[0].partition("==")[2]
     raise SetupError(f"The lock files do not pin {package}: run `make lock`")
 
 

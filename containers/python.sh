@@ -112,7 +112,12 @@ for name in python3.11 python3; do
     for folder in $PATH; do found=${found-}:$folder/$name; done
 done
 set +f
-for candidate in "$(readlink -f "$made/bin/python")" ${found-} "$own"/*/bin/python3.11; do
+made_with=$(readlink -f "$made/bin/python")
+case $made_with in
+"$own"/*) ;;
+*.envs/python/*) made_with= ;; # of the checkout that this one is a copy of
+esac
+for candidate in "$made_with" ${found-} "$own"/*/bin/python3.11; do
     is_complete "$candidate" && unset IFS && exec "$candidate" "$@"
 done
 unset IFS

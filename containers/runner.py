@@ -146,25 +146,21 @@ def only_one(path: Path, waits: Callable[[], None] | None = None) -> Iterator[in
         os.close(handle)
 
 
-def check_room(needs: Mapping[Path, float], say: Callable[[str], None]) -> None:
-    """``needs``: bytes that will be written into folders, which need not be there yet.
+def check_room(folder: Path, needed: float, say: Callable[[str], None]) -> None:
+    """``needed``: bytes that will be written into a folder, which need not be there yet.
 
     A quota is only seen where the file system shows it as free space; others refuse while writing.
 
-    Raises SetupError where a file system has less, before anything is written.
+    Raises SetupError where the file system has less, before anything is written.
     """
-    devices: dict[int, list[Path]] = {}
-    there = {folder: next(p for p in (folder, *folder.parents) if p.exists()) for folder in needs}
-    for folder in needs:
-        devices.setdefault(there[folder].stat().st_dev, []).append(folder)
-    for folders in devices.values():
-        free = shutil.disk_usage(there[folders[0]]).free
-        parts = " and ".join(f"{needs[folder] / GB:.1f} GB in {folder}" for folder in folders)
-        if free < sum(needs[folder] for folder in folders):
-            raise SetupError(
-                f"{free / GB:.1f} GB are free, expected room for {parts}. Free some, or {PLACES}"
-            )
-        say(f"up to {parts}; free: {free / GB:.1f} GB")
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise SetupError(
+            f"{free / GB:.1f} GB are free, expected room for {needed / GB:.1f} GB in {folder}. "
+            f"Free some, or {PLACES}"
+        )
+    say(f"up to {needed / GB:.1f} GB in {folder}; free: {free / GB:.1f} GB")
 
 
 def guarded(action: Callable[[], int | None], say: Callable[[str], None], hint: str) -> int:

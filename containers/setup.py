@@ -19,21 +19,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+import locks
 from environments import Place, clean, link_named, only_set_up, place_for, say
 from horovod_build import HINT, TRIED, apply_patches, build_environment, wheel_folder
-from locks import (
-    SetupError,
-    cache_folder,
-    entries,
-    errors,
-    joined,
-    lock_file,
-    only_horovod,
-    pins,
-    pip_environment,
-    table,
-    version,
-)
 from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged
 
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
@@ -43,9 +31,15 @@ IMPORTED = {
     "ranks": ("tensorflow_addons", "horovod.tensorflow"),
     "dev": ("pytest", "mypy"),
 }
-#: Bytes of an environment's parts as measured, and as much again for unpacking and the caches.
-NEEDED = {"login": 0.5e9, "ranks": 1.6e9, "dev": 0.2e9}
-CACHED = {"login": 0.2e9, "ranks": 1.6e9, "dev": 0.1e9}
+#: Bytes of an environment's parts, as measured.
+NEEDED = {"login": 0.5e9, "ranks": 1.4e9, "dev": 0.2e9}
+#: Line of a file that Python runs before it imports anything: a program that was started by the
+#: link's name stays with this environment when the link is switched, whatever it imports later.
+OWN_NAME = (
+    "import os, sys; sys.prefix = sys.exec_prefix = os.path.realpath(sys.prefix); "
+    "sys.path[:] = map(os.path.realpath, sys.path); "
+    "sys.executable = os.path.join(sys.prefix, 'bin', os.path.basename(sys.executable))\n"
+)
 
 
 def make_venv(place: Place) -> None:
@@ -60,17 +54,19 @@ def make_venv(place: Place) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if made.returncode != 0:
-        raise SetupError(
+        raise locks.SetupError(
             f"python -m venv failed: {made.stdout.strip()} {made.stderr.strip()}\n"
             "Expected a complete Python 3.11 (on Debian or Ubuntu the package python3-venv), and "
             f"room in {place.folder}."
         )
+    (packages,) = place.environment.glob("lib/python3.*/site-packages")
+    (packages / "horoscale.pth").write_text(OWN_NAME)
 
 
 @cache
 def ways(place: Place) -> dict[str, str]:
     """What pip sees."""
-    return pip_environment([str(place.python), "-P", "-m", "pip"])
+    return locks.pip_environment([str(place.python), "-P", "-m", "pip"])
 
 
 def run_pip(
@@ -90,16 +86,16 @@ def check_import(place: Place, part: str) -> None:
         check=False,
     )  # fmt: skip
     if found.returncode != 0:
-        raise SetupError(
+        raise locks.SetupError(
             f"the packages of {part} were installed, but cannot be imported: "
             f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
             f"All output is in {place.log}. Remove {place.environment} (and Horovod's wheel in "
-            f"{cache_folder()}, if that is what is named), then make the same again."
+            f"{locks.cache_folder()}, if that is what is named), then make the same again."
         )
 
 
 def packages(part: str) -> str:
-    return joined(entries(lock_file(part).read_text()), "horovod")
+    return locks.joined(locks.entries(locks.lock_file(part).read_text()), "horovod")
 
 
 def requirements(place: Place, name: str, text: str) -> str:
@@ -110,7 +106,7 @@ def requirements(place: Place, name: str, text: str) -> str:
 
 
 def install_lock(place: Place, part: str) -> None:
-    say(f"installing {len(pins(packages(part)))} pinned packages ({part})")
+    say(f"installing {len(locks.entries(packages(part)))} pinned packages ({part})")
     listing = requirements(place, part, packages(part))
     hashed = ("--require-hashes", "--no-deps")
     run_pip(place, f"installing {part} packages", "install", *hashed, "-r", listing)
@@ -129,12 +125,12 @@ def horovod_wheel(place: Place) -> Path:
     install_lock(place, "build")
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    release = f"horovod-{version(only_horovod(), 'horovod')}"
+    release = f"horovod-{locks.version(locks.only_horovod(), 'horovod')}"
     say(f"building {release} from source: {HINT}, once")
     try:
         run_pip(place, "downloading Horovod", "download", "--require-hashes", "--no-deps",
                 "--no-build-isolation", "-d", str(work), "-r",
-                requirements(place, "horovod", only_horovod()))  # fmt: skip
+                requirements(place, "horovod", locks.only_horovod()))  # fmt: skip
         shutil.unpack_archive(work / f"{release}.tar.gz", work)
         apply_patches(work / release)
         run_pip(place, "building Horovod", "wheel", "--no-deps", "--no-build-isolation",
@@ -160,9 +156,8 @@ def prepare(target: str, place: Place) -> None:
     with only_set_up(place.link):
         start = time.monotonic()
         if todo := place.missing(parts):
-            written = {place.folder: sum(NEEDED[part] for part in todo),
-                       cache_folder(): sum(CACHED[part] for part in todo)}  # fmt: skip
-            check_room(written, say)
+            check_room(place.folder, sum(NEEDED[part] for part in todo), say)
+            say(f"empty caches take up to as much again: pip's, and {locks.cache_folder()}")
             make_venv(place)
         for part in todo:
             place.stamp(part).unlink(missing_ok=True)
@@ -206,7 +201,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    table.enter("setup", os.environ)
+    locks.table.enter("setup", os.environ)
     # ended by a batch system, we end pip with us before the lock is free for another set-up
-    errors.interrupt_on_signals()
+    locks.errors.interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

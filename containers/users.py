@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PRACTICE_USER = "practice"
 #: root's own PATH may lead through folders that nobody else can enter.
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def as_user(argv: Sequence[str], user: str, home: str | None = None) -> list[str]:
@@ -86,7 +85,7 @@ def give(folder: Path, user: str) -> None:
     owner = pwd.getpwnam(user)
     before = os.umask(0o022)  # the user must be able to enter what is made on the way
     try:
-        top = _open_folder(folder)
+        top = open_folder(folder)
     finally:
         os.umask(before)
     try:
@@ -109,7 +108,7 @@ def _give_one(name: str, folder: int, owner: pwd.struct_passwd) -> None:
             os.close(entry)
 
 
-def _open_folder(folder: Path) -> int:
+def open_folder(folder: Path) -> int:
     """A folder, made where it is missing; on the way only links of root's are followed."""
     here = os.open("/", os.O_PATH)
     parts = list(folder.absolute().parts[1:])
@@ -139,7 +138,7 @@ def _is_roots(link: os.stat_result, around: os.stat_result) -> bool:
     if around.st_uid != 0:
         return False
     kept = around.st_mode & stat.S_ISVTX and link.st_uid == 0
-    return bool(kept) or not around.st_mode & OTHERS_WRITE
+    return bool(kept) or not around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def needed() -> tuple[Path, ...]:

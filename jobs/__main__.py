@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ParamSpec
@@ -24,7 +24,8 @@ from jobs.plan.datasets import store_for
 from jobs.slurm import commands
 from jobs.slurm.client.detect import refuse_image, site_for
 from jobs.slurm.client.user import become_owner
-from jobs.slurm.interconnect import phases_named, validate
+from jobs.slurm.interconnect import INTERCONNECT, phases_named, validate
+from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
 from train.distributed.watchdog import STALL_S
@@ -67,11 +68,25 @@ def command(function: Callable[Options, int]) -> Callable[Options, int]:
 
 
 def cluster_for(
-    site: str, account: str, partition: str, qos: str, time: str, *, of_cells: bool = True
+    site: str,
+    account: str,
+    partition: str,
+    qos: str,
+    time: str,
+    *,
+    of_cells: bool = True,
+    gives: Sequence[Path] = (),
+    data: Path | None = None,
 ) -> NamedSite | None:
     """The cluster that SITE= names, with these in place of its file's; None: this machine."""
     given = {"account": account, "partition": partition, "qos": qos, "time_min": time}
-    return site_for(site, options=given, of_cells=of_cells)
+    return site_for(site, options=given, of_cells=of_cells, gives=gives, data=data)
+
+
+def written(folder: Path, store: Path | None) -> list[Path]:
+    """What a sweep of the practice cluster's user writes: results and prepared data."""
+    places = [folder, folder.parent / PREFLIGHT, folder.parent / ".prepared"]
+    return places + ([store] if store and not os.access(store, os.F_OK) else [])
 
 
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
@@ -140,9 +155,10 @@ def sweep(
     wanted, folder = named(sweep, results)
     if names := unheard(os.environ):
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
-    store = store or store_for(data, results)
-    if cluster := cluster_for(site, account, partition, qos, time):
+    gives = written(folder, store)
+    if cluster := cluster_for(site, account, partition, qos, time, gives=gives, data=data):
         refuse_image(image, cluster)
+        store = store or store_for(data, results)
         request = SweepRequest(
             wanted, results.resolve(), data, store, cluster, pack, budget, stall_s
         )
@@ -154,6 +170,7 @@ def sweep(
             if code := subprocess.run(["sh", *setup, "ranks"], check=False).returncode:
                 return code
         become_owner(folder)
+        store = store or store_for(data, results)
         with only_sweep(folder):
             machine = machine_for(
                 wanted, data, store, folder, image=image,
@@ -205,9 +222,11 @@ def preflight(
     nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
-    wanted = load_sweep(sweep)
+    wanted, folder = named(sweep, results)
+    cluster = cluster_for(
+        site, account, partition, qos, time, of_cells=False, gives=written(folder, store), data=data
+    )
     store = store or store_for(data, results)
-    cluster = cluster_for(site, account, partition, qos, time, of_cells=False)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
     return commands.preflight(SweepRequest(wanted, results.resolve(), data, store, cluster), nodes)
@@ -229,7 +248,8 @@ def interconnect(
     ranks_per_node: Annotated[int, typer.Option(min=1, help="of the collectives")] = 1,
 ) -> int:
     """Measure the network between nodes, every ordered pair; prints the folder of the run."""
-    cluster = cluster_for(site, account, partition, qos, time, of_cells=False)
+    gives = [results / INTERCONNECT]
+    cluster = cluster_for(site, account, partition, qos, time, of_cells=False, gives=gives)
     if cluster is None:
         raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
     return validate(
@@ -240,8 +260,6 @@ def interconnect(
 
 if __name__ == "__main__":
     enter("command", os.environ)
-    # by the environment's own name: what is started later stays there when .venv is switched
-    sys.executable = str(Path(sys.executable).parent.resolve() / Path(sys.executable).name)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     interrupt_on_signals()

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from locks import SetupError, cache_folder, entries, pip_environment
@@ -74,7 +73,7 @@ def check_machine(name: str, work: Path, user: str) -> None:
             "an image belong to several users. Ask an administrator for: usermod --add-subuids "
             f"200000-265535 --add-subgids 200000-265535 {user} (a range that nobody else has)"
         )
-    check_room({work: NEEDED_BYTES[name]}, say)
+    check_room(work, NEEDED_BYTES[name], say)
     for what, there in (("the program debootstrap", shutil.which("debootstrap")),
                         (f"Debian's signing keys ({KEYRING})", KEYRING.is_file())):  # fmt: skip
         if not there:
@@ -142,7 +141,7 @@ def download_command(
             "-d", str(folder), "-r", str(requirements)]  # fmt: skip
 
 
-def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None:
+def download(parts: Parts, steps: Steps) -> None:
     """All Python packages into the cache; nothing is asked of an index where all are there."""
     folder = steps.work / "downloads"
     wanted = (
@@ -155,10 +154,10 @@ def download(parts: Parts, steps: Steps, environment: Mapping[str, str]) -> None
         pip = usable_pip(steps.work / "pip")
         command = download_command(pip, listing, folder, parts.machine, source=source)
         what = f"downloading {', '.join(absent[:3])}{' ...' if absent[3:] else ''}"
-        seen = pip_environment(pip) | dict(environment) | {"PIP_CONFIG_FILE": os.devnull}
         steps.run(
-            command, f"{what} ({len(absent)} packages)", seen,
+            command, f"{what} ({len(absent)} packages)",
             "Is the package index in reach? PIP_INDEX_URL=, CA= and https_proxy= name other ways.",
+            pip_environment(pip) | dict(steps.environment) | {"PIP_CONFIG_FILE": os.devnull},
         )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from locks import LOCKS, entries, joined, lock_file, only_horovod, version
 
 RECIPES = LOCKS / "recipes"
 IMAGES = ("cpu", "gpu")
-SUITE = "bookworm"
 #: Free bytes that building needs: unpacked tree, image, downloads, with room to spare.
 NEEDED_BYTES = {"cpu": 6 * 1024**3, "gpu": 30 * 1024**3}
 #: The form that every Singularity can mount, pressed less hard than by default.

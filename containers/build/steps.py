@@ -21,6 +21,7 @@ class Steps:
 
     work: Path
     log: Path
+    environment: Mapping[str, str]
     held: tuple[int, ...] = ()  # open locks: a command that outlives us (kill -9) keeps them
 
     def write(self, name: str, content: str | bytes = "") -> Path:
@@ -31,15 +32,16 @@ class Steps:
         return file
 
     def run(
-        self, command: Sequence[str], what: str, environment: Mapping[str, str], hint: str
+        self, command: Sequence[str], what: str, hint: str, env: Mapping[str, str] | None = None
     ) -> None:
-        """Run to the end, in a folder that nobody can put a module into."""
+        """Run to the end, in a folder that nobody can put a module into. ``env``: another one."""
         say(what)
         with self.log.open("a") as out:
             out.write(f"\n=== {what}\n{' '.join(command)}\n")
         logged(
-            command, self.log, what, say, hint=hint, env=environment, cwd=Path("/"), held=self.held
-        )
+            command, self.log, what, say, hint=hint, env=env or self.environment, cwd=Path("/"),
+            held=self.held,
+        )  # fmt: skip
 
 
 def remove_tree(folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import apptainer
 import users
 from locks import SetupError, table
-from runner import guarded, only_one, speaker
+from runner import guarded, only_one, output, speaker
 
 from . import cluster, needs
 from .daemons import node_states, slurm_environment
@@ -39,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
     enter.add_argument("--user", default=users.PRACTICE_USER, help="another one")
     enter.add_argument("--give", action="append", default=[], type=Path, metavar="FOLDER",
                        help="first make it that user's, with all that is in it")  # fmt: skip
+    enter.add_argument("--make", action="append", default=[], type=Path, metavar="FOLDER",
+                       help="first make it, as root's own, where it is missing")  # fmt: skip
+    enter.add_argument("--read", type=Path, metavar="FILE", help="refuse where that user cannot")
     enter.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     stop = commands.add_parser("stop-node", help="stop the slurmd of a node; its jobs go on")
     stop.add_argument("node", choices=NODES)
@@ -71,7 +74,9 @@ def _do(told: argparse.Namespace, place: Place) -> int:
     if told.command == "exec":
         run_inside(place, told.space, told.words)
     if told.command == "login":
-        login(place, told.user, told.give, told.words)
+        for folder in told.make:
+            os.close(users.open_folder(folder))
+        login(place, told.user, told.give, told.read, told.words)
     with only_one(place.lock):
         if told.command == "down":
             down = cluster.down(place)
@@ -139,13 +144,26 @@ def prepare() -> None:
     apptainer.ensure()
 
 
-def login(place: Place, user: str, folders: Sequence[Path], words: Sequence[str]) -> None:
-    """Become the command, as the practice user on this machine, the login node; does not return."""
+def login(
+    place: Place, user: str, folders: Sequence[Path], file: Path | None, words: Sequence[str]
+) -> None:
+    """Become the command, as the practice user on this machine, the login node; does not return.
+
+    ``folders``: given to that user; ``file``: that the command reads.
+
+    Raises SetupError where that user has no way to them.
+    """
     command = command_of(words, "login")
     if not users.exists(user):
         raise SetupError(f"there is no user {user!r}: make cluster makes the practice user")
     for folder in folders:
         users.give(folder, user)
+    for path in (*folders, *filter(None, [file])):
+        if output(users.enter_argv(["test", "-r", str(path)], user)) is None:
+            raise SetupError(
+                f"the user {user}, as whom root's command goes on, cannot read {path}: name a "
+                "place that others than root can enter, a site file for instance in jobs/sites"
+            )
     argv = users.enter_argv(command, user)
     os.execvpe(argv[0], argv, os.environ | slurm_environment(place))  # noqa: S606
 

@@ -82,9 +82,8 @@ def slurm_environment(place: Place) -> dict[str, str]:
 
 def node_states(place: Place) -> dict[str, str]:
     """State of each node as sinfo tells it, such as idle or down*; empty without an answer."""
-    variables = [f"{name}={value}" for name, value in slurm_environment(place).items()]
-    found = output(["timeout", "60", "env", *variables, "sinfo", "--noheader", "--Node",
-                    "--format=%N %t", "--partition=practice"]) or ""  # fmt: skip
+    found = output(["timeout", "60", "env", f"SLURM_CONF={place.slurm_conf}", "sinfo", "--noheader",
+                    "--Node", "--format=%N %t", "--partition=practice"]) or ""  # fmt: skip
     return dict(line.split(maxsplit=1) for line in found.splitlines())
 
 

@@ -14,17 +14,7 @@ from dataclasses import asdict
 from locks import SetupError
 from runner import run
 
-from .place import (
-    CONTROLLER,
-    CONTROLLER_PORT,
-    CPUS,
-    GPUS,
-    NODE_PORT,
-    SPACES,
-    Place,
-    Shape,
-    addresses,
-)
+from .place import CONTROLLER, CONTROLLER_PORT, CPUS, GPUS, NODE_PORT, SPACES, Place, Shape
 from .spaces import make_folders
 
 GPU_TYPE = "pretend"
@@ -116,8 +106,8 @@ def gres_conf(place: Place) -> str:
 
 def hosts(shape: Shape, login: str) -> str:
     """/etc/hosts of all nodes; ``login``: the host name of the machine itself."""
-    lines = [f"{address}\t{name}" for name, address in addresses(shape).items()]
-    return "\n".join(["127.0.0.1\tlocalhost", f"{shape.login}\t{login}", *lines, ""])
+    lines = ["127.0.0.1\tlocalhost", f"{shape.login}\t{login}", f"{shape.controller}\t{CONTROLLER}"]
+    return "\n".join([*lines, *(f"{node.address}\t{node.name}" for node in shape.nodes), ""])
 
 
 def write(place: Place, shape: Shape) -> None:

@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import apptainer
-from apptainer import FUSE
+from apptainer import FUSE, install_packages
 from build.mirrors import debian_codename, os_release
 from locks import SetupError
 from runner import run
@@ -87,7 +86,7 @@ def install(packages: list[str], env: Mapping[str, str]) -> None:
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
     try:
-        apptainer.install_packages(packages, env)
+        install_packages(packages, env)
     finally:
         if ours:
             policy.unlink(missing_ok=True)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from .place import BRIDGE, CONTROLLER, NODES, Place, Shape
 from .spaces import in_network_argv
 
-MTU = 1500
 LOGIN_PORT = "hslogin"  # the bridge's end of the login's link
 PREFIX = 24
 
@@ -27,15 +26,15 @@ def controller_commands(place: Place, shape: Shape, keeper: int) -> list[list[st
     """The bridge, which has the controller's address, and the login's link to it."""
     inside = [
         ["ip", "link", "set", "lo", "up"],
-        ["ip", "link", "add", BRIDGE, "mtu", str(MTU), "type", "bridge"],
+        ["ip", "link", "add", BRIDGE, "type", "bridge"],
         ["ip", "address", "add", f"{shape.controller}/{PREFIX}", "dev", BRIDGE],
         ["ip", "link", "set", BRIDGE, "up"],
         ["ip", "link", "set", LOGIN_PORT, "master", BRIDGE, "up"],
     ]
     link = place.login_link
     return [
-        ["ip", "link", "add", link, "mtu", str(MTU), "type", "veth",
-         "peer", "name", LOGIN_PORT, "mtu", str(MTU), "netns", str(keeper)],
+        ["ip", "link", "add", link, "type", "veth",
+         "peer", "name", LOGIN_PORT, "netns", str(keeper)],
         *(in_network_argv(keeper, command) for command in inside),
         ["ip", "address", "add", f"{shape.login}/{PREFIX}", "dev", link],
         ["ip", "link", "set", link, "up"],
@@ -49,8 +48,8 @@ def node_commands(shape: Shape, node: str, keepers: Mapping[str, int]) -> list[l
     port = node_port(node)
     return [
         in_network_argv(bridge, [
-            "ip", "link", "add", port, "mtu", str(MTU), "type", "veth",
-            "peer", "name", "eth0", "mtu", str(MTU), "netns", str(own)]),
+            "ip", "link", "add", port, "type", "veth",
+            "peer", "name", "eth0", "netns", str(own)]),
         in_network_argv(bridge, ["ip", "link", "set", port, "master", BRIDGE, "up"]),
         in_network_argv(own, ["ip", "link", "set", "lo", "up"]),
         in_network_argv(own, ["ip", "address", "add", f"{address}/{PREFIX}", "dev", "eth0"]),

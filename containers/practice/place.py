@@ -158,7 +158,3 @@ def shape_of(subnet: str, cores: Sequence[int], memory_mb: int) -> Shape:
         for number, name in enumerate(NODES)
     )
     return Shape(subnet, str(network[1]), str(network[2]), nodes)
-
-
-def addresses(shape: Shape) -> dict[str, str]:
-    return {CONTROLLER: shape.controller, **{node.name: node.address for node in shape.nodes}}

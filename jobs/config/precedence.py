@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from jobs.config.site import NamedSite, Site
+from jobs.config.site import NamedSite, Site, place_of
 from jobs.config.yamlfile import problem_of
 from jobs.messages import seconds_of
 from train.errors import ConfigError
@@ -21,7 +21,11 @@ from train.errors import ConfigError
 _ENDINGS = {
     "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "reservation": "RESERVATION",
     "constraint": "CONSTRAINT", "wckey": "WCKEY", "time_min": "TIMELIMIT", "cluster": "CLUSTERS",
+    "slurm_conf": "CONF",
 }  # fmt: skip
+#: Variables of sbatch that are not called as its option.
+_OPTIONS = {"ARRAY_INX": "array", "CPU_FREQ_REQ": "cpu-freq", "DEBUG": "verbose",
+            "MEM_PER_NODE": "mem", "REQ_SWITCH": "switches"}  # fmt: skip
 #: Key of a site file -> the make variable, and option of a command, that wins over it.
 OPTIONS = {"account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "time_min": "TIME"}
 
@@ -63,7 +67,8 @@ def decide(
                 ours = key == "partition" and other is of_file.get(key)
                 kept = "; its ranks_per_node, gpus and image count" if ours else ""
                 remarks.append(f"{other} is ignored: {first} comes first{kept}")
-        if first is not of_file.get(key):
+        # the shell's own cluster is no surprise, and its nodes know their configuration
+        if first is not of_file.get(key) and key != "slurm_conf":
             used[key] = first
             if key not in given:
                 remarks.append(f"{first} is used: {file} has no {key}:")
@@ -102,11 +107,10 @@ def user_settings(
                     found[-1][key] = _setting(name, key, texts[name])
             except ConfigError as error:
                 remarks.append(f"{name} is ignored: {error}")
-    if others:
-        remarks.append(
-            f"{', '.join(sorted(others))}: ignored; what jobs are to ask for besides belongs into "
-            "the site file (sbatch: {...})"
-        )
+    for name in sorted(others):
+        ending = name.removeprefix("SBATCH_")
+        option = _OPTIONS.get(ending, ending.lower().replace("_", "-"))
+        remarks.append(f"{name} is ignored: --{option} {place_of(option)}")
     return found, remarks
 
 

@@ -106,12 +106,11 @@ class Site(Frozen):
             which = "max_time_min" if self.time_min is None else "time_min"
             raise ValueError(f"signal_s {self.signal_s}: a job has {limit_s} s ({which})")
         for option in self.sbatch:
-            if option in _OWN_OPTIONS:
-                raise ValueError(f"sbatch: {option} is what this program sets by itself")
             key = _BY_KEY.get(option)
             # where the key says nothing, the option may say what the key cannot
-            if key is not None and (key not in _YIELDING or getattr(self, key) not in _SILENT):
-                raise ValueError(f"sbatch: {option} belongs to the key {key!r} of the site file")
+            yields = key in _YIELDING and getattr(self, str(key)) in _SILENT
+            if option in _OWN_OPTIONS or (key is not None and not yields):
+                raise ValueError(f"sbatch: {option} {place_of(option)}")
         return self
 
 
@@ -129,8 +128,21 @@ _BY_KEY = {
     "cpus-per-task": "cpus_per_rank", "gres": "gpus", "gpus-per-node": "gpus",
     "gpus-per-task": "gpus", "mem": "mem_per_rank_gb", "exclusive": "exclusive",
 }  # fmt: skip
+#: Keys for a part of what such an option could say.
+_PARTLY = {"export": "environment", "signal": "signal_s", "no-requeue": "requeue",
+           "clusters": "cluster"}  # fmt: skip
 _YIELDING = frozenset({"gpus", "mem_per_rank_gb", "exclusive"})
 _SILENT = (None, False, "none")
+
+
+def place_of(option: str) -> str:
+    """Where a site file says what this option of sbatch says, in words."""
+    if option in _OWN_OPTIONS:
+        key = _PARTLY.get(option)
+        return "is what this program sets by itself" + (f"; see the key {key!r}" if key else "")
+    if key := _BY_KEY.get(option):
+        return f"belongs to the key {key!r} of the site file"
+    return f"belongs into the site file (sbatch: {{{option}: ...}})"
 
 
 SITES = Path(__file__).parent.parent / "sites"

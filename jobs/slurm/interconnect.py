@@ -15,7 +15,6 @@ from jobs.messages import EXIT_UNDECIDED, ROOT, say
 from jobs.slurm.client.nodes import check_in_use, leaves, read_nodes
 from jobs.slurm.client.run import SCONTROL, asker, read_config
 from jobs.slurm.client.site import check_site
-from jobs.slurm.client.user import hand_over, is_anothers
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
 from jobs.slurm.job.task import JobContext
 from jobs.slurm.request import slurm_refusals
@@ -63,8 +62,6 @@ def validate(
                 f"NODES={nodes}: a network is measured between nodes, so there must be two or "
                 "more, and three or more to tell which of them is slow: say NODES=4, for instance"
             )
-        if is_anothers(named):
-            hand_over(named, parent)
         parent.mkdir(parents=True, exist_ok=True)
         folder = parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
         if site.max_nodes is not None and wanted.number > site.max_nodes:

@@ -15,12 +15,10 @@ from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say
 from jobs.plan.cost import check_budget
-from jobs.plan.datasets import train_images
 from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
 from jobs.slurm.client.site import check_site
-from jobs.slurm.client.user import hand_over, is_anothers
-from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
+from jobs.slurm.job.task import SubmissionContext
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
 from train.distributed.watchdog import STALL_S
@@ -64,8 +62,7 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
 
 
 def prepare(request: SweepRequest) -> SubmissionContext:
-    """Everything that the jobs share, checked. Root's request goes on as the practice cluster's
-    user, after what only root can do.
+    """Everything that the jobs share, checked.
 
     Raises:
         ConfigError: no image, or a folder that a batch script cannot name.
@@ -74,9 +71,6 @@ def prepare(request: SweepRequest) -> SubmissionContext:
     for folder in (request.data, request.store):
         with suppress(OSError):  # read-only: what is missing there, the preflight reports
             folder.mkdir(parents=True, exist_ok=True)
-    if is_anothers(request.site):
-        train_images(request.wanted.configs, request.data, request.store)
-        hand_over(request.site, request.folder, request.results / PREFLIGHT)
     return context_for(request, find_image(request.site.site.image, ROOT))
 
 

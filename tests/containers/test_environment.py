@@ -48,7 +48,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     for part in ("containers", "train", "wheels", "home/.config/pip"):
         (folder / part).mkdir(parents=True)
-    for part in ("locks", "patches"):
+    for part in ("locks", "recipes"):
         shutil.copytree(ROOT / "containers" / part, folder / "containers" / part)
     for file in (ROOT / "containers").glob("*.py"):
         shutil.copy(file, folder / "containers")
@@ -106,6 +106,22 @@ def test_pip_installs_into_the_environment(
     assert done.returncode == 0, done.stderr
     found = list((checkout / ".venv").glob("lib/*/site-packages/pydantic.py"))
     assert found and "ready after" in done.stderr and not (home / "t").exists()
+
+
+def test_a_copied_and_a_moved_checkout_make_their_own(checkout: Path, tmp_path: Path) -> None:
+    """Seen: the programs there (pip, pytest, ...) named the first checkout's, and ran from it."""
+    assert set_up(checkout).returncode == 0
+    copied, moved = tmp_path / "copied", tmp_path / "moved"
+    shutil.copytree(checkout, copied, symlinks=True)
+    for there in (copied, moved):
+        if there == moved:
+            copied.rename(moved)
+        before = (there / ".venv").resolve()
+        done = set_up(there)
+        assert done.returncode == 0 and "making a Python" in done.stderr, done.stderr
+        made = (there / ".venv").resolve()
+        assert made.name != before.name and made.is_relative_to(there)
+        assert (made / "bin" / "pip").read_text().startswith(f"#!{made}/bin/python")
 
 
 def test_what_cannot_be_imported_is_not_ready(checkout: Path) -> None:

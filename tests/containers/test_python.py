@@ -66,6 +66,24 @@ def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, pl
     assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 11)\n", "")
 
 
+@pytest.mark.parametrize("left", ["the first is there", "the first is gone"])
+def test_a_copy_uses_its_own_fetched_python(run, checkout, tmp_path, left) -> None:
+    """Else it breaks with the checkout that it is a copy of."""
+    first, own = (folder / ".venv.envs" / "python" / "cpython-3.11" / "bin"
+                  for folder in (tmp_path / "first", checkout))  # fmt: skip
+    for folder, says in ((first, "the first's"), (own, "own")):
+        folder.mkdir(parents=True)
+        python = folder / "python3.11"
+        python.write_text(f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
+        python.chmod(0o755)
+    (checkout / ".venv/bin/python").symlink_to(first / "python3.11")
+    if left == "the first is gone":
+        shutil.rmtree(tmp_path / "first")
+    done = run()
+    assert done.stdout == "(3, 11)\n" and "own" in done.stderr
+    assert "first" not in done.stderr
+
+
 def test_a_python_named_wrongly_is_not_replaced(run, program, tmp_path) -> None:
     program("python3", OLD)
     (tmp_path / "bin" / "python3.11").symlink_to(BASE)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,19 @@ import users
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 NOBODY = 65534
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder of root's that others can enter, as pytest's own are not; and the practice user."""
+    users.ensure_user()
+    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
+    try:
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -73,3 +90,70 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
             users.give(home / name, "nobody")
     assert sorted(path.name for path in mine.iterdir()) == ["smoke"]
     assert mine.stat().st_uid == 0
+
+
+@needs_root
+@pytest.mark.parametrize("case", ["closed folder", "closed file", "closed results", "open"])
+def test_root_s_command_goes_on_only_with_what_the_user_can_read(place: Path, case: str) -> None:
+    """As SITE=/root/site.yaml, or RESULTS=/root/results."""
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    places = {"folder": closed / "site.yaml", "results": closed / "results"}
+    file = places["folder"] if case == "closed folder" else place / "site.yaml"
+    file.touch(0o600 if case == "closed file" else 0o644)
+    results = places["results"] if case == "closed results" else place / "results"
+    argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
+    argv += ["--make", place / "data" / "sets", "--read", file, "--", "id", "-un"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    made = (place / "data" / "sets").stat()
+    assert made.st_uid == 0, "a later command of root's writes there: no folder of another user"
+    if case == "open":
+        assert (done.returncode, done.stdout) == (0, "practice\n"), done.stderr
+    else:
+        named = results if case == "closed results" else file
+        assert (
+            done.returncode == 2
+            and f"practice, as whom root's command goes on, cannot read {named}" in (done.stderr)
+        )
+
+
+@needs_root
+@pytest.mark.parametrize("closed", [".", "containers/users.py"])
+def test_a_checkout_that_root_alone_can_read_is_named(place: Path, closed: str) -> None:
+    """As umask 077 makes it; seen: a traceback, "No module named 'unprivileged'"."""
+    checkout = place / "checkout"
+    for part in ("containers", "train"):
+        ignored = shutil.ignore_patterns("images", "__pycache__")
+        shutil.copytree(ROOT / part, checkout / part, ignore=ignored)
+    (checkout / closed).chmod(0o700)
+    argv = [sys.executable, checkout / "containers" / "practice", "login", "--", "true"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"only root can read {(checkout / closed).resolve()}" in done.stderr
+    assert f"chmod -R go+rX {checkout}" in done.stderr
+
+
+PREPARE = """
+import sys
+from pathlib import Path
+from jobs.config.site import own_sites
+from jobs.plan.datasets import _fetched, store_for
+data, results = map(Path, sys.argv[1:])
+print(_fetched("digits", None, data, store_for(data, results)))
+own_sites()
+"""
+
+
+@needs_root
+def test_users_share_an_installation_and_data_that_they_cannot_write(place: Path) -> None:
+    """Each has results and prepared data of its own; one of them has no home that it can write."""
+    data = place / "data"
+    data.mkdir(mode=0o755)
+    for user in (users.PRACTICE_USER, "daemon"):
+        results = place / user
+        users.give(results, user)
+        argv = users.enter_argv([sys.executable, "-c", PREPARE, str(data), str(results)], user)
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "1437\n"), done.stderr
+        assert {path.owner() for path in results.rglob("*")} == {user}
+    assert list(data.iterdir()) == []

@@ -34,6 +34,9 @@ INDEX = {
 def test_what_a_site_says_reaches_every_program(program) -> None:
     seen = environment_of(program, SITE | INDEX)
     assert SITE.items() <= seen.items()
+    if program == "slurm":  # which cluster is meant
+        cluster = dict.fromkeys(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_ROOT"), "a")
+        assert cluster.items() <= environment_of(program, cluster).items()
     if program in ("setup", "compiler", "image"):
         assert INDEX.items() <= seen.items()
 

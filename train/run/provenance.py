@@ -87,7 +87,7 @@ def _versions() -> dict[str, str]:
             continue
     import horovod  # noqa: PLC0415 - not on a login node
 
-    # containers/patches; of a build that is not ours there is no telling
+    # containers/recipes; of a build that is not ours there is no telling
     if applied := getattr(horovod, "__patches__", ()):
         found["horovod"] += f", patched: {', '.join(applied)}"
     return found | mpi_versions()

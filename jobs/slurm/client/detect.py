@@ -4,10 +4,14 @@ itself.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from jobs.config.precedence import OPTIONS, Setting, decide, settings_of
@@ -16,6 +20,7 @@ from jobs.messages import NoAnswer, say
 from jobs.slurm.client.granted import User, cluster_name
 from jobs.slurm.client.propose import propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, ask_cluster, asker, read_config
+from jobs.slurm.client.user import hand_over
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
@@ -29,15 +34,23 @@ _NO_CONFIGURATION = re.compile("res_nsearch error: (Unknown host|No address asso
 
 
 def site_for(
-    name: str, options: Mapping[str, str] = MappingProxyType({}), *, of_cells: bool = True
+    name: str,
+    options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    of_cells: bool = True,
+    gives: Sequence[Path] = (),
+    data: Path | None = None,
 ) -> NamedSite | None:
     """The site that SITE= names, as it counts for this user; None for this machine.
 
     ``auto`` is the cluster that answers here, as the user's own file of it says; the first time,
-    that file is written from what the cluster says of itself.
+    that file is written from what the cluster says of itself. Root's command goes on as the user
+    of the practice cluster, before anything is asked or written for it.
+
     ``options``: what the command line asks for in place of the file's keys
     (jobs/config/precedence.py). ``of_cells``: else the job is one whose time limit follows from
-    what it does, so that nothing that the user says of it counts.
+    what it does, so that nothing that the user says of it counts. ``gives``, ``data``: folders that
+    root's command makes that user's, and the one that it makes for that user to read.
 
     Raises:
         ConfigError: no such site, or an error in its file.
@@ -54,7 +67,9 @@ def site_for(
     named = load_site(name) if name not in (AUTO, LOCAL) else None
     if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
         named = _found(settings_of(given))
-    if named is None:
+    if named is not None:
+        hand_over(named, *gives, data=data)
+    else:
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
             say(f"{asked}: ignored, since ranks run on this machine")
@@ -69,18 +84,18 @@ def site_for(
 
 
 def _found(given: Mapping[str, Setting]) -> NamedSite | None:
-    """The cluster that answers here; None where client packages alone are installed. ``given``: by
-    the command line."""
+    """The cluster that answers here, by its file, which is written where there is none; None where
+    client packages alone are installed.
+
+    ``given``: what the command line asks for. It holds for this command alone, and may decide which
+    partition is proposed: then nothing is written.
+    """
     ask = asker()
     try:
         config = read_config(ask(SCONTROL))
-        cluster = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
-        file = auto_file(cluster)
-        written = ""
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            written = propose(ask, config, User.here(), given)
-            write_atomically(file, written)
+        if (file := _file_of(config)).exists():
+            return _loaded(file)
+        text = propose(ask, config, User.here(), given)
     except SlurmError as error:
         # as on a laptop: there is no cluster that could be meant
         if _NO_CONFIGURATION.search(error.came):
@@ -92,19 +107,46 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
             "this is a login node, try again later or tell its administrators; SITE=local runs "
             "on this very machine"
         ) from error
-    try:
-        found = load_site(str(file))
-    except ConfigError as error:
-        if written:
-            file.unlink()
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / file.name
+        draft.write_text(text, encoding="utf-8")
+        try:
+            found = replace(load_site(str(draft)), source=file)
+        except ConfigError as error:
             raise ConfigError(
-                f"SITE=auto cannot write a site file for this cluster ({error}):\n{written}"
+                f"SITE=auto cannot write a site file for this cluster ({error}):\n{text}"
                 "Write one by hand (jobs/sites/cpu.yaml is an example) and name it with SITE="
             ) from error
-        raise ConfigError(f"{error}. Remove it, and SITE=auto writes another") from error
-    if written:
-        say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{written}")
+    if given:
+        asked = ", ".join(map(str, given.values()))
+        say(f"found a cluster; {asked} holds for this command alone, so no site file was written: "
+            f"the first command without that writes {file}")  # fmt: skip
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, text)
+        say(f"found a cluster and wrote {file}: look it over, change what is wrong\n{text}")
     return found
+
+
+def _file_of(config: Mapping[str, str]) -> Path:
+    """The file of SITE=auto for the cluster with this configuration. Many a cluster is called
+    "cluster", so its controller and the user's SLURM_CONF are a part of the name."""
+    conf = os.environ.get("SLURM_CONF")
+    controller = config.get("SlurmctldHost[0]"), config.get("SlurmctldPort")
+    identity = hashlib.sha256(repr((*controller, conf)).encode()).hexdigest()[:4]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
+    file, earlier = auto_file(f"{name}-{identity}"), auto_file(name)
+    # as earlier versions called it: another cluster's names another SLURM_CONF
+    if earlier.exists() and not file.exists() and _loaded(earlier).site.slurm_conf == conf:
+        return earlier
+    return file
+
+
+def _loaded(file: Path) -> NamedSite:
+    try:
+        return load_site(str(file))
+    except ConfigError as error:
+        raise ConfigError(f"{error}. Remove it, and SITE=auto writes another") from error
 
 
 def refuse_image(image: str, site: NamedSite) -> None:

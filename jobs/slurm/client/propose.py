@@ -60,7 +60,7 @@ def propose(ask: Ask, config: Row, user: User, given: Mapping[str, Setting]) -> 
     twice.
 
     ``config``: the settings of the cluster. ``given``: by key of a site file, what the command line
-    asks for this time: it decides which partition is proposed, and is not written.
+    asks for this time: it decides which partition is proposed, and is not written by itself.
 
     Raises:
         ConfigError: no partition takes this user's jobs.
@@ -88,8 +88,6 @@ def propose(ask: Ask, config: Row, user: User, given: Mapping[str, Setting]) -> 
     )
     own = [line for line in lines if isinstance(line, str) or line.key not in asked]
     said = [Line(key, one.value, one.words.partition("=")[0]) for key, one in asked.items()]
-    if conf := user.environment.get("SLURM_CONF"):  # jobs find the cluster that answered
-        said.append(Line("slurm_conf", conf, "SLURM_CONF"))
     return "".join(map(_text, [*own, *([""] if said else []), *said]))
 
 
@@ -155,9 +153,7 @@ def _whom(
 ) -> Iterator[Line | str]:
     """Partition, account and QoS."""
     default = "the default one" if kind.default else "the largest that takes your jobs"
-    yield Line(
-        "partition", kind.partition, f"sinfo: {'as asked for' if 'partition' in asked else default}"
-    )
+    yield Line("partition", kind.partition, f"sinfo: {default}")
     others = partitions(group for group in nodes if group.up and group.gpus)
     if others and not kind.gpus:
         yield f"# GPUs are in partition: {', '.join(others)}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from train.environment import environment_of
+from train.errors import ConfigError
 
 #: What Slurm's programs print while the controller is down, busy or restarting.
 _AWAY = (
@@ -83,7 +84,10 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
 
     Raises:
         SlurmError: no such program, or no end within ``timeout_s`` seconds.
+        ConfigError: it would ask several clusters.
     """
+    environment = environment_of("slurm", os.environ)
+    _check_one(environment.get("SLURM_CLUSTERS", ""))
     try:
         done = subprocess.run(
             list(argv),
@@ -92,7 +96,7 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
             encoding="utf-8",
             errors="surrogateescape",  # names of jobs may hold any bytes
             timeout=timeout_s,
-            env=environment_of("slurm", os.environ),
+            env=environment,
             check=False,
             start_new_session=True,
         )
@@ -148,7 +152,11 @@ def ask_cluster(clusters: str | None, conf: str | None) -> None:
 
     ``clusters``: '': the one of the configuration. sbatch alone would obey SBATCH_CLUSTERS, and its
     job be looked for elsewhere. ``conf``: path of the configuration.
+
+    Raises:
+        ConfigError: they are several.
     """
+    _check_one(clusters or "")
     if conf is not None:
         os.environ["SLURM_CONF"] = conf
     if clusters is not None:
@@ -156,6 +164,20 @@ def ask_cluster(clusters: str | None, conf: str | None) -> None:
         os.environ["SLURM_CLUSTERS"] = clusters
         if not clusters:
             del os.environ["SLURM_CLUSTERS"]
+
+
+def _check_one(clusters: str) -> None:
+    """Of several, sbatch takes the one that starts a job first, and the others say nothing of it.
+
+    Raises:
+        ConfigError: they are several.
+    """
+    if "," in clusters or clusters.strip() == "all":
+        raise ConfigError(
+            f"SLURM_CLUSTERS={clusters} (or cluster: of the site file) names several clusters, and "
+            "a sweep runs on one, where its jobs are found again: export SLURM_CLUSTERS=NAME, or "
+            "write cluster: NAME into the site file"
+        )
 
 
 def read_config(text: str) -> dict[str, str]:

@@ -6,7 +6,9 @@ makes the change.
 from __future__ import annotations
 
 import os
+import pwd
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,14 +17,28 @@ from jobs.messages import ROOT
 from train.errors import ConfigError
 
 
-def is_anothers(site: NamedSite) -> bool:
-    """Whether root asks for what the practice cluster's user is to do."""
-    return site.site.user is not None and os.geteuid() == 0
+def hand_over(named: NamedSite, *folders: Path, data: Path | None = None) -> None:
+    """Where root asks for what the site's user is to do, run this command as that user from its
+    beginning, and do not return.
 
-
-def hand_over(site: NamedSite, *folders: Path) -> None:
-    """Give the folders to the site's user, and run this command as that user; does not return."""
-    become(site.site.user or "", *folders)
+    ``folders``: made the user's before; none: the command only looks, which needs no user.
+    ``data``: made before as root's own, where it is missing, since containers bind only what is
+    there; the user prepares data elsewhere.
+    """
+    user = named.site.user
+    if user is None or os.geteuid() != 0:
+        return
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        if not folders:
+            return
+    # by its path: a name of root's own would be sought among the user's
+    options = ["--read", str(named.source.absolute())]
+    options += [] if data is None else ["--make", str(data.absolute())]
+    options += [token for folder in folders for token in ("--give", str(folder.absolute()))]
+    # of an option given twice, the last counts
+    _become(user, options, "--site", str(named.source.absolute()))
 
 
 def become_owner(folder: Path) -> None:
@@ -30,14 +46,13 @@ def become_owner(folder: Path) -> None:
     # no results yet; an id without a name; a site's broken file does not matter here
     with suppress(OSError, KeyError, ConfigError):
         if os.geteuid() == 0 and load_site("practice").site.user == (owner := folder.owner()):
-            become(owner)
+            _become(owner)
 
 
-def become(user: str, *folders: Path) -> None:
-    """Run this very command again as the user, on the practice cluster's login node; does not
-    return. ``folders``: made that user's before."""
-    given = [token for folder in folders for token in ("--give", str(folder.absolute()))]
-    argv = [sys.executable, str(ROOT / "containers" / "practice"), "login", "--user", user, *given]
-    argv += ["--", sys.executable, "-m", "jobs", *sys.argv[1:]]
+def _become(user: str, options: Sequence[str] = (), *words: str) -> None:
+    """Run this very command, with further ``words``, again as the user, on the practice cluster's
+    login node; does not return."""
+    argv = [sys.executable, str(ROOT / "containers" / "practice"), "login", "--user", user]
+    argv += [*options, "--", sys.executable, "-m", "jobs", *sys.argv[1:], *words]
     os.chdir(ROOT)
     os.execv(sys.executable, argv)  # noqa: S606

@@ -21,7 +21,6 @@ from containers.practice import daemons
 from containers.practice.place import NODES, Place
 from containers.practice.spaces import keepers, marked
 from tests.practice import ROOT, Practice, skip_where_it_cannot_run, started
-from tests.sweeps import wait_until
 
 pytestmark = pytest.mark.slurm
 
@@ -82,22 +81,6 @@ def test_keys_and_states_are_closed_to_users(running: Practice) -> None:
                           ("ls", "munge/private")):  # fmt: skip
         refused = running.run([program, f"{running.place.folder}/{path}"])
         assert "Permission denied" in refused.stderr
-
-
-def test_jobs_outlive_the_controller_and_submission_without_it_fails(
-    healed: Practice, shared_folder: Path
-) -> None:
-    number = healed.sbatch(shared_folder, "srun sh -c 'echo on; sleep 8'; echo end $?", "-N2")
-    healed.wait_for(number, "RUNNING")
-    out = shared_folder / f"{number}.out"  # a step cannot start without the controller
-    wait_until(lambda: out.exists() and "on" in out.read_text(), "the step", 60)
-    healed.stop_controller()
-    refused = healed.run(["sbatch", "--wrap=hostname"])
-    assert "Unable to contact slurm controller" in refused.stderr
-    assert "slurmctld of controller" in real.health(PLACE).missing
-    healed.start_controller()
-    healed.wait_for(number, "COMPLETED")
-    assert "end 0" in out.read_text()
 
 
 def test_a_second_up_says_so(running: Practice) -> None:

@@ -38,6 +38,18 @@ def test_the_user_s_variables_count_where_the_file_says_nothing(variable: str, k
     assert decide({variable: ""}, site(), {}) == (site(), [])
 
 
+@pytest.mark.parametrize("conf", ["/etc/other/slurm.conf", "/run/b/slurm.conf"])
+def test_another_configuration_than_the_file_s_is_named(conf: str) -> None:
+    """Seen: jobs went to the cluster of the file, and the shell named another one."""
+    found, remarks = decide({"SLURM_CONF": conf}, site(slurm_conf="/a"), {})
+    assert found.site.slurm_conf == "/a"
+    assert remarks == [
+        f"SLURM_CONF={conf} is ignored: slurm_conf: /a of site file a.yaml comes first"
+    ]
+    # nothing that jobs would export: nodes may have their configuration elsewhere
+    assert decide({"SLURM_CONF": conf}, site(), {}) == (site(), [])
+
+
 @pytest.mark.parametrize("key", ["account", "partition", "qos"])
 def test_the_command_line_wins(key: str) -> None:
     name = key.upper()
@@ -77,9 +89,16 @@ def test_times_are_slurm_s() -> None:
         ({"SLURM_QOS": "b", "SBATCH_QOS": "b"}, {"qos": "b"}, []),
         # a partition for interactive work is none for batch jobs
         ({"SALLOC_PARTITION": "interactive"}, {}, []),
+        # each is led to where the site file takes it
         ({"SBATCH_GRES": "gpu:1", "SBATCH_EXPORT": "NONE", "SBATCH_MEM_PER_CPU": ""}, {},
-         ["SBATCH_EXPORT, SBATCH_GRES: ignored; what jobs are to ask for besides belongs into the "
-          "site file (sbatch: {...})"]),
+         ["SBATCH_EXPORT is ignored: --export is what this program sets by itself; see the key "
+          "'environment'", "SBATCH_GRES is ignored: --gres belongs to the key 'gpus' of the site "
+          "file"]),
+        ({"SBATCH_MEM_PER_NODE": "1", "SBATCH_ARRAY_INX": "1-3", "SBATCH_HINT": "nomultithread"},
+         {}, ["SBATCH_ARRAY_INX is ignored: --array is what this program sets by itself",
+              "SBATCH_HINT is ignored: --hint belongs into the site file (sbatch: {hint: ...})",
+              "SBATCH_MEM_PER_NODE is ignored: --mem belongs to the key 'mem_per_rank_gb' of the "
+              "site file"]),
         ({"SBATCH_ACCOUNT": " ", "SLURM_ACCOUNT": " b ", "SBATCH_QOS": "\t"}, {"account": "b"}, []),
         # of the allocation in which the command runs
         ({"SLURM_JOB_ACCOUNT": "x", "SLURM_JOB_PARTITION": "y", "SLURM_JOB_ID": "7"}, {}, []),

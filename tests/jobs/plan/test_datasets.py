@@ -19,7 +19,7 @@ from jobs.plan.datasets import store_for
         ("checkout/.data", "checkout", "results/.prepared"),  # an installation by root, no DATA=
         ("data", "data/prepared", "results/.prepared"),  # prepared by another user
         ("data", "checkout", "data/prepared"),  # DATA= of the user's own
-        # root's sweep goes on as another user, who may write only into the sweep's own folder
+        # where neither can be written
         ("data", ".", "data/prepared"),
     ],
 )

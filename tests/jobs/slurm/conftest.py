@@ -30,6 +30,7 @@ def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     slurm = fake_slurm(tmp_path / "bin")
     monkeypatch.setenv("PATH", slurm.path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # of lists of jobs
     monkeypatch.setenv("SLURM_CONF", "")  # so that what a command sets does not stay
     monkeypatch.delenv("SLURM_CONF")
     return slurm

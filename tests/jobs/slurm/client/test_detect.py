@@ -30,8 +30,8 @@ def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
     assert site_for("local") is None
-    found = site_for("practice")
-    assert found is not None and found.site.user == "practice"
+    found = site_for("dgx")
+    assert found is not None and found.site.partition == "gpu"
     assert fake.calls() == []
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_read_back_is_not_left(
     monkeypatch.setenv("SBATCH_RESERVATION", text)
     with pytest.raises(ConfigError, match=r"(?s)cannot write .*single line of text.*by hand") as e:
         site_for("auto")
-    assert not list(own_sites().iterdir()) and "pydantic" not in str(e.value)
+    assert not own_sites().exists() and "pydantic" not in str(e.value)
 
 
 def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monkeypatch, capsys):
@@ -151,12 +151,82 @@ def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monke
     assert said.startswith("[sweep] TIME=7: ignored") and "SBATCH_TIMELIMIT" not in said
 
 
-def test_the_command_line_shapes_the_file_that_is_written(fake: FakeSlurm, tmp_path: Path) -> None:
-    """Of it, the partition alone is written: the rest is asked for this time."""
-    found = site_for("auto", {"partition": "urgent", "account": "b", "qos": ""})
-    assert found is not None and (found.site.partition, found.site.account) == ("urgent", "b")
-    text = found.source.read_text()
-    assert "partition: urgent" in text and "\naccount" not in text
+@pytest.mark.parametrize(
+    "option", [{"partition": "urgent"}, {"account": "b"}, {"qos": "long"}, {"time_min": "7"}]
+)
+def test_what_the_command_line_says_holds_for_that_command_alone(
+    fake: FakeSlurm, capsys, option: dict[str, str]
+) -> None:
+    """Seen: one PARTITION=urgent on the first command stood in the file for good."""
+    ((key, text),) = option.items()
+    for _ in range(2):
+        found = site_for("auto", options=option)
+        assert found is not None and str(getattr(found.site, key)) == text
+        assert not found.source.exists() and "this command alone" in capsys.readouterr().err
+    lasting = site_for("auto")
+    assert lasting is not None and lasting.source == found.source
+    assert text not in (lasting.site.partition, lasting.site.account, lasting.site.qos)
+    assert lasting.site.partition == "practice" and lasting.site.time_min is None
+
+
+CONFIG = (TRANSCRIPTS / "practice_config.out").read_text()
+
+
+@pytest.mark.parametrize(
+    ("conf", "config"),
+    [(None, CONFIG.replace("(10.87.1.1)", "(10.9.9.9)")),
+     (None, f"{CONFIG}SlurmctldPort = 26817\n"), ("/run/b/slurm.conf", CONFIG)],
+    ids=["controller", "port", "SLURM_CONF"],
+)  # fmt: skip
+def test_clusters_of_one_name_have_files_of_their_own(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, conf: str | None, config: str
+) -> None:
+    """Seen: the second one's jobs went by the file, and so to the first cluster."""
+    first = site_for("auto")
+    assert first is not None and first.site.slurm_conf is None
+    (tmp_path / "second.out").write_text(config)
+    program, recorded = fake.folder / "scontrol", str(TRANSCRIPTS / "practice_config.out")
+    program.write_text(program.read_text().replace(recorded, str(tmp_path / "second.out")))
+    if conf:
+        monkeypatch.setenv("SLURM_CONF", conf)
+    second = site_for("auto")
+    assert second is not None and second.source != first.source
+    assert second.site.slurm_conf == conf
+
+
+@pytest.mark.parametrize("conf", ["/a/slurm.conf", None])
+def test_a_file_that_an_earlier_version_wrote_is_that_of_its_own_cluster(
+    fake: FakeSlurm, monkeypatch, conf: str | None
+) -> None:
+    file = own_sites() / "auto-practice.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("ranks_per_node: 3\n" + (f"slurm_conf: {conf}\n" if conf else ""))
+    for shell in ("/a/slurm.conf", "/b/slurm.conf", None):
+        monkeypatch.delenv("SLURM_CONF", raising=False)
+        if shell:
+            monkeypatch.setenv("SLURM_CONF", shell)
+        found = site_for("auto")
+        assert found is not None and (found.source == file) == (shell == conf)
+
+
+@pytest.mark.parametrize(
+    ("variable", "names"),
+    [("SLURM_CLUSTERS", "a,b"), ("SBATCH_CLUSTERS", "big,small"), ("SLURM_CLUSTERS", "all")],
+)
+def test_of_several_clusters_none_is_asked(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch, variable: str, names: str
+) -> None:
+    """sbatch would take any of them, and the job be looked for on another."""
+    monkeypatch.setenv(variable, names)
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
+    for command in (lambda: site_for("auto"), lambda: site_for(str(tmp_path / "s.yaml")),
+                    lambda: run(["squeue"])):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"{names} .*export SLURM_CLUSTERS=NAME"):
+            command()
+    assert fake.calls() == []
+    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: a\n")
+    found = site_for(str(tmp_path / "s.yaml"))
+    assert found is not None and found.site.cluster == "a", "the file names one"
 
 
 def test_all_programs_ask_the_cluster_of_the_site(

@@ -157,17 +157,25 @@ def test_what_is_proposed_is_what_the_cluster_grants(tmp_path: Path, who: User, 
     assert site.mpi == "pmix_v4"
 
 
-@pytest.mark.parametrize("arrays", [0, 1])
-def test_a_cluster_without_arrays(tmp_path: Path, arrays: int) -> None:
-    site = loaded(reserved(arrays=arrays), tmp_path, user=ada())
-    assert site.array_limit == 1
+@pytest.mark.parametrize(
+    ("cluster", "partition", "keys"),
+    [
+        ({"arrays": 0}, "", {"array_limit": 1}),  # no arrays at all
+        ({"arrays": 1}, "", {"array_limit": 1}),
+        ({"select": "select/linear"}, "", {"exclusive": True, "mem_per_rank_gb": None}),
+        # scontrol show partition always prints MaxMemPerNode=UNLIMITED; 90 % of 40 GB for two ranks
+        ({"more": "MaxMemPerNode = 40960\n"}, "accelerated", {"mem_per_rank_gb": 18}),
+        # without leave to see nodes, sinfo's numbers
+        ({"nodes": "Unknown words\nNodeName=n1 Partitions=accelerated CPUTot=many\n"},
+         "accelerated", {"cpus_per_rank": 64}),
+    ],
+)  # fmt: skip
+def test_settings_of_the_cluster_count(tmp_path: Path, cluster, partition: str, keys) -> None:
+    ask = reserved(**cluster)
+    site = loaded(ask, tmp_path, user=ada(partition))
+    assert {key: getattr(site, key) for key in keys} == keys
     layout = [NodeLayout(2, site.ranks_per_node)]
-    assert check_site(site, layout, reserved(arrays=arrays), minutes=5) == ()
-
-
-def test_whole_nodes_by_the_cluster_s_own_scheduler(tmp_path: Path) -> None:
-    site = loaded(reserved(select="select/linear"), tmp_path, user=ada())
-    assert site.exclusive and site.mem_per_rank_gb is None
+    assert check_site(site, layout, ask, minutes=5) == (), "it fits"
 
 
 @pytest.mark.parametrize(
@@ -275,14 +283,6 @@ def test_the_command_line_shapes_the_first_file_and_is_not_written(tmp_path: Pat
         propose(ask, {}, ada(), settings_of({"partition": "mars"}))
 
 
-def test_the_cluster_s_limit_on_memory_holds_where_the_partition_sets_none(tmp_path: Path) -> None:
-    """scontrol show partition always prints MaxMemPerNode=UNLIMITED."""
-    ask = reserved(more="MaxMemPerNode = 40960\n")
-    assert "MaxMemPerNode=UNLIMITED" in ask.file("partitions")
-    site = loaded(ask, tmp_path, user=ada("accelerated"))
-    assert site.mem_per_rank_gb == 18, "90 % of 40 GB for two ranks"
-
-
 def test_a_hidden_partition_is_not_proposed_for_its_size(tmp_path: Path) -> None:
     hidden = "PartitionName=big Hidden=YES\nPartitionName=small Hidden=NO\n"
     sinfo = "".join(f"{name}|up|1:00:00|1-8|{count}|idle|64|1|(null)|(null)\n"
@@ -291,11 +291,6 @@ def test_a_hidden_partition_is_not_proposed_for_its_size(tmp_path: Path) -> None
         text = sinfo.replace(f"{default}|up", f"{default}*|up") if default else sinfo
         ask = Recorded("practice", sinfo=text, partitions=hidden)
         assert loaded(ask, tmp_path).partition == partition
-
-
-def test_without_leave_to_see_nodes_sinfo_s_numbers_are_proposed(tmp_path: Path) -> None:
-    ask = reserved(nodes="Unknown words\nNodeName=n1 Partitions=accelerated CPUTot=many\n")
-    assert loaded(ask, tmp_path, user=ada("accelerated")).cpus_per_rank == 64
 
 
 def test_a_controller_that_goes_away_meanwhile_writes_no_half_file() -> None:

@@ -10,18 +10,6 @@ from jobs.messages import seconds_of
 from jobs.slurm.client.run import SlurmError, asker, run
 from tests.jobs.slurm.client.clusters import SAID
 from tests.jobs.slurm.fakes import FakeSlurm
-from train.environment import environment_of
-
-
-@pytest.mark.parametrize(
-    ("earlier", "kept"),
-    [({"SLURM_JOB_ID": "7"}, {"SLURM_CONF": "/etc/a.conf", "SLURM_CLUSTERS": "big"}),
-     ({}, {"SLURM_ROOT": "/opt/slurm"})],
-)  # fmt: skip
-def test_the_named_cluster_stays_and_outside_a_job_a_site_s_own_variables(earlier, kept) -> None:
-    """What goes: tests/train/test_environment.py."""
-    sets = {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
-    assert environment_of("slurm", earlier | kept) == kept | sets
 
 
 def test_a_program_sees_its_words_and_the_clean_environment(fake: FakeSlurm, monkeypatch) -> None:

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.site import load_site
-from jobs.slurm.client import user
-from jobs.slurm.client.user import become_owner, hand_over, is_anothers
+from jobs.__main__ import app
+from jobs.config.site import SITES, load_site, own_sites
+from jobs.plan import datasets
+from jobs.slurm.client import detect, user
+from jobs.slurm.client.user import become_owner, hand_over
+from tests.jobs.slurm.fakes import FakeSlurm
 
 
 @pytest.fixture
 def became(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """In place of the new process."""
     calls: list[str] = []
-    monkeypatch.setattr(user, "become", calls.append)
+    monkeypatch.setattr(user, "_become", calls.append)
     return calls
 
 
@@ -43,24 +46,68 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
     assert bool(became) == becomes
 
 
-@pytest.mark.parametrize(
-    ("site", "euid", "anothers"), [("practice", 0, True), ("practice", 7, False), ("cpu", 0, False)]
-)
-def test_only_root_goes_on_as_a_sites_user(monkeypatch, site: str, euid: int, anothers) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: euid)
-    assert is_anothers(load_site(site)) == anothers
-
-
-def test_folders_are_handed_over_with_the_command(tmp_path: Path, monkeypatch) -> None:
-    """containers/practice does it (tests/containers/test_users.py)."""
+def options(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    *folders: Path,
+    data: Path | None = None,
+    euid: int = 0,
+) -> list[str]:
+    """What the program that changes the user is asked; nothing: the command goes on as it is."""
     calls: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
     monkeypatch.setattr(os, "chdir", lambda _: None)
-    monkeypatch.setattr("sys.argv", ["jobs", "sweep", "a b"])
-    (tmp_path / "s.yaml").write_text("ranks_per_node: 1\nuser: ann\n")
-    hand_over(load_site(str(tmp_path / "s.yaml")), tmp_path / "results", tmp_path / "preflight")
-    ((python, program, *words),) = calls
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    monkeypatch.setattr("sys.argv", ["jobs", "sweep", "a b", "--site", name])
+    hand_over(load_site(name), *folders, data=data)
+    return calls[0] if calls else []
+
+
+@pytest.mark.parametrize("where", ["root's own", "a path", "the installation's"])
+def test_root_goes_on_from_the_beginning_with_the_same_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """containers/practice does it (tests/containers/test_users.py). Seen: a name of root's own site
+    file was sought among the user's."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file, name = own_sites() / "mine.yaml", "mine"
+    if where == "a path":
+        file = tmp_path / "s.yaml"
+        name = str(file)
+    if where == "the installation's":
+        file, name = SITES / "practice.yaml", "practice"
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("ranks_per_node: 1\nuser: practice\n")
+    data = tmp_path / "data"
+    python, program, *words = options(monkeypatch, name, tmp_path / "results", data=data)
     assert program.endswith("containers/practice") and python == sys.executable
-    given = ["--give", str(tmp_path / "results"), "--give", str(tmp_path / "preflight")]
-    run = ["--", sys.executable, "-m", "jobs", "sweep", "a b"]
-    assert words == ["login", "--user", "ann", *given, *run]
+    given = ["--read", str(file), "--make", str(data), "--give", str(tmp_path / "results")]
+    run = ["--", sys.executable, "-m", "jobs", "sweep", "a b", "--site", name]
+    assert words == ["login", "--user", "practice", *given, *run, "--site", str(file)]
+    assert options(monkeypatch, name, tmp_path, euid=1001) == [], "only root"
+
+
+def test_a_plan_needs_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text("ranks_per_node: 1\nuser: nobody-of-that-name\n")
+    assert options(monkeypatch, str(file)) == []
+    assert options(monkeypatch, str(file), tmp_path) != [], "a sentence names what is missing"
+    file.write_text("ranks_per_node: 1\n")
+    assert options(monkeypatch, str(file), tmp_path) == []
+
+
+def test_nothing_is_prepared_before(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: root prepared the data, in folders that the user can write."""
+    monkeypatch.setattr(detect, "hand_over", lambda *_, **__: (_ for _ in ()).throw(Became))
+    monkeypatch.setattr(datasets, "_fetched", lambda *_: pytest.fail("root prepares data"))
+    for command in ("sweep", "preflight", "interconnect", "plan"):
+        monkeypatch.setattr("sys.argv", ["jobs", command])
+        arguments = [] if command == "interconnect" else ["smoke"]
+        with pytest.raises(Became):
+            app([command, *arguments, "--site", "practice"], standalone_mode=False)
+    assert fake.calls() == [], "nor is Slurm asked"
+
+
+class Became(BaseException):
+    """In place of the end of this process."""
