@@ -86,8 +86,9 @@ def validate(
         for remark in check_site(site, [layout], ask, minutes=array.minutes):
             say(remark)
         check_in_use(wanted, site, ask)
+        switches = leaves(ask)
         folder.mkdir()
-        write_atomically(folder / SWITCHES_NAME, json.dumps(leaves(ask)) + "\n")
+        write_atomically(folder / SWITCHES_NAME, json.dumps(switches) + "\n")
         names = ",".join(wanted.names)
         options: dict[str, Any] = {NO_KILL.removeprefix("--"): True, "nodelist": names or None}
         job = submit_job(context, INTERCONNECT, folder.name, array, [task], **options)

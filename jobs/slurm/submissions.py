@@ -67,7 +67,7 @@ class RunNote(Frozen, extra="ignore"):
     job_name: str
     slurm_conf: str | None = None
     submitted_at: AwareDatetime  # just before its first sbatch
-    arrays: tuple[Array, ...]
+    arrays: tuple[Array, ...] = Field(min_length=1)
     preflight_job: str | None = None
     kind: Kind = "cells"
     cluster: str | None = None  # its name; None: of an earlier version, which did not ask
@@ -158,7 +158,8 @@ def read_notes(sweep: Path) -> list[RunNote]:
         except ValidationError as error:
             raise NoAnswer(
                 f"{file} is no note of a submission, and what was submitted is not known without "
-                "it: wait until no job of the sweep is in the queue (squeue --me), then remove it"
+                "it: wait until no job of the sweep is in the queue (squeue --me shows them, "
+                "scancel ends them), then remove it"
             ) from error
     return sorted(notes, key=lambda note: (note.submitted_at, note.run))
 

@@ -108,9 +108,9 @@ def submit_job(
             job, cluster = _sbatch(folder / SCRIPT_NAME, note)
         except SlurmError as error:
             if error.refused:
-                with suppress(OSError):  # a sweep that waits for room would leave one for each try
-                    shutil.rmtree(folder)
-                    file.unlink()
+                # a sweep that waits for room would leave one of each for each try
+                file.unlink(missing_ok=True)
+                shutil.rmtree(folder, ignore_errors=True)
             raise
         note = note.model_copy(update={"cluster": cluster or note.cluster}).with_id(0, job)
         with suppress(OSError):  # the next look finds the id in the queue, and writes it down

@@ -26,8 +26,9 @@ from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
-#: sbatch itself tries for two minutes; what it was to submit is in the queue by then, or nowhere.
-UNCLEAR = timedelta(seconds=2 * SBATCH_S)
+#: After its note: sbatch and the looks after it take two minutes each at most; what was to be
+#: submitted is in the queue by then, or nowhere.
+UNCLEAR = timedelta(seconds=3 * SBATCH_S)
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Submitter:
     todo: list[CellState]
     held: bool  # until a preflight has passed, cells may at most wait for it in the queue
     notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
+    cancelled: InitVar[str | None] = None  # the last make cancel when this run began
     preflight: Preflight | None = None  # that cells depend on
     #: Cells that sbatch was called for, and Slurm has not confirmed it: they must not run twice.
     unclear: list[CellState] = field(default_factory=list)
@@ -80,9 +82,9 @@ class Submitter:
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
 
-    def __post_init__(self, notes: Iterable[RunNote]) -> None:
+    def __post_init__(self, notes: Iterable[RunNote], cancelled: str | None) -> None:
         self.room = Room(self.context.site.submit_limit)
-        self._cancelled = last_cancel(self.context.folder)
+        self._cancelled = last_cancel(self.context.folder) if cancelled is None else cancelled
         self._known = {None, *(array.job_id for note in notes for array in note.arrays)}
 
     def more(
@@ -119,6 +121,7 @@ class Submitter:
         """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
         in the queue; or it may still come there; or they are to be submitted again."""
         self.todo, self.unclear = [*self.todo, *self.unclear], []
+        arrived: set[str] = set()
         for note in notes:
             recent = datetime.now(UTC) - note.submitted_at < UNCLEAR
             for array in note.arrays:
@@ -132,8 +135,10 @@ class Submitter:
                     self.unclear += cells
                     continue
                 sent += [cell.config for cell in cells]
-                if cells and array.job_id and self._is_cancelled():
-                    self._end(array.job_id)
+                arrived |= {array.job_id} if cells and array.job_id else set()
+        if arrived and self._is_cancelled():  # and make cancel did not see these jobs
+            for job in sorted(arrived):
+                self._end(job)
 
     def _is_cancelled(self) -> bool:
         now = last_cancel(self.context.folder)

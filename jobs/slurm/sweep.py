@@ -20,6 +20,7 @@ from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submitter import Submitter
+from jobs.slurm.watch.cancel import last_cancel
 from jobs.slurm.watch.endings import pause_s
 from jobs.slurm.watch.reconcile import Watcher
 from train.config.run import RunConfig
@@ -39,6 +40,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         images = train_images(wanted.configs, request.data, request.store)
         rows = plan_rows(wanted.configs, images, {})
         lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
+        cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
@@ -60,7 +62,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         queued = [cell.config for cell in here if cell.alive]
         if queued:
             say(f"{len(queued)} cells are in the queue already: not submitted again")
-        submitter = Submitter(context, todo, preflight, watcher.notes)
+        submitter = Submitter(context, todo, preflight, watcher.notes, cancelled)
         if not (queued or submitter.waits()):
             code = 0 if all(cell.done for cell in here) else say_results(wanted, here)
         elif wait:
@@ -139,6 +141,7 @@ def follow(
         unended |= {config.cell_id(): config for config in added}
         submitted_at = time.monotonic() if added else submitted_at
         rest_s = pause_s(every_s, submitted_at)
-        older_s = 0.0 if added else 0.9 * rest_s  # an older list lacks what was just submitted
+        # an older list lacks what was just submitted, or may have been
+        older_s = 0.0 if added or submitter.unclear else 0.9 * rest_s
     if refused is not None:
         raise refused

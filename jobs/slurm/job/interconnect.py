@@ -51,9 +51,8 @@ PARTNERS = 8
 #: Suspects are measured again, one pair at a time: so many measurements at most, 6 for each of 8
 #: nodes and 3 for each of 8 links.
 RETESTS = 8 * 6 + 8 * 3
-#: Twice what the collectives take with some thousand ranks: up to 64 series of about 9 s, and the
-#: import of TensorFlow on all nodes at once.
-COLLECTIVES_S = 1300.0
+#: A series of collectives: about 24 sizes of 0.1 s and more, the largest two of a few seconds.
+SERIES_S = 9.0
 
 
 class InterconnectTask(Task):
@@ -78,6 +77,14 @@ def tournament_limit_s(task: InterconnectTask) -> float:
     return 3 * (2 * partners + 6) * pair_s + one_by_one_s + RETESTS * pair_s
 
 
+def collectives_s(ranks: int) -> float:
+    """About what the collectives take (train.interconnect.collectives.plan): 28 series, and two for
+    each smaller number of ranks, of which there are at most 7 and the powers of two above."""
+    fewer = min(ranks, 8) + max(0, math.ceil(math.log2(ranks)) - 3)
+    import_s = 60  # TensorFlow, on all nodes at once from one file system
+    return import_s + SERIES_S * (28 + 2 * fewer)
+
+
 def start_s(nodes: int) -> float:
     """How long a phase waits for the last of its nodes: srun and the containers take longer on
     large machines, whose nodes read one image from one file system."""
@@ -88,7 +95,7 @@ def limit_s(task: InterconnectTask, phase: Phase) -> float:
     """Seconds after which a phase is ended."""
     limits = {
         "preflight": 0.0,
-        "collectives": COLLECTIVES_S,
+        "collectives": 2 * collectives_s(task.nodes * task.ranks_per_node),
         # a measurement that was begun is brought to its end
         "tournament": tournament_limit_s(task) + PAIR_GIVEN_UP_S,
     }

@@ -97,7 +97,10 @@ def _failed_preflight(
     elif job in queue and not queue[job].ended:
         problem = ""
     else:
-        problem = f"it left no report ({status_of(job, history.endings((), [job]).get(job))[1]})"
+        ending = history.endings((), [job]).get(job)
+        if ending is not None and ending.state == "CANCELLED":
+            return ""  # by make cancel, together with them
+        problem = f"it left no report ({status_of(job, ending)[1]})"
         logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
         problem += f"; read {logs[-1]}" if logs else ""
     return f"not started, since the preflight, job {job}, failed: {problem}" if problem else ""
@@ -205,9 +208,9 @@ def status_of(job: str, ending: JobState | None) -> tuple[Status, str]:
 
 def over_for_s(job: JobState) -> float:
     """Seconds since an ended job's end; infinite where it never began: it then has no nodes."""
-    if not job.nodes:
-        return math.inf
     ran_s = seconds_of(job.elapsed)
+    if ran_s == 0 and not job.nodes:
+        return math.inf
     with suppress(ValueError):
         # without a zone, as Slurm's times are
         gone = datetime.now() - datetime.fromisoformat(job.start or "")

@@ -89,7 +89,10 @@ def earlier_preflight(
         asked = note.arrays[0]
         job = queue.get(asked.job_id or "")
         alive = job and not job.ended and not is_anothers(job, note.run, PREFLIGHT)
-        if job and alive and serves(note.run, asked.nodes, asked.ranks_per_node):
+        folder = context.folder.parent / PREFLIGHT / note.run
+        failed = read_preflight(folder) is not None  # one that passed was found above
+        fits = serves(note.run, asked.nodes, asked.ranks_per_node)
+        if job and alive and fits and not failed:
             say(f"preflight: job {job.job} of an earlier make sweep has not ended yet: used")
-            return Preflight(job.job, context.folder.parent / PREFLIGHT / note.run)
+            return Preflight(job.job, folder)
     return None

@@ -40,6 +40,7 @@ class Rest:
 
     def __init__(self, refill=lambda queue: [], waits=lambda: False) -> None:
         self.refill, self.waits = refill, waits
+        self.unclear: list[object] = []
 
     def more(self, queue, notes, sent) -> None:
         sent += self.refill(queue)

@@ -54,9 +54,10 @@ def test_without_a_note_that_cannot_be_read_nothing_is_known(tmp_path: Path, raw
 
 def test_a_note_that_goes_away_meanwhile_is_none(tmp_path: Path) -> None:
     """Another sweep's sbatch was refused: listed, and not there any more when it is read."""
-    file = write_note(tmp_path, note())
+    noted = note(array(("a",), job_id="7"))
+    file = write_note(tmp_path, noted)
     file.with_name("gone.json").symlink_to(tmp_path / "nowhere")
-    assert read_notes(tmp_path) == [note().model_copy(update={"user": os.getuid()})]
+    assert read_notes(tmp_path) == [noted.model_copy(update={"user": os.getuid()})]
 
 
 def test_a_folder_of_notes_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:

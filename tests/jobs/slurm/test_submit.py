@@ -119,13 +119,26 @@ def test_what_may_be_in_the_queue_keeps_its_note(
     assert note.arrays[0].job_id is None, "a later look finds it by its comment"
 
 
-def test_a_refusal_leaves_nothing(tmp_path: Path, slurm: FakeSlurm) -> None:
-    """A sweep that waits for room would leave a note and a folder for each try."""
+def no_folder_goes(*_, ignore_errors: bool = False) -> None:
+    """As rmtree, where a file system keeps a file that is still open elsewhere."""
+    if not ignore_errors:
+        raise OSError(39, "Directory not empty")
+
+
+def test_a_refusal_leaves_nothing(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that waits for room would leave a note and a folder for each try; a note that stays
+    would hold its cells, so it goes whatever becomes of the folder."""
     sbatch(slurm, "echo 'Welcome!' >&2; echo 'sbatch: error: Invalid account' >&2; exit 1")
     with pytest.raises(SlurmError, match=r"^sbatch: sbatch: error: Invalid account$") as caught:
         submit(tmp_path)
     assert caught.value.refused and not caught.value.passing
     assert read_notes(tmp_path) == [] and not list((tmp_path / ".submitit").iterdir())
+    monkeypatch.setattr(module.shutil, "rmtree", no_folder_goes)
+    with pytest.raises(SlurmError, match="Invalid account"):
+        submit(tmp_path)
+    assert read_notes(tmp_path) == []
 
 
 def test_where_there_is_no_sbatch_nothing_waits_for_an_answer(

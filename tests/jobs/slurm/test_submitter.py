@@ -217,6 +217,25 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(
         assert len(sbatch.sent) == 1 - sent, "found, or after that time submitted again"
 
 
+def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatch) -> None:
+    """Two calls of sbatch were unclear; one of the jobs, or both, come after make cancel."""
+    sent = datetime.now(UTC)
+    notes = [
+        RunNote(run=f"r{seed}", site="s", job_name="n", submitted_at=sent, arrays=(
+            Array(units=((config(seed=seed).cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),
+        ))
+        for seed in range(2)
+    ]  # fmt: skip
+    for later, ended in ((notes[1], ["8"]), (notes[1].with_id(0, "9"), ["8", "9"])):
+        sbatch.ended = []
+        sweep = submitter(tmp_path, 2, notes=notes)
+        assert sweep.turn({}, *notes) == 0
+        announce_cancel(tmp_path)
+        sweep.turn({}, notes[0].with_id(0, "8"), later)
+        assert sbatch.ended == ended and sweep.waits() == (len(ended) == 1)
+        assert not sbatch.sent
+
+
 def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
     """Seen: an array that can never fit gave exit code 3, and make sweep again tried the same."""
     sbatch.limit = 2

@@ -50,4 +50,4 @@ def test_how_long_a_job_is_over(start: int | str | None, elapsed: str, seconds: 
         start = (datetime.now() - timedelta(seconds=start)).isoformat()
     job = JobState("7", "FAILED", "", start, elapsed, "n1")
     assert seconds - 1 <= over_for_s(job) <= seconds + 60
-    assert over_for_s(replace(job, nodes="")) == float("inf"), "it never began"
+    assert over_for_s(replace(job, nodes="", elapsed="0:00")) == float("inf"), "it never began"

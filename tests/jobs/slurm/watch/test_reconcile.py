@@ -13,6 +13,7 @@ import pytest
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
 from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState
+from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT
@@ -176,6 +177,16 @@ def test_the_same_id_is_another_jobs_now(sweep: Path) -> None:
             )
 
 
+def test_a_job_of_which_slurm_cannot_be_asked_settles_nothing(sweep: Path) -> None:
+    class Away(History):
+        def endings(self, over, gone=()) -> dict[str, JobState]:
+            raise SlurmError("scontrol", "no answer", passing=True)
+
+    with pytest.raises(SlurmError):
+        look(sweep, Away())
+    assert not (sweep / ONE.cell_id() / "record.json").exists()
+
+
 def test_a_supervisor_that_holds_the_cell_writes_its_own_record(sweep: Path) -> None:
     """It outlives its job in squeue by a moment."""
     with hold(sweep / ONE.cell_id()):
@@ -234,10 +245,11 @@ def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
     assert [one.status for one in found.attempts] == ["failed", "lost"]
 
 
-@pytest.mark.parametrize("report", ["bad", "good", "alive", "none"])
+@pytest.mark.parametrize("report", ["bad", "good", "alive", "cancelled", "none"])
 def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: str) -> None:
-    """A good one, or one that still runs, held nobody: the cell's own job was cancelled. Where it
-    left no report, Slurm cancels what depends on it, and says nothing of why: its log may."""
+    """A good one, one that still runs, and one that make cancel ended held nobody: the cell's own
+    job was cancelled. Where it left no report, Slurm cancels what depends on it, and says nothing
+    of why: its log may."""
     told = {ONE.cell_id(): submitted(sweep, preflight="101")}
     folder, log = sweep.parent / PREFLIGHT / "r", sweep / ".submitit/r-preflight/101_0_log.out"
     for parent in (folder, log.parent):
@@ -246,7 +258,8 @@ def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: st
     if report in ("bad", "good"):
         report_preflight(folder, *[PROBLEM] * (report == "bad"))
     queue = in_queue("101", "RUNNING") if report == "alive" else {}
-    history = Told(ended("7", "CANCELLED"), JobState("101", "FAILED", nodes="n1", code=127))
+    state = "CANCELLED" if report == "cancelled" else "FAILED"
+    history = Told(ended("7", "CANCELLED"), JobState("101", state, nodes="n1", code=127))
     look(sweep, history, queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
