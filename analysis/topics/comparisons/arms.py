@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.stats.intervals import grouped_moments
-from analysis.topics.topic import reasons
+from analysis.topics.names import reasons
 
 #: Where an arm competes: weak and strong cells stay apart, and batches that are made of other
 #: parts, since what normalises a part sees other images.

@@ -6,21 +6,20 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.figures import PALE, Figure, Look, left_out, n_of
 from analysis.plots.canvas import shortened
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
-from analysis.stats.differences import ALPHA, family
-from analysis.stats.power import further_runs
 from analysis.table import (
     Column,
+    Estimate,
     Row,
     Table,
     count,
@@ -28,29 +27,32 @@ from analysis.table import (
     frame,
     joined,
     plain_rows,
+    runs_in_words,
     signed,
     types,
 )
 from analysis.topics.comparisons.arms import PLACE, arms, outcomes, unknown_cells
-from analysis.topics.comparisons.comparison import (
+from analysis.topics.comparisons.contrast import (
     ABOUT,
+    ALL_DIVERGED,
     DIFFERENCE,
     FURTHER,
     NOT_COMPARED,
     P_HOLM,
+    SOME_DIVERGED,
     VERDICT,
-    compared,
+    Contrast,
+    about,
+    accuracy_pairs,
+    contrasts,
     counts,
-    difference_cells,
     family_interval,
-    further_cells,
-    interval_cells,
     runs_text,
     side,
 )
-from analysis.topics.topic import with_context
+from analysis.topics.names import namer, with_context
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, some, varies
 
-REFERENCE = "naive"
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
@@ -83,13 +85,6 @@ COLUMNS = (
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
 )  # fmt: skip
 _PAIR = ("workload", "framework", "technique_label", "technique_label_reference")
-
-
-def reference_technique(techniques: Sequence[str]) -> str | None:
-    """The technique that the others are compared with: naive, else the first of the sweep."""
-    if REFERENCE in techniques:
-        return REFERENCE
-    return techniques[0] if techniques else None
 
 
 def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
@@ -206,30 +201,101 @@ def _apart(row: Row, reference: str | None) -> Row:
 def _tested(pairs: pd.DataFrame, size: int) -> dict[str, Any]:
     """Columns of the pairs' rows."""
     names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
-    found = compared(side(pairs, ""), side(pairs, "_reference"), names, others)
-    together = family(found.arm, found.other, size)
-    further = further_runs(found.arm, found.other, alpha=ALPHA / max(size, 1))
-    own = zip(found.verdicts, together.p_holm, found.alone.value, strict=True)
-    verdicts = [verdict or _verdict(p, value) for verdict, p, value in own]
-    notes = [
-        joined([note or "", DISAGREEMENT if disagrees else ""], "; ")
-        for note, disagrees in zip(found.notes, together.disagrees, strict=True)
-    ]
-    n = pairs["n"] + pairs["n_reference"]
+    asked = accuracy_pairs(side(pairs, ""), side(pairs, "_reference"), names, others)
+    found = contrasts([Contrast("difference", asked, then=INCONCLUSIVE)], size, simultaneous=True)
+    notes = zip(asked.notes, found["difference_disagrees"], strict=True)
     return {
-        **{column.name: pairs[column.name].array for column in ABOUT},
+        **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
         "reference": pairs["technique_label_reference"].array,
-        **counts(pairs), **counts(pairs, "_reference"),
         "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
-        **difference_cells(found, n, [note or None for note in notes]),
-        **interval_cells("difference_family", found.alone.value, together.low, together.high, n,
-                         None),
-        "p": together.p, "p_holm": together.p_holm, "verdict": verdicts,
-        **further_cells(further, np.array(verdicts, object) == INCONCLUSIVE),
+        "difference_note": [joined([note or "", DISAGREEMENT if disagrees else ""], "; ") or None
+                            for note, disagrees in notes],
     }  # fmt: skip
 
 
-def _verdict(p_holm: float, difference: float) -> str:
-    if np.isnan(p_holm) or p_holm >= ALPHA:
-        return INCONCLUSIVE
-    return "higher" if difference > 0 else "lower"
+def claims(of: Sweep) -> Table:
+    return table(of.frames.planned, of.runs, of.order)
+
+
+def _against(of: Sweep) -> Iterable[Answer]:
+    """The confirmatory family in a few words."""
+    if not (found := of.rows(claims)):
+        return
+    references = list(dict.fromkeys(row["reference"] for row in found if row["reference"]))
+    reference = references[0] if len(references) == 1 else "the reference"
+    labels = {row["technique_label"] for row in found}
+    what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
+    by: dict[str, list[str]] = {}
+    named = namer(found)
+    for row in sorted(found, key=_gain, reverse=True):
+        name = named(row)
+        if row["verdict"] in ("higher", "lower"):
+            name += f" ({signed(3)(row['difference'])})"
+        name += f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
+        by.setdefault(row["verdict"], []).append(name)
+    if len(found) == 1:
+        text = _one_against(found[0], reference)
+    else:
+        said = []
+        for verdict in ("higher", "lower"):
+            if names := by.get(verdict):
+                ends = "ends" if len(names) == 1 else "end"
+                said.append(f"{len(names)} of {len(found)} {what} {ends} {verdict} than "
+                            f"{reference}: {some(names)}")  # fmt: skip
+        if INCONCLUSIVE in by:
+            said.append(_undecided(found, reference, what))
+        said += [f"{verdict}: {some(names)}" for verdict, names in by.items()
+                 if verdict not in ("higher", "lower", INCONCLUSIVE)]  # fmt: skip
+        text = "; ".join(said)
+    batches = {row["global_batch"] for row in found}
+    batch = batches.pop() if len(batches) == 1 else None
+    at = f"At batch {count(batch)}, " if batch is not None else ""
+    yield Answer(
+        "techniques", "Which technique is better than the reference?", f"{at}{text}.", "claims",
+        "tests", {verdict: len(names) for verdict, names in by.items()},
+    )  # fmt: skip
+
+
+def _undecided(found: Rows, reference: str, what: str) -> str:
+    """How many are not told apart from the reference, and the largest difference among them."""
+    rows = [row for row in found if row["verdict"] == INCONCLUSIVE]
+    most = max(rows, key=lambda row: abs(row["difference"] or 0.0))
+    value, low, high = (most[f"difference{end}"] for end in ("", "_family_low", "_family_high"))
+    # the interval of the family, whose test decides
+    said = Estimate(value, low, high).text(signed(3))
+    if most["n"] == most["n_reference"]:
+        said += f", {runs_in_words(most['n'])} each"
+    largest = f"{namer(found)(most)} {said}"
+    if len(rows) == 1:
+        return f"not told apart from {reference}: {largest}"
+    of = "none" if len(rows) == len(found) else f"{len(rows)}"
+    differ = "differs" if of == "none" else "do not differ"
+    return f"{of} of {len(found)} {what} {differ} detectably from {reference} (largest: {largest})"
+
+
+def _gain(row: Row) -> float:
+    return -math.inf if row["difference"] is None else float(row["difference"])
+
+
+def _one_against(row: Mapping[str, Any], reference: str) -> str:
+    """A family of one."""
+    name, note = row["technique_label"], row["difference_note"]
+    difference = estimate_in(row, "difference").text(signed(3))
+    if row["verdict"] in ("higher", "lower"):
+        return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
+    if row["verdict"] == INCONCLUSIVE:
+        why = f" ({note})" if note else ""
+        return f"{name} against {reference} is undecided: difference {difference}{why}"
+    if row["verdict"] == SOME_DIVERGED:
+        return f"{name} against {reference} confirms nothing: some runs diverged"
+    if row["verdict"] == ALL_DIVERGED:
+        return f"all runs of {name} diverged"
+    return f"{name} is not compared with {reference}" + (f" ({note})" if note else "")
+
+
+TOPIC = Topic(
+    tables=(claims,),
+    plots=(lambda of: figure(of.made(claims).data, of.seen),),
+    answers=(_against,),
+    asks=varies("technique_label"),
+)

@@ -33,7 +33,8 @@ from analysis.table import (
     plain_rows,
     significant,
 )
-from analysis.topics.topic import NAMES, joined_by, mode, over_completed, ranks_column, reasons
+from analysis.topics.names import NAMES, joined_by, mode, over_completed, ranks_column, reasons
+from analysis.topics.topic import Sweep
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.
 SAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
@@ -144,6 +145,14 @@ def _beside_settings(series: pd.DataFrame) -> dict[int, str]:
                  f"accumulation {row['accumulation']}" if more else ""]  # fmt: skip
         found[len(found)] = joined(parts, ", ")
     return found
+
+
+def by_series(of: Sweep) -> pd.DataFrame:
+    return with_series(of.runs)
+
+
+def throughputs(of: Sweep) -> Table:
+    return table(of.made(by_series), of.order)
 
 
 def measured(runs: pd.DataFrame) -> pd.DataFrame:

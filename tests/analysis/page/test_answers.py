@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from analysis.page.answer import Answer
 from analysis.page.report import build
 from analysis.page.write import answers_text
 from analysis.records.load import load_frames
+from analysis.topics.topic import Answer
 from tests.analysis.builders import config, failed, rank_steps, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run as run_to_target

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.figures import Figure, inline, looks
 from analysis.topics.scaling import efficiency
-from analysis.topics.scaling.efficiency_figure import figure
+from analysis.topics.scaling.how_far import figure
 from tests.analysis.builders import config, record, runs_frame
 from train.record.run import RunRecord
 

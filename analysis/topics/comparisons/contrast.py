@@ -1,17 +1,22 @@
-"""Arms beside the arms they are compared with: what may be tested, and what to know of it."""
+"""One engine for comparisons: pairs of sets of runs, a metric, a family, and what then is said.
+
+A :class:`Contrast` asks one thing of many pairs: the mean of the first less that of the second, or
+the ratio of their geometric means. :func:`contrasts` answers those that were planned together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.stats.differences import ALPHA, Welch, welch, why_untested
-from analysis.stats.intervals import Floats, Moments, share, shares, t_intervals
-from analysis.stats.power import MARGIN, FurtherRuns
+from analysis.stats.differences import ALPHA, family, holm, welch, why_untested
+from analysis.stats.intervals import Moments, share, shares, t_intervals
+from analysis.stats.power import MARGIN, further_runs
 from analysis.table import (
     NOT_AVAILABLE,
     Column,
@@ -25,7 +30,7 @@ from analysis.table import (
     signed,
 )
 from analysis.topics.comparisons.arms import numbers
-from analysis.topics.topic import reasons, with_context
+from analysis.topics.names import reasons, with_context
 
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
@@ -41,41 +46,123 @@ def side(pairs: pd.DataFrame, suffix: str) -> pd.DataFrame:
     return pd.DataFrame({name: pairs[name + suffix] for name in names})
 
 
-class Compared(NamedTuple):
-    """Rows of arms beside the rows they are compared with.
+class Pairs(NamedTuple):
+    """Sets of runs beside those they are compared with, one element each.
 
-    ``arm``, ``other``: moments that may be tested, nan in a row that confirms nothing;
-    ``alone``: arm - other with its own interval, of all rows that have one, among the runs that
-    did not diverge; ``verdicts``: why a row confirms nothing, None where its test decides;
-    ``notes``: what to know of the row.
+    ``first``, ``second``: moments, of logarithms where ratios are asked for; nan where there is
+    nothing to compare, though ``n`` counts the runs of both. ``untested``: why a pair confirms
+    nothing, whatever its difference is; None where its test decides. ``notes``: what to know of it.
     """
 
-    arm: Moments
-    other: Moments
-    alone: Welch
-    verdicts: list[str | None]
-    notes: list[str | None]
+    first: Moments
+    second: Moments
+    n: Any
+    untested: Sequence[str | None]
+    notes: Sequence[str | None]
+
+    @property
+    def tested(self) -> tuple[Moments, Moments]:
+        known = np.array([why is None for why in self.untested], bool)
+        return _only(self.first, known), _only(self.second, known)
 
 
-def compared(
+@dataclass(frozen=True)
+class Contrast:
+    """What is asked of pairs.
+
+    Args:
+        name: its columns begin so: NAME, an estimate with the interval of the pair alone, and
+            NAME_family, with that of the family. ``tests``: so begin p and p_holm.
+        ratio: whether the moments are of logarithms.
+        then: what is said of a pair that is not decided, and how many further runs would; of
+            others, which is higher. Empty: the topic says it.
+    """
+
+    name: str
+    pairs: Pairs
+    tests: str = ""
+    ratio: bool = False
+    then: str = ""
+
+
+def contrasts(
+    asked: Sequence[Contrast], size: int = 0, *, simultaneous: bool = False
+) -> dict[str, Any]:
+    """Columns of the answers.
+
+    Args:
+        asked: planned together: one family, with Holm's adjustment over all their tests.
+        size: of the family, where more was planned.
+        simultaneous: with Bonferroni's intervals, and the caution that a calm reference asks for.
+    """
+    tested = [one.pairs.tested for one in asked]
+    first, second = (_all_of(side) for side in zip(*tested, strict=True))
+    together = family(first, second, size) if simultaneous else None
+    p = welch(first, second).p if together is None else together.p
+    p_holm = holm(p, size) if together is None else together.p_holm
+    ends = np.cumsum([len(one.pairs.notes) for one in asked])[:-1]
+    found: dict[str, Any] = {}
+    for at, one in enumerate(asked):
+        pairs, write = one.pairs, np.exp if one.ratio else np.asarray
+        alone = welch(pairs.first, pairs.second)
+        parts = {"value": write(alone.value), "low": write(alone.low), "high": write(alone.high),
+                 "n": pairs.n}  # fmt: skip
+        found |= estimates_as(one.name, pd.DataFrame(parts | {"note": pairs.notes}))
+        own_p, own_holm = (np.split(part, ends)[at] for part in (p, p_holm))
+        found |= {f"{one.tests}p": own_p, f"{one.tests}p_holm": own_holm}
+        if together is not None:
+            low, high, disagrees = (np.split(part, ends)[at] for part in
+                                    (together.low, together.high, together.disagrees))  # fmt: skip
+            parts |= {"low": write(low), "high": write(high), "note": None}
+            found |= estimates_as(f"{one.name}_family", pd.DataFrame(parts))
+            found[f"{one.name}_disagrees"] = disagrees
+        if one.then:
+            verdicts = [
+                why or (one.then if not p < ALPHA else "higher" if value > 0 else "lower")
+                for why, p, value in zip(pairs.untested, own_holm, alone.value, strict=True)
+            ]
+            more = further_runs(*tested[at], alpha=ALPHA / max(size, 1))
+            still = np.array([verdict == one.then for verdict in verdicts], bool)
+            found |= {
+                "verdict": verdicts,
+                "further_runs": np.where(np.isfinite(more.runs) & still, more.runs, np.nan),
+                "further_runs_note": [
+                    note if ask else None for note, ask in zip(more.notes, still, strict=True)
+                ],
+            }
+    return found
+
+
+def _all_of(sides: Iterable[Moments]) -> Moments:
+    return Moments(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
+
+
+def pairs_of(first: Moments, second: Moments, why: Sequence[str | None]) -> Pairs:
+    """``why``: what keeps two sets from being compared at all; None where they can be."""
+    known = np.array([reason is None for reason in why], bool)
+    untested = why_untested(first.n, second.n, welch(first, second).error)
+    notes = [reason or other for reason, other in zip(why, untested, strict=True)]
+    return Pairs(_only(first, known), _only(second, known), first.n + second.n, why, notes)
+
+
+def accuracy_pairs(
     arm: pd.DataFrame, other: pd.DataFrame, names: Sequence[str], others: Sequence[str]
-) -> Compared:
-    """Rows of :func:`arms` side by side; ``names``, ``others``: as a reader knows them."""
+) -> Pairs:
+    """Accuracies of rows of :func:`arms` side by side; ``names``, ``others``: as a reader knows
+    them."""
     stops = (arm["stops"] | other["stops"]).to_numpy(bool)
     first, second = (_only(accuracy_moments(rows), ~stops) for rows in (arm, other))
-    alone = welch(first, second)
-    untested = why_untested(first.n, second.n, alone.error)
+    error = welch(first, second).error
+    untested = why_untested(first.n, second.n, error)
     rows = zip(plain_rows(arm), plain_rows(other), names, others, untested, strict=True)
     told = [_told(*row) for row in rows]
-    verdicts = [verdict for verdict, _ in told]
-    tested = np.array([verdict is None for verdict in verdicts], bool)
-    skewed = alone.error > 0
-    skewed &= _near_an_end(first) | _near_an_end(second)
+    skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
     notes = [
         joined([note or "", SKEWED if near else ""], "; ") or None
         for (_, note), near in zip(told, skewed, strict=True)
     ]
-    return Compared(_only(first, tested), _only(second, tested), alone, verdicts, notes)
+    n = (arm["n"] + other["n"]).to_numpy(int)
+    return Pairs(first, second, n, [verdict for verdict, _ in told], notes)
 
 
 def _near_an_end(found: Moments) -> NDArray[np.bool_]:
@@ -152,29 +239,6 @@ def _only(found: Moments, wanted: Any) -> Moments:
     return Moments(*(np.where(wanted, part, np.nan) for part in found))
 
 
-def interval_cells(
-    name: str, value: Floats, low: Floats, high: Floats, n: Any, notes: Sequence[str | None] | None
-) -> dict[str, Any]:
-    """Columns of an estimate; ``n``: runs of each row."""
-    parts = {"value": value, "low": low, "high": high, "n": n, "note": notes}
-    return estimates_as(name, pd.DataFrame(parts))
-
-
-def difference_cells(found: Compared, n: Any, notes: Sequence[str | None]) -> dict[str, Any]:
-    alone = found.alone
-    return interval_cells("difference", alone.value, alone.low, alone.high, n, notes)
-
-
-def further_cells(found: FurtherRuns, undecided: NDArray[np.bool_]) -> dict[str, Any]:
-    """Of a decided row there is nothing to say."""
-    known = np.isfinite(found.runs) & undecided
-    notes = zip(found.notes, undecided, strict=True)
-    return {
-        "further_runs": np.where(known, found.runs, np.nan),
-        "further_runs_note": [note if still else None for note, still in notes],
-    }
-
-
 def family_interval(row: Row, name: str, digits: int = 3) -> str:
     """Bonferroni's interval of a difference."""
     low, high = row[f"{name}_family_low"], row[f"{name}_family_high"]
@@ -225,6 +289,22 @@ ABOUT = (
     Column("gpus", "Int64", heading="ranks"),
     Column("global_batch", "Int64", heading="global batch"),
 )
+
+
+def about(rows: pd.DataFrame) -> dict[str, Any]:
+    """The columns of ABOUT, from arms."""
+    return {column.name: rows[column.name].array for column in ABOUT}
+
+
+def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:
+    """What sets one group of rows apart from the others; empty where there is one group."""
+    names = [(rows[0]["context"] or "", rows[0]["framework"] or "") for rows in compared]
+    context, framework = row["context"] or "", row["framework"] or ""
+    if len(compared) < 2:
+        return ""
+    several = len({name for _, name in names}) > 1 and framework not in context
+    told = joined([context, framework if several else ""], ", ")
+    return f" ({told})" if told else ""
 
 
 def runs_text(row: Row, end: str = "") -> str:

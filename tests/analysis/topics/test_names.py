@@ -5,23 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure
-from analysis.table import Column, Table, frame
-from analysis.topics.topic import Topic, batch_text, only, ranks_column, reasons, with_context
+from analysis.topics.names import batch_text, ranks_column, reasons, with_context
 from tests.analysis.builders import config, record, runs_frame
-
-COLUMNS = (Column("a", "string", "a"),)
-
-
-def table(*rows: str) -> Table:
-    return Table("key", "Title", COLUMNS, frame([{"a": row} for row in rows], COLUMNS))
-
-
-def test_a_topic_without_a_row_and_a_figure_is_empty() -> None:
-    figure = Figure("key", "Title", "caption", pd.DataFrame(), None)
-    assert Topic("t", "T", (table(), table())).is_empty
-    assert not Topic("t", "T", (table(), table("x"))).is_empty
-    assert not Topic("t", "T", (table(),), (figure,)).is_empty, "it says why it is not drawn"
 
 
 @pytest.mark.parametrize("context", ["", None, pd.NA])
@@ -46,11 +31,6 @@ def test_equal_reasons_are_said_once_in_their_order() -> None:
     column = pd.Series(["b", None, "a", pd.NA, "b"], dtype="string")
     assert reasons(column) == "b; a" and reasons(column[[1, 3]]) is None
     assert reasons([None, pd.NA]) is None and reasons([]) is None
-
-
-def test_only_a_value_that_all_share() -> None:
-    assert only([3, 3]) == 3
-    assert only([3, 4]) is None and only([]) is None
 
 
 @pytest.mark.parametrize(("cores", "said"), [((1, 1), "1 core"), ((4, 4), "4 cores"),
