@@ -173,3 +173,8 @@ def diverged_text(row: Row) -> str:
         return f"0 of {row['n']}"
     low, high = (100 * row[f"diverged_{end}"] for end in ("low", "high"))
     return f"{lost} of {row['n']} ({low:.0f} to {high:.0f} %)"
+
+
+def only(values: Sequence[object]) -> object | None:
+    """The value that all share; None where they differ or there is none."""
+    return values[0] if len(set(values)) == 1 else None

@@ -25,18 +25,18 @@ from analysis.table import (
     number,
     signed,
 )
-from analysis.topics.comparisons.arms import SERIES, arms, outcomes
-from analysis.topics.comparisons.contrast import (
+from analysis.topics.comparisons.arms import (
     CONDITION,
-    DIFFERENCE,
-    Contrast,
+    SERIES,
     accuracies,
     accuracy_pairs,
-    contrasts,
+    arms,
     counts,
     of_workload,
+    outcomes,
     runs_text,
 )
+from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
 from analysis.topics.topic import THREE, Answer, Sweep, Topic, groups, sentence, some, varies
 
 #: Pairs of batches that the first screen tells of; the table has all.

@@ -22,7 +22,6 @@ from analysis.records.labels import without_framework
 from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
-    NOT_AVAILABLE,
     Column,
     Row,
     Table,
@@ -34,20 +33,25 @@ from analysis.table import (
     significant,
     types,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, numbers, outcomes
-from analysis.topics.comparisons.contrast import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
-    DIFFERENCE,
     NOT_COMPARED,
-    Contrast,
+    PLACE,
     about,
     accuracy_pairs,
-    contrasts,
+    arms,
     counts,
-    family_interval,
-    pairs_of,
+    numbers,
+    outcomes,
     runs_text,
     side,
+)
+from analysis.topics.comparisons.contrast import (
+    DIFFERENCE,
+    Contrast,
+    contrasts,
+    family_interval,
+    pairs_of,
 )
 from analysis.topics.names import reasons
 from analysis.topics.topic import TWO, Answer, Sweep, Topic, groups, some, varies
@@ -64,11 +68,6 @@ _RUN = ("images_per_s", "images_per_s_why", "oversubscribed", "device", "device_
 
 def _interval(name: str, digits: int) -> dict[str, Any]:
     return {"estimate": True, "format": number(digits), "heading": f"{name} (95 % interval)"}
-
-
-def _ratio_in_family(row: Row) -> str:
-    low, high = row["ratio_family_low"], row["ratio_family_high"]
-    return NOT_AVAILABLE if low is None else f"{low:.2f} to {high:.2f}"
 
 
 COLUMNS = (
@@ -97,7 +96,7 @@ COLUMNS = (
            description="first over second: ratio of the geometric means, Welch's interval of the "
            "logarithm, of this row alone"),
     Column("ratio_family", estimate=True, heading="in the family",
-           cell=_ratio_in_family,
+           cell=lambda row: family_interval(row, "ratio", number(2)),
            description="Bonferroni's interval of the ratio: all of the family hold together"),
     Column("ratio_p"),
     Column("ratio_p_holm"),
@@ -105,7 +104,7 @@ COLUMNS = (
            description="at 0.05, adjusted by Holm's method for the family's tests of a difference"),
     replace(DIFFERENCE, heading="difference in accuracy (95 % interval)", format=signed(4)),
     Column("difference_family", estimate=True, heading="in the family",
-           cell=lambda row: family_interval(row, "difference", 4),
+           cell=lambda row: family_interval(row, "difference", signed(4)),
            description="Bonferroni's interval of the difference"),
     Column("difference_p"),
     Column("difference_p_holm"),

@@ -14,12 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.stats.power import MARGIN
 from analysis.table import (
     Column,
     Row,
     Table,
-    count,
     estimate_in,
     estimates_as,
     frame,
@@ -28,23 +26,29 @@ from analysis.table import (
     p_value,
     runs_in_words,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes
-from analysis.topics.comparisons.contrast import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
+    PLACE,
+    about,
+    accuracies,
+    accuracy_pairs,
+    arms,
+    counts,
+    of_workload,
+    outcomes,
+    runs_text,
+    side,
+)
+from analysis.topics.comparisons.contrast import (
     DIFFERENCE,
     FURTHER,
     P_HOLM,
     VERDICT,
     Contrast,
-    about,
-    accuracies,
-    accuracy_pairs,
     contrasts,
-    counts,
-    of_workload,
-    runs_text,
-    side,
+    further_in_words,
 )
+from analysis.topics.comparisons.techniques import INCONCLUSIVE, claims
 from analysis.topics.topic import THREE, Answer, Rows, Sweep, Topic, groups, sentence, some, varies
 
 NOT_DECIDED, HIGHER = "not decided", "higher"
@@ -171,12 +175,27 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
     for rows in workloads[:_MOST]:
         ordered = sorted(rows, key=lambda row: -row["accuracy"])
         there = [p for p in pairs if all(p[name] == rows[0][name] for name in same)]
+        if _is_said(of.rows(claims), rows, there):
+            continue
         yield Answer("ranking", "Which technique is best?",
                      sentence(_best(ordered, there, of_workload(rows[0], workloads))), "ranking",
                      "pairs",
                      {"first": ordered[0]["technique_label"], "accuracy": ordered[0]["accuracy"],
                       "low": ordered[0]["accuracy_low"], "high": ordered[0]["accuracy_high"],
                       "second": ordered[1]["technique_label"]})  # fmt: skip
+
+
+def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
+    """Whether the answer on the reference already says of all rows that none is told apart."""
+    scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, rows)]
+    labels = {row[name] for row in against for name in ("technique_label", "reference")}
+    return (
+        scales[0] == scales[1]
+        and {row["technique_label"] for row in rows} <= labels
+        and any(pair["p_holm"] is not None for pair in pairs)
+        and all(row["verdict"] == INCONCLUSIVE for row in against)
+        and all(pair["verdict"] == NOT_DECIDED for pair in pairs)
+    )
 
 
 def _best(ordered: Rows, pairs: Rows, of: str) -> str:
@@ -194,9 +213,10 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> str:
     if not any(pair and pair["verdict"] == HIGHER for pair in its):
         counted = f"{len(tested) - len(open_)} of {len(tested)} pairs"
         none = "no pair is told apart" if len(open_) == len(tested) else f"{counted} are told apart"
+        more = further_in_words(open_)
         return (
             f"no technique is shown to be best{of}: the means of {len(ordered)} lie between {low} "
-            f"and {high}, and {none}{_more(open_)}"
+            f"and {high}, and {none}{f' ({more})' if more else ''}"
         )
     above = [row["technique_label"] for row, pair in zip(others, its, strict=True)
              if pair and pair["verdict"] == HIGHER]  # fmt: skip
@@ -209,18 +229,10 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> str:
     text += f"{'' if p < 0.001 or len(shown) == 1 else 'at most '}{p_value(p)}{over})"
     if near:
         nearest = [pair for pair in its if pair in open_][:1]
-        more = _more(nearest, f"{near[0]}: " if len(near) > 1 else "")
-        text += f"; not told apart from {some(near)}{more}"
+        whose = f"{near[0]}: " if len(near) > 1 else ""
+        more = further_in_words(nearest)
+        text += f"; not told apart from {some(near)}{f' ({whose}{more})' if more else ''}"
     return text
-
-
-def _more(open_: Rows, whose: str = "") -> str:
-    """How many more runs would tell the open pairs apart, if they differ."""
-    needed = [pair["further_runs"] for pair in open_ if pair["further_runs"]]
-    if not needed:
-        return ""
-    more = f"{count(max(needed))} more runs of each would detect a difference of {MARGIN:g}"
-    return f" ({whose}{more})"
 
 
 def _mean(row: Row) -> str:

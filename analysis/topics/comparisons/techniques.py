@@ -6,7 +6,6 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,6 @@ from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
 from analysis.table import (
     Column,
-    Estimate,
     Row,
     Table,
     count,
@@ -31,33 +29,38 @@ from analysis.table import (
     signed,
     types,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes, unknown_cells
-from analysis.topics.comparisons.contrast import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
     ALL_DIVERGED,
-    DIFFERENCE,
-    FURTHER,
     NOT_COMPARED,
-    P_HOLM,
+    PLACE,
     SOME_DIVERGED,
-    VERDICT,
-    Contrast,
     about,
     accuracy_pairs,
-    contrasts,
+    arms,
     counts,
-    family_interval,
+    outcomes,
     runs_text,
     side,
+    unknown_cells,
 )
-from analysis.topics.names import namer, with_context
+from analysis.topics.comparisons.contrast import (
+    DIFFERENCE,
+    FURTHER,
+    P_HOLM,
+    VERDICT,
+    Contrast,
+    contrasts,
+    family_interval,
+    further_in_words,
+)
+from analysis.topics.names import namer, only, with_context
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, some, varies
 
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 INCONCLUSIVE = "inconclusive"
-DISAGREEMENT = "Holm's test decides, while the more cautious interval in the family contains 0"
 COLUMNS = (
     *ABOUT,
     Column("reference", "string", heading="against"),
@@ -75,7 +78,7 @@ COLUMNS = (
     Column("accuracy_reference"),
     DIFFERENCE,
     Column("difference_family", estimate=True, heading="interval in the family",
-           cell=lambda row: family_interval(row, "difference"),
+           cell=lambda row: family_interval(row, "difference", signed(3)),
            description="Bonferroni's: all intervals of the family hold together with 95 %"),
     Column("p", description="two-sided, of Welch's test in the family, before Holm's adjustment"),
     P_HOLM,
@@ -203,13 +206,10 @@ def _tested(pairs: pd.DataFrame, size: int) -> dict[str, Any]:
     names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
     asked = accuracy_pairs(side(pairs, ""), side(pairs, "_reference"), names, others)
     found = contrasts([Contrast("difference", asked, then=INCONCLUSIVE)], size, simultaneous=True)
-    notes = zip(asked.notes, found["difference_disagrees"], strict=True)
     return {
         **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
         "reference": pairs["technique_label_reference"].array,
         "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
-        "difference_note": [joined([note or "", DISAGREEMENT if disagrees else ""], "; ") or None
-                            for note, disagrees in notes],
     }  # fmt: skip
 
 
@@ -227,7 +227,8 @@ def _against(of: Sweep) -> Iterable[Answer]:
     what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
     by: dict[str, list[str]] = {}
     named = namer(found)
-    for row in sorted(found, key=_gain, reverse=True):
+    # the highest difference first, unknown ones last
+    for row in sorted(found, key=lambda r: (r["difference"] is None, -(r["difference"] or 0))):
         name = named(row)
         if row["verdict"] in ("higher", "lower"):
             name += f" ({signed(3)(row['difference'])})"
@@ -247,12 +248,11 @@ def _against(of: Sweep) -> Iterable[Answer]:
         said += [f"{verdict}: {some(names)}" for verdict, names in by.items()
                  if verdict not in ("higher", "lower", INCONCLUSIVE)]  # fmt: skip
         text = "; ".join(said)
-    batches = {row["global_batch"] for row in found}
-    batch = batches.pop() if len(batches) == 1 else None
-    at = f"At batch {count(batch)}, " if batch is not None else ""
+    batch = only([row["global_batch"] for row in found])
+    text = f"At batch {count(batch)}, {text}." if batch is not None else f"{text}."
     yield Answer(
-        "techniques", "Which technique is better than the reference?", f"{at}{text}.", "claims",
-        "tests", {verdict: len(names) for verdict, names in by.items()},
+        "techniques", "Which technique is better than the reference?", text, "claims", "tests",
+        {verdict: len(names) for verdict, names in by.items()},
     )  # fmt: skip
 
 
@@ -260,24 +260,22 @@ def _undecided(found: Rows, reference: str, what: str) -> str:
     """How many are not told apart from the reference, and the largest difference among them."""
     rows = [row for row in found if row["verdict"] == INCONCLUSIVE]
     most = max(rows, key=lambda row: abs(row["difference"] or 0.0))
-    value, low, high = (most[f"difference{end}"] for end in ("", "_family_low", "_family_high"))
-    # the interval of the family, whose test decides
-    said = Estimate(value, low, high).text(signed(3))
+    # with the interval of the family, whose test decides
+    said = estimate_in(most, "difference_family").text(signed(3))
     if most["n"] == most["n_reference"]:
         said += f", {runs_in_words(most['n'])} each"
     largest = f"{namer(found)(most)} {said}"
     if len(rows) == 1:
-        return f"not told apart from {reference}: {largest}"
-    of = "none" if len(rows) == len(found) else f"{len(rows)}"
-    differ = "differs" if of == "none" else "do not differ"
-    return f"{of} of {len(found)} {what} {differ} detectably from {reference} (largest: {largest})"
+        text = f"not told apart from {reference}: {largest}"
+    else:
+        of = "none" if len(rows) == len(found) else f"{len(rows)}"
+        differ = "differs" if of == "none" else "do not differ"
+        text = f"{of} of {len(found)} {what} {differ} detectably from {reference}"
+        text += f" (largest: {largest})"
+    return joined([text, further_in_words(rows)], "; ")
 
 
-def _gain(row: Row) -> float:
-    return -math.inf if row["difference"] is None else float(row["difference"])
-
-
-def _one_against(row: Mapping[str, Any], reference: str) -> str:
+def _one_against(row: Row, reference: str) -> str:
     """A family of one."""
     name, note = row["technique_label"], row["difference_note"]
     difference = estimate_in(row, "difference").text(signed(3))
@@ -285,7 +283,8 @@ def _one_against(row: Mapping[str, Any], reference: str) -> str:
         return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
     if row["verdict"] == INCONCLUSIVE:
         why = f" ({note})" if note else ""
-        return f"{name} against {reference} is undecided: difference {difference}{why}"
+        text = f"{name} against {reference} is undecided: difference {difference}{why}"
+        return joined([text, further_in_words([row])], "; ")
     if row["verdict"] == SOME_DIVERGED:
         return f"{name} against {reference} confirms nothing: some runs diverged"
     if row["verdict"] == ALL_DIVERGED:

@@ -27,12 +27,14 @@ from analysis.table import (
     plain_rows,
     runs_in_words,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes
-from analysis.topics.comparisons.contrast import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
+    PLACE,
     accuracies,
     accuracy_moments,
+    arms,
     counts,
+    outcomes,
     runs_text,
 )
 from analysis.topics.names import diverged_text, place_namer

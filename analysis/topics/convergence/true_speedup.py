@@ -17,7 +17,7 @@ from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.table import Column, Estimate, Row, Table, frame, number
 from analysis.topics.names import NAMES, mode, ranks_column, reasons
-from analysis.topics.scaling.efficiency import by_series
+from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Topic
 
 #: Of a run, beside what the frame of goals has.

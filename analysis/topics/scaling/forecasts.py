@@ -26,7 +26,7 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.names import mode, namer, ranks_column, with_context
-from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, by_series
+from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series
 from analysis.topics.topic import Sweep
 
 _NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",

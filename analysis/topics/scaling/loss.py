@@ -42,7 +42,7 @@ from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, signed_percent, types
 from analysis.topics.names import ranks_column
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
-from analysis.topics.scaling.efficiency import by_series, with_series
+from analysis.topics.scaling.series import by_series, with_series
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
 from analysis.topics.topic import Sweep
 

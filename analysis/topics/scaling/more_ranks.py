@@ -26,9 +26,9 @@ from analysis.table import (
     signed_percent,
 )
 from analysis.topics.names import named, ranks_column
-from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, by_series, measured
 from analysis.topics.scaling.forecasts import ahead
 from analysis.topics.scaling.how_far import chosen
+from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series, measured
 from analysis.topics.topic import TWO, Answer, Caution, Rows, Sweep, Topic, counted, sentence
 
 #: Counts that a caution names.

@@ -37,6 +37,7 @@ from analysis.table import (
     percent,
     signed_percent,
 )
+from analysis.topics.names import only
 from analysis.topics.topic import Answer, Sweep, Topic
 
 #: Longer than this, and significant: the host is a suspect.
@@ -187,10 +188,9 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
     found = of.rows(by_host)
     if slow := suspects(found):
         text, numbers = blamed(slow), {"host": slow[0]["host"], "slower": slow[0]["effect"]}
-        sites = of.frames.attempts["site"].dropna().unique()
         # without its site a command would not run: names may have been left out
-        if len(sites) == 1:
-            command = ready_command(slow, found, sites[0])
+        if site := only([*of.frames.attempts["site"].dropna().unique()]):
+            command = ready_command(slow, found, site)
             numbers["command"] = command
             text += f"; {command} measures the network there and compares the hosts"
         yield Answer("nodes", "Is a machine to blame?", f"{text}.", "node_effects", "hosts",

@@ -16,7 +16,7 @@ from analysis.records.load import load_frames
 from analysis.topics.cells import machine, usage
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence import reached
-from analysis.topics.scaling import efficiency, forecasts, waterfall
+from analysis.topics.scaling import forecasts, series, waterfall
 from analysis.topics.topic import Sweep
 from analysis.topics.training import applied
 from tests.analysis.builders import write_sweep
@@ -30,7 +30,7 @@ def broken(*_: Any, **__: Any) -> Any:
 
 #: Where a part is made, and the title of the topic that says why it is not there.
 BROKEN = [
-    (efficiency, "with_series", "Scaling"),
+    (series, "with_series", "Scaling"),
     (reached, "table", "Accuracy"),
     (usage, "table", "Cells and machines"),
     (waterfall, "figure", "Scaling"),
