@@ -163,8 +163,8 @@ def figure(rates: pd.DataFrame) -> Figure | None:
     )  # fmt: skip
     caption = (
         "Mean validation accuracy of the runs that did not diverge, with its 95 % t interval over "
-        "seeds. Large: the highest mean; which others are not shown to differ from it, the table "
-        "says. A rate at which all runs diverged has no point."
+        "seeds. Large: the best rate, by its mean. A rate at which all runs diverged has no "
+        "point."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
     return Figure(KEY, "Accuracy against the learning rate", caption, known, svg)
 
