@@ -95,12 +95,9 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
     of.said = " ".join(answer.text for answer in said)
     found = _cautions(of, made, failures) if len(frames.runs) else []
     del failures[:known]
-    topics = tuple(
-        section
-        for section in ((drawn(one, of) for one in made) if draw else made)
-        if not section.is_empty
-    )
-    further = next(iter(parts([ahead], of, "A forecast", [])), None) if len(frames.runs) else None
+    shown = [drawn(section, of) for section in made] if draw else made
+    topics = tuple(section for section in shown if not section.is_empty)
+    further = next(iter(parts([ahead], of, "A forecast", [])), None)
     failed = [topic.title for topic in topics if topic.failures]
     if failed:
         failures.append(
@@ -122,8 +119,8 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
 
 
 def _answers(of: Sweep, made: Sequence[Section], failures: list[str]) -> list[Answer]:
-    """In the order in which a reader asks; those of cells, which say what became of all others,
-    first. ``failures``: gets a sentence for each that could not be made."""
+    """In the order of the sections. ``failures``: gets a sentence for each that could not be made,
+    unless its table's failure says it."""
 
     def all_of(makers: Iterable[Callable[[Sweep], Iterable[Answer]]]) -> list[Answer]:
         return [*_each(makers, of, "An answer", failures)]

@@ -87,15 +87,14 @@ def sections(of: Sweep) -> list[Section]:
     made = []
     for key, title, names in PAGE:
         topics = [import_module(f"analysis.topics.{name}").TOPIC for name in names]
-        topics = [topic for topic in topics if len(of.runs) or not topic.needs_runs]
+        topics = [topic for topic in topics if topic.needs(of)]
         failures: list[str] = []
         makers = [_written(table) for topic in topics for table in topic.tables]
         tables = parts(makers, of, "A table", failures)
         made.append(Section(key, title, tuple(topics), tables, failures=tuple(failures)))
-    asked = [any(len(of.runs) and topic.asks(of) for topic in own.topics) for own in made]
-    first, later = ([own for own, wanted in zip(made, asked, strict=True) if wanted is is_asked]
-                    for is_asked in (True, False))  # fmt: skip
-    return [*first, *later]
+    if not len(of.runs):
+        return made
+    return sorted(made, key=lambda own: not any(topic.asks(of) for topic in own.topics))
 
 
 def drawn(section: Section, of: Sweep) -> Section:

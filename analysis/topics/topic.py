@@ -114,13 +114,18 @@ def varies(column: str) -> Callable[[Sweep], bool]:
     return lambda of: of.runs[column].nunique() > 1
 
 
+def has_goals(of: Sweep) -> bool:
+    """Whether runs had a target."""
+    return len(of.frames.goals) > 0
+
+
 @dataclass(frozen=True)
 class Topic:
     """What answers one question; each part is made from the sweep.
 
     asks: whether the sweep varies what the question is about: such topics come first. tables may
-    be without rows, and a plot None: then they are not shown. needs_runs: says nothing of a sweep
-    without a usable run.
+    be without rows, and a plot None: then they are not shown. needs: whether there is what its
+    parts are made of; else none of them is.
     """
 
     tables: tuple[Callable[[Sweep], Table], ...] = ()
@@ -128,7 +133,7 @@ class Topic:
     answers: tuple[Callable[[Sweep], Iterable[Answer]], ...] = ()
     cautions: tuple[Callable[[Sweep], Iterable[Caution]], ...] = ()
     asks: Callable[[Sweep], bool] = lambda of: False
-    needs_runs: bool = True
+    needs: Callable[[Sweep], bool] = lambda of: len(of.runs) > 0
 
 
 def reference_technique(techniques: Sequence[str]) -> str | None:

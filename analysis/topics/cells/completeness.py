@@ -154,5 +154,5 @@ TOPIC = Topic(
     asks=lambda of: bool(of.frames.problems),
     tables=(lambda of: table(of.frames.problems),),
     answers=(lambda of: complete(of.frames),),
-    needs_runs=False,
+    needs=lambda of: True,
 )

@@ -156,5 +156,5 @@ def _without_result(of: Sweep) -> Iterable[Caution]:
 TOPIC = Topic(
     tables=(node_hours, lambda of: queue_table(of.frames.attempts)),
     cautions=(_without_result,),
-    needs_runs=False,
+    needs=lambda of: True,
 )

@@ -40,7 +40,7 @@ from analysis.table import (
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.convergence.steps_by_batch import figure, images
 from analysis.topics.names import NAMES, named
-from analysis.topics.topic import Answer, Sweep, Topic
+from analysis.topics.topic import Answer, Sweep, Topic, has_goals
 
 #: Of a workload: what a run that its target ends does not depend on.
 _LENGTH = ("epochs", "epoch_images")
@@ -245,4 +245,5 @@ TOPIC = Topic(
     tables=(fits,),
     plots=(lambda of: figure(of.made(_met), of.made(fits).data, of.seen),),
     answers=(_saves_up_to,),
+    needs=has_goals,
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.figures import Figure
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
@@ -28,7 +27,7 @@ from analysis.table import (
 )
 from analysis.topics.convergence import curves
 from analysis.topics.names import NAMES, named, ranks_column, reasons
-from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
 #: Targets in a sentence.
 _MOST = 3
@@ -210,15 +209,10 @@ def _whole(value: float) -> str:
     return "∞" if math.isinf(value) else number(0)(value)
 
 
-def _in_time(of: Sweep) -> Figure | None:
-    if not len(of.frames.goals):
-        return None
-    return curves.figure(of.frames.epochs, curves.ACCURACY_IN_TIME, of.seen)
-
-
 TOPIC = Topic(
     tables=(to_target,),
-    plots=(_in_time,),
+    plots=(lambda of: curves.figure(of.frames.epochs, curves.ACCURACY_IN_TIME, of.seen),),
     answers=(_how_long,),
-    asks=lambda of: len(of.frames.goals) > 0,
+    asks=has_goals,
+    needs=has_goals,
 )

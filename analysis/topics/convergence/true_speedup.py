@@ -18,7 +18,7 @@ from analysis.records.labels import without_scaling
 from analysis.table import Column, Estimate, Row, Table, frame, number
 from analysis.topics.names import NAMES, mode, ranks_column, reasons
 from analysis.topics.scaling.series import by_series
-from analysis.topics.topic import Topic
+from analysis.topics.topic import Topic, has_goals
 
 #: Of a run, beside what the frame of goals has.
 _OF_RUNS = ("series", "context", "workload", "scaling", "batch_per_rank", "images_per_s",
@@ -101,4 +101,6 @@ def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> SpeedUp | Refusal:
     return speed_up(*(arm.tolist() for arm in rates), *images)
 
 
-TOPIC = Topic(tables=(lambda of: table(of.frames.goals, of.made(by_series), of.order),))
+TOPIC = Topic(
+    tables=(lambda of: table(of.frames.goals, of.made(by_series), of.order),), needs=has_goals
+)
