@@ -51,7 +51,7 @@ def test_nothing_usable_is_three(tmp_path: Path, planned: list[str]) -> None:
     report = report_of(write_sweep(tmp_path / "s", [failed(config())], also_planned=planned))
     assert report.exit_code == 3
     assert "rank 1 died" in report.answers[0].text
-    assert [topic.key for topic in report.topics] == ["completeness"]
+    assert [topic.key for topic in report.topics] == ["completeness", "cells"]
 
 
 def test_an_empty_plan_is_three(tmp_path: Path) -> None:
