@@ -86,7 +86,7 @@ def test_sharpness_is_told_of_each_pair_of_batches(tmp_path: Path) -> None:
         for (name, batch), largest in values.items()
         for seed, item in enumerate(runs(name, batch_per_rank=batch))
     ]  # fmt: skip
-    text = sweep(tmp_path, items)["sharpness"].text
+    (text,) = (text for text in sentences(tmp_path, items) if "Hessian" in text)
     spans = (
         "From batch 64 to 256, minima get sharper",
         "; from batch 64 to 128, no change is shown",
