@@ -162,6 +162,10 @@ def groups(rows: Rows, by: Sequence[str]) -> list[list[Row]]:
     return list(found.values())
 
 
+def capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def sentence(text: str) -> str:
     """With a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capital(text)}."

@@ -35,6 +35,7 @@ from analysis.topics.topic import (
     Rows,
     Sweep,
     Topic,
+    capital,
     counted,
     groups,
     reference_technique,
@@ -215,7 +216,7 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
                 "with these."
             )
         yield Answer(
-            "scaling", "How far does it scale?", text[:1].upper() + text[1:], "scaling",
+            "scaling", "How far does it scale?", capital(text), "scaling",
             "efficiency",
             {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
              "efficiency": one["efficiency"], "low": one["efficiency_low"],
