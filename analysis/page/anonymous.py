@@ -15,10 +15,10 @@ import pandas as pd
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
 from analysis.table import by_number
+from analysis.topics.cells.completeness import LEFT_OUT
 from train.config.datasets import DATASETS
 from train.record.run import RECORD_NAME
 
-LEFT_OUT = "left out, since it may name a host"
 _PATH = re.compile(r"""(?<![\w.)/])~?/[^\s/"'<>|:;,()][^\s"'<>|:;,()]*""")
 _ADDRESS = re.compile(
     r"\b\d{1,3}(\.\d{1,3}){3}\b|(?<![\w:])[0-9a-f:]*::([0-9a-f:.]*[0-9a-f])?(%\w+)?(?![\w:])"

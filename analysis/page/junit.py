@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from analysis.page.failures import command, why
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
 from analysis.table import Row, Table, estimate_in, joined, number, plain_rows
+from analysis.topics.cells.completeness import command, why
 from analysis.topics.comparisons import changes
-from analysis.topics.topic import with_context
+from analysis.topics.names import with_context
 from analysis.writing import Case, Result, Suite, junit_text
 
 #: Heading -> estimate of a row of changes.

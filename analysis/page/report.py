@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from analysis.figures import Figure
-from analysis.page.answer import TWO, Answer
-from analysis.page.answers import answers
-from analysis.page.cautions import Caution, cautions
-from analysis.page.failures import Cause, causes
-from analysis.page.parts import parts
-from analysis.page.topics import Shared, drawn, topics_of
+from analysis.page.sections import Section, drawn, parts, sections
 from analysis.prediction.collectives import Link
 from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.table import Table, first_of, joined
-from analysis.topics.topic import Topic
+from analysis.topics.cells.completeness import Cause, causes
+from analysis.topics.convergence.reached import alone
+from analysis.topics.scaling.forecasts import ahead
+from analysis.topics.topic import TWO, Answer, Caution, Sweep
 
+T = TypeVar("T")
 METHODS = (
     "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
     "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
@@ -46,7 +47,7 @@ class Report:
     lead: str  # what became of the runs, where every planned cell has one
     answers: tuple[Answer, ...]
     cautions: tuple[Caution, ...]
-    topics: tuple[Topic, ...]
+    topics: tuple[Section, ...]
     frames: Frames
     exit_code: int
     is_whole: bool = True  # no part of it failed
@@ -86,14 +87,17 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         network: of an interconnect run of the same nodes.
         draw: with figures, which take seconds.
     """
-    shared, failures = Shared(frames, network), list[str]()
-    made = [*topics_of(shared)]
-    tables = {table.key: table for topic in made if not topic.is_empty for table in topic.tables}
-    said = answers(frames, tables, failures)
-    shared.said = " ".join(answer.text for answer in said)
-    topics = tuple(t for t in (map(drawn, made) if draw else made) if not t.is_empty)
-    ahead = next(iter(parts([lambda: shared.ahead], "A forecast", [])), None)
-    found = cautions(frames, tables, ahead.slower if ahead else (), failures)
+    of = Sweep(frames, network)
+    made = sections(of)
+    failures = [sentence for section in made for sentence in section.failures]
+    known = len(failures)
+    said = _answers(of, made, failures)
+    of.said = " ".join(answer.text for answer in said)
+    found = _cautions(of, made, failures) if len(frames.runs) else []
+    del failures[:known]
+    shown = [drawn(section, of) for section in made] if draw else made
+    topics = tuple(section for section in shown if not section.is_empty)
+    further = next(iter(parts([ahead], of, "A forecast", [])), None)
     failed = [topic.title for topic in topics if topic.failures]
     if failed:
         failures.append(
@@ -104,14 +108,43 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         title=frames.title,
         context=_context(frames),
         lead=_lead(frames, alone={answer.key for answer in said} <= {"one", "nodes"}),
-        answers=said,
+        answers=tuple(said),
         cautions=(*(Caution(text, "all", is_alarm=True) for text in failures), *found),
         topics=topics,
         frames=frames,
         is_whole=not failures,
         exit_code=UNDECIDED if failures else _exit_code(frames),
-        forecast=ahead.file if ahead and ahead.file.series else None,
+        forecast=further.file if further and further.file.series else None,
     )
+
+
+def _answers(of: Sweep, made: Sequence[Section], failures: list[str]) -> list[Answer]:
+    """In the order of the sections. ``failures``: gets a sentence for each that could not be made,
+    unless its table's failure says it."""
+
+    def all_of(makers: Iterable[Callable[[Sweep], Iterable[Answer]]]) -> list[Answer]:
+        return [*_each(makers, of, "An answer", failures)]
+
+    said = all_of(make for section in made for topic in section.topics for make in topic.answers)
+    if len(of.runs) and {answer.key for answer in said} <= {"complete", "nodes"}:
+        said += all_of([alone])
+    return said
+
+
+def _cautions(of: Sweep, made: Sequence[Section], failures: list[str]) -> list[Caution]:
+    """Most serious first."""
+    makers = (make for section in made for topic in section.topics for make in topic.cautions)
+    serious = ("all", "accuracy", "times", "none")
+    return sorted(_each(makers, of, "A caution", failures),
+                  key=lambda one: (not one.is_alarm, serious.index(one.touches)))  # fmt: skip
+
+
+def _each(
+    makers: Iterable[Callable[[Sweep], Iterable[T]]], of: Sweep, what: str, failures: list[str]
+) -> Iterable[T]:
+    """What several makers make, one after the other; each of them whole or not at all."""
+    whole = [lambda of, make=make: tuple(make(of)) for make in makers]
+    return (one for own in parts(whole, of, what, failures) for one in own)
 
 
 def _exit_code(frames: Frames) -> int:

@@ -1,1 +1,1 @@
-"""What the report is about: each topic makes its tables and figures from the frames of a sweep."""
+"""What the report is about: a topic makes its tables, figures, answers and cautions of a sweep."""

@@ -1,203 +1,171 @@
-"""A topic of the report, and the columns that several topics share."""
+"""A topic of the report: a question with the tables, figures and sentences that answer it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.figures import Figure
-from analysis.stats.intervals import Kind, means
-from analysis.table import Column, Row, Table, count, joined, text
+from analysis.figures import Figure, Look, roles
+from analysis.prediction.collectives import Link
+from analysis.provenance import Touches
+from analysis.records.frames import Frames, in_order
+from analysis.table import Row, Table, number, plain_rows
+
+T = TypeVar("T")
+Rows = Sequence[Row]
+THREE, TWO = number(3), number(2)
+#: What the others are compared with, where a sweep has it.
+REFERENCE = "naive"
+#: Names in one sentence; more are counted.
+_NAMED = 3
+#: Techniques that a figure draws; more could not be told apart.
+MOST_DRAWN = 12
+_BEST = 3  # of them in colours, whatever answers name
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``evidence``: anchor of what shows it. ``numbers``: what the sentence says, for programs."""
+
+    key: str
+    question: str
+    text: str
+    evidence: str = ""
+    link: str = "evidence"
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        plain = {name: None if pd.api.types.is_scalar(v) and pd.isna(v) else v
+                 for name, v in self.numbers.items()}  # fmt: skip
+        return {"key": self.key, "question": self.question, "text": self.text,
+                "evidence": self.evidence, "numbers": plain}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What changes the meaning of an answer, or should be known beside it."""
+
+    text: str
+    touches: Touches
+    is_alarm: bool = False
+
+
+class Sweep:
+    """What topics are made from. What several of them need is made once, when first asked for."""
+
+    def __init__(self, frames: Frames, network: Link | None = None) -> None:
+        """``network``: of an interconnect run of the same nodes."""
+        self.frames, self.network = frames, network
+        self.said = ""  # by the answers: figures, which are drawn after them, stress what they name
+        self._made: dict[Callable[[Sweep], Any], Any] = {}
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        return self.frames.runs
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Techniques in the order of all tables."""
+        return self.frames.techniques
+
+    @property
+    def what(self) -> str:
+        """What a run has several of."""
+        return "GPU" if set(self.runs["device_kind"]) == {"gpu"} else "rank"
+
+    def made(self, make: Callable[[Sweep], T]) -> T:
+        """What a function makes of this sweep."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast("T", self._made[make])
+
+    def rows(self, table: Callable[[Sweep], Table]) -> Rows:
+        """The rows of the table that a function makes, with None for every null."""
+        return plain_rows(self.made(table).data)
+
+    @cached_property
+    def seen(self) -> dict[str, Look]:
+        """The techniques that figures show: of many, those that reach most at the largest batch,
+        after the reference. In colours: the best, and what answers name."""
+        runs = in_order(self.runs, self.order)
+        labels = list(dict.fromkeys(runs["technique_label"]))
+        # one technique with several settings has no reference
+        reference = reference_technique(self.order)
+        first = next(iter(runs.loc[runs["technique"] == reference, "technique_label"]), None)
+        first = first if runs["technique"].nunique() > 1 else None
+        done = runs[(runs["status"] == "completed") & (runs["technique_label"] != first)]
+        largest = done[done["global_batch"] == done["global_batch"].max()]
+        means = largest.groupby("technique_label", sort=False)["validation_accuracy"].mean()
+        best = [*means.nlargest(MOST_DRAWN - 1).index]
+        places = {one: re.search(rf"(?<!\w){re.escape(one)}(?!\w)", self.said) for one in labels}
+        said = sorted((at.start(), one) for one, at in places.items() if at)
+        if len(labels) > MOST_DRAWN:
+            labels = [label for label in labels if label in {first, *best}]
+        return roles(labels, first, [*best[:_BEST], *(one for _, one in said), *best])
+
+
+def varies(column: str) -> Callable[[Sweep], bool]:
+    """Whether runs differ in a column."""
+    return lambda of: of.runs[column].nunique() > 1
+
+
+def has_goals(of: Sweep) -> bool:
+    """Whether runs had a target."""
+    return len(of.frames.goals) > 0
 
 
 @dataclass(frozen=True)
 class Topic:
-    """Tables and figures that answer one question.
+    """What answers one question; each part is made from the sweep.
 
-    key: its anchor on the page. failures: sentences about parts that could not be made. plots: what
-    makes the figures.
+    asks: whether the sweep varies what the question is about: such topics come first. tables may
+    be without rows, and a plot None: then they are not shown. needs: whether there is what its
+    parts are made of; else none of them is.
     """
 
-    key: str
-    title: str
-    tables: tuple[Table, ...]
-    figures: tuple[Figure, ...] = ()
-    failures: tuple[str, ...] = ()
-    plots: tuple[Callable[[], Figure | None], ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        shown = any(len(table.data) for table in self.tables)
-        return not (shown or self.figures or self.failures)
+    tables: tuple[Callable[[Sweep], Table], ...] = ()
+    plots: tuple[Callable[[Sweep], Figure | None], ...] = ()
+    answers: tuple[Callable[[Sweep], Iterable[Answer]], ...] = ()
+    cautions: tuple[Callable[[Sweep], Iterable[Caution]], ...] = ()
+    asks: Callable[[Sweep], bool] = lambda of: False
+    needs: Callable[[Sweep], bool] = lambda of: len(of.runs) > 0
 
 
-def with_context(row: Row) -> str:
-    """Technique, and what else tells this row from its neighbours."""
-    context = text(row["context"])
-    return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
+def reference_technique(techniques: Sequence[str]) -> str | None:
+    """The technique that the others are compared with: naive, else the first of the sweep."""
+    if REFERENCE in techniques:
+        return REFERENCE
+    return techniques[0] if techniques else None
 
 
-def place_namer(rows: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
-    """Names of the rows of a figure: technique and context, then ranks and batch as they differ."""
-    differ = [name for name in ("gpus", "global_batch") if rows[name].nunique() > 1]
-
-    def name(row: Mapping[str, Any]) -> str:
-        batch = f"batch {count(row['global_batch'])}"
-        places = {"gpus": ranks_text(row["gpus"]), "global_batch": batch}
-        return ", ".join([with_context(dict(row)), *(places[one] for one in differ)])
-
-    return name
+def some(names: Sequence[str]) -> str:
+    """All of a few names; of many the first, and how many more."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
-def ranks_text(gpus: int) -> str:
-    return "1 rank" if gpus == 1 else f"{gpus} ranks"
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def panel_name(context: str | None, gpus: int, batch: int) -> str:
-    """Of a figure with a panel for each rank count and batch."""
-    return f"{ranks_text(gpus)}, batch {count(batch)}" + (f"\n{context}" if context else "")
-
-
-def mode(row: Mapping[str, Any]) -> str:
-    """Weak or strong scaling, with the batch that is fixed."""
-    weak = row["scaling"] == "weak"
-    batch = row["batch_per_rank"] if weak else row["global_batch"]
-    return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"
-
-
-def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Technique of a row, and what else tells it from the others; see :func:`namer`."""
-    return namer(rows)(row)
-
-
-def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
-    """Names of rows in a sentence, by what the rows differ in, which is looked up once: technique,
-    context, and the batch of a scaling series where others have the same name."""
-    differ = len({row["context"] for row in rows}) > 1
-
-    def parts(row: Mapping[str, Any]) -> tuple[str, str]:
-        return str(row["technique_label"]), (text(row["context"]) if differ else "")
-
-    series: dict[tuple[str, str], set[Any]] = {}
+def groups(rows: Rows, by: Sequence[str]) -> list[list[Row]]:
+    """Rows that are equal in ``by``, in the order in which they come."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        series.setdefault(parts(row), set()).add(row["series"] if "scaling" in row else None)
-
-    def name(row: Mapping[str, Any]) -> str:
-        technique, context = parts(row)
-        batch = mode(row) if len(series[technique, context]) > 1 else ""
-        more = joined([context, batch], "; ")
-        return f"{technique} ({more})" if more else technique
-
-    return name
+        found.setdefault(tuple(row[name] for name in by), []).append(row)
+    return list(found.values())
 
 
-#: What names a row of a condition.
-NAMES: tuple[Column, ...] = (
-    Column("technique", "string"),
-    Column("technique_label", "string"),
-    Column("context", "string"),
-    Column("condition_in_words", None, "condition", "technique, and the settings that differ "
-           "within this sweep", cell=with_context),
-)  # fmt: skip
+def capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
-def ranks_column(runs: pd.DataFrame) -> Column:
-    """GPUs only where every rank had one; elsewhere the footnote says what a rank was."""
-    kinds = set(runs["device_kind"])
-    devices = " and ".join(sorted(set(runs["device"]))) or "unknown"
-    if kinds == {"gpu"}:
-        heading, about = "GPUs", f"one rank per GPU; device: {devices}"
-    elif "gpu" in kinds:
-        heading, about = "ranks", f"one GPU or a group of CPU cores each; devices: {devices}"
-    else:
-        heading = "ranks"
-        cores = sorted(set(runs["cores_per_rank"]))
-        group = "1 core" if cores == [1] else f"{cores[0]} cores" if len(cores) == 1 else (
-            "several cores"
-        )  # fmt: skip
-        about = f"groups of CPU cores, not GPUs: {group} each; device: {devices}"
-    return Column("gpus", "Int64", heading, about, only_if_varied=True)
-
-
-def batch_text(first: object, last: object) -> str:
-    """A global batch, and what it has grown to."""
-    return count(first) if pd.isna(last) or first == last else f"{count(first)} → {count(last)}"  # type: ignore[call-overload]
-
-
-def reasons(column: Iterable[object]) -> str | None:
-    """Distinct reasons in their order; None where there is none."""
-    # of many runs, which mostly say the same
-    values: Iterable[Any] = column.dropna().unique() if isinstance(column, pd.Series) else column
-    found = dict.fromkeys(str(item) for item in values if not pd.isna(item))
-    return "; ".join(found) or None
-
-
-def joined_by(
-    column: pd.Series[Any], rows: NDArray[np.integer[Any]], count: int, by: str = "; "
-) -> NDArray[Any]:
-    """Distinct texts of the runs of each row of a table, in their order; None where there is none.
-
-    Args:
-        rows: number of each run's row, from 0.
-    """
-    told = pd.DataFrame({"row": rows, "text": column.array}).dropna().drop_duplicates()
-    found = told.groupby("row")["text"].agg(by.join).reindex(range(count))
-    return found.astype(object).where(found.notna(), None).to_numpy()
-
-
-def over_completed(
-    runs: pd.DataFrame, name: str, rows: NDArray[np.integer[Any]], count: int, kind: Kind = "real"
-) -> pd.DataFrame:
-    """Means of a column over the completed runs of each row of a table, with their intervals.
-
-    The note says why a mean is of fewer runs than completed, or of none; it is in ``NAME_why``
-    where there is such a column.
-
-    Args:
-        rows: number of each run's row, from 0.
-
-    Returns:
-        the parts of an Estimate, one row per row of the table.
-    """
-    done = (runs["status"] == "completed").to_numpy(bool)
-    values = runs[name].to_numpy(float, na_value=np.nan)
-    found = means(np.where(done, values, np.nan), rows, count, kind)
-    why: Iterable[str | None] = [None] * count
-    if f"{name}_why" in runs:
-        why = joined_by(runs[f"{name}_why"].where(done), rows, count)
-    every, kept = (np.bincount(own, minlength=count).tolist() for own in (rows, rows[done]))
-    parts = zip(found["note"].tolist(), found["n"].tolist(), kept, every, why, strict=True)
-    return found.assign(note=np.array([_lacking(*part) for part in parts], object))
-
-
-def _lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:
-    if not completed:
-        return all_diverged(runs)
-    if not n:
-        return why or "the records do not have it"
-    if n < completed:
-        return reasons([note, f"{completed - n} of {completed} runs lack the value"])
-    return note
-
-
-def all_diverged(runs: int) -> str:
-    return f"all {runs} runs diverged" if runs > 1 else "the only run diverged"
-
-
-def diverged_text(row: Row) -> str:
-    """``1 of 3 (1 to 91 %)``, from the estimate ``diverged`` and ``n``."""
-    lost = round((row["diverged"] or 0) * row["n"])
-    if not lost:
-        return f"0 of {row['n']}"
-    low, high = (100 * row[f"diverged_{end}"] for end in ("low", "high"))
-    return f"{lost} of {row['n']} ({low:.0f} to {high:.0f} %)"
-
-
-def only(values: Sequence[object]) -> object | None:
-    """The value that all share; None where they differ or there is none."""
-    return values[0] if len(set(values)) == 1 else None
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{capital(text)}."

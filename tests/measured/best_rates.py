@@ -12,7 +12,7 @@ from analysis.figures import GRID, Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without_batch
 from analysis.table import count, plain_rows
-from analysis.topics.topic import place_namer
+from analysis.topics.names import place_namer
 
 MOST_LINES = 6
 _RULES = {"linear rule": (1.0, "--"), "square root rule": (0.5, ":")}

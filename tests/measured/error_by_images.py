@@ -26,7 +26,7 @@ from analysis.table import (
     plain_rows,
     significant,
 )
-from analysis.topics.topic import place_namer
+from analysis.topics.names import place_namer
 
 LEAST_SIZES, MOST_LINES = 3, 12
 SEVERAL = "runs of one number of images took several numbers of steps"

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.figures import Figure, Look, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import count, plain_rows, runs_in_words, significant
-from analysis.topics.topic import with_context
+from analysis.topics.names import with_context
 from train.record.run import RunRecord
 
 MOST_PANELS = 4

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.figures import Figure, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import plain_rows
-from analysis.topics.topic import place_namer
+from analysis.topics.names import place_namer
 from train.record.run import RunRecord
 
 MOST_PANELS = 6

@@ -12,10 +12,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from analysis.stats.intervals import grouped_moments
-from analysis.topics.topic import reasons
+from analysis.stats.differences import welch, why_untested
+from analysis.stats.intervals import Moments, grouped_moments, share, shares, t_intervals
+from analysis.table import (
+    NOT_AVAILABLE,
+    Column,
+    Row,
+    count,
+    estimates_as,
+    joined,
+    percent,
+    plain_rows,
+)
+from analysis.topics.comparisons.contrast import Pairs, only
+from analysis.topics.names import reasons, with_context
 
+#: A larger difference than that of an epoch's remainder is another budget.
+_SAME_BUDGET = 0.05
+NOT_COMPARED, SOME_DIVERGED, ALL_DIVERGED = "not compared", "some runs diverged", "all diverged"
+STOPS = "a run ends where its target is met, with another budget than others"
+SKEWED = "accuracies lie so close to 0 or 1 that p may be too small: false positives of up to 10 %"
+NO_USABLE = "no usable run of {} at the planned scale"
 #: Where an arm competes: weak and strong cells stay apart, and batches that are made of other
 #: parts, since what normalises a part sees other images.
 PLACE = ("gpus", "global_batch", "accumulation", "scaling")
@@ -81,3 +100,169 @@ def numbers(column: pd.Series[Any]) -> Any:
 def unknown_cells(planned: pd.DataFrame) -> int:
     """Planned cells of which not even the config could be read."""
     return int((~planned["known"].fillna(False).astype(bool)).sum())
+
+
+def side(pairs: pd.DataFrame, suffix: str) -> pd.DataFrame:
+    """One side of merged arms, under the arms' own names."""
+    names = ("planned", "usable", "diverged", "n", "mean", "sd", "images", "steps", "stops", "why")
+    return pd.DataFrame({name: pairs[name + suffix] for name in names})
+
+
+def accuracy_pairs(
+    arm: pd.DataFrame, other: pd.DataFrame, names: Sequence[str], others: Sequence[str]
+) -> Pairs:
+    """Accuracies of rows of :func:`arms` side by side; ``names``, ``others``: as a reader knows
+    them."""
+    stops = (arm["stops"] | other["stops"]).to_numpy(bool)
+    first, second = (only(accuracy_moments(rows), ~stops) for rows in (arm, other))
+    error = welch(first, second).error
+    untested = why_untested(first.n, second.n, error)
+    rows = zip(plain_rows(arm), plain_rows(other), names, others, untested, strict=True)
+    told = [_told(*row) for row in rows]
+    skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
+    notes = [
+        joined([note or "", SKEWED if near else ""], "; ") or None
+        for (_, note), near in zip(told, skewed, strict=True)
+    ]
+    n = (arm["n"] + other["n"]).to_numpy(int)
+    return Pairs(first, second, n, [verdict for verdict, _ in told], notes)
+
+
+def _near_an_end(found: Moments) -> NDArray[np.bool_]:
+    """Where three or more shares have a t interval that leaves [0, 1]."""
+    plain = t_intervals(found)
+    outside = (plain["low"] < 0) | (plain["high"] > 1)
+    return outside.to_numpy(bool) & (found.n > 2)
+
+
+def _told(arm: Row, other: Row, name: str, other_name: str, untested: str | None) -> Any:
+    """(why a row confirms nothing, what to know of it)."""
+    both = ((arm, name), (other, other_name))
+    if unusable := [NO_USABLE.format(called) for found, called in both if not found["usable"]]:
+        return NOT_COMPARED, "; ".join(unusable)
+    if arm["stops"] or other["stops"]:
+        return NOT_COMPARED, STOPS
+    notes = [_diverged(found, called) for found, called in both]
+    notes += [_incomplete(found, called) for found, called in both]
+    if other["diverged"] == other["usable"]:
+        return NOT_COMPARED, joined(notes, "; ")
+    if arm["diverged"] == arm["usable"]:
+        return ALL_DIVERGED, joined(notes, "; ")
+    if not (arm["n"] and other["n"]):
+        why = reasons(found["why"] for found, _ in both)
+        return NOT_COMPARED, why or "the records do not have it"
+    notes.append(untested or "")
+    notes.append(_unequal_budget(arm, other, other_name))
+    verdict = SOME_DIVERGED if arm["diverged"] or other["diverged"] else None
+    return verdict, joined(notes, "; ") or None
+
+
+def _diverged(arm: Row, name: str) -> str:
+    count, of = arm["diverged"], arm["usable"]
+    if not count:
+        return ""
+    if count == of:
+        return (
+            f"the only run of {name} diverged" if of == 1 else f"all {of} runs of {name} diverged"
+        )
+    found = share(count, of)
+    return (
+        f"{count} of {of} runs of {name} diverged (share {found.text(percent)}): the difference is "
+        "among those that did not, and confirms nothing"
+    )
+
+
+def _incomplete(arm: Row, name: str) -> str:
+    kept = arm["usable"] - arm["diverged"]
+    return joined(
+        [
+            f"{arm['usable']} of {arm['planned']} planned runs of {name} are usable"
+            if arm["usable"] < arm["planned"] else "",
+            f"{kept - arm['n']} of {kept} runs of {name} have no accuracy"
+            if 0 < arm["n"] < kept else "",
+        ],
+        "; ",
+    )  # fmt: skip
+
+
+def _unequal_budget(arm: Row, other: Row, other_name: str) -> str:
+    """What one side saw more or less of images than the other; empty for equal budgets."""
+    seen, by_other = arm["images"], other["images"]
+    if not seen or not by_other or abs(seen / by_other - 1) < _SAME_BUDGET:
+        return ""
+    return f"no equal budget: {seen / by_other:.2g} times the images of {other_name}"
+
+
+def accuracy_moments(rows: pd.DataFrame) -> Moments:
+    """Of the rows of :func:`arms`."""
+    return Moments(*(numbers(rows[name]) for name in ("n", "mean", "sd")))
+
+
+def counts(arms: pd.DataFrame, end: str = "", *, of: str | None = None) -> dict[str, Any]:
+    """Planned, usable and diverged runs of one side, in columns that end so.
+
+    ``of``: how the names of ``arms`` end, where not so, too.
+    """
+    usable, planned, diverged = (
+        arms[name + (end if of is None else of)].array for name in ("usable", "planned", "diverged")
+    )
+    return {
+        f"n{end}": usable, f"n_planned{end}": planned, f"n_diverged{end}": diverged,
+        **estimates_as(f"diverged{end}", shares(diverged, usable)),
+    }  # fmt: skip
+
+
+def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of arms: means of the runs that did not diverge, with Student's t intervals, as the parts of
+    an Estimate."""
+    found = t_intervals(only(accuracy_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
+    told = zip(plain_rows(rows), found["note"].tolist(), strict=True)
+    return found.assign(note=np.array([_of_accuracy(arm, note) for arm, note in told], object))
+
+
+def _of_accuracy(arm: Row, note: str | None) -> str | None:
+    if not arm["usable"]:
+        return NO_USABLE.format(arm["technique_label"])
+    if arm["stops"]:
+        return STOPS
+    if arm["diverged"]:
+        return f"{arm['diverged']} of {arm['usable']} runs diverged: of the others alone"
+    return note if arm["n"] else arm["why"] or note
+
+
+CONDITION = Column(
+    "technique_label", "string", heading="condition", cell=with_context,
+    description="technique, and the settings that differ within this sweep",
+)  # fmt: skip
+ABOUT = (
+    Column("technique", "string"),
+    CONDITION,
+    Column("context", "string"),
+    Column("framework", "string"),
+    Column("gpus", "Int64", heading="ranks"),
+    Column("global_batch", "Int64", heading="global batch"),
+)
+
+
+def about(rows: pd.DataFrame) -> dict[str, Any]:
+    """The columns of ABOUT, from arms."""
+    return {column.name: rows[column.name].array for column in ABOUT}
+
+
+def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:
+    """What sets one group of rows apart from the others; empty where there is one group."""
+    names = [(rows[0]["context"] or "", rows[0]["framework"] or "") for rows in compared]
+    context, framework = row["context"] or "", row["framework"] or ""
+    if len(compared) < 2:
+        return ""
+    several = len({name for _, name in names}) > 1 and framework not in context
+    told = joined([context, framework if several else ""], ", ")
+    return f" ({told})" if told else ""
+
+
+def runs_text(row: Row, end: str = "") -> str:
+    """Usable runs, of how many where some are not."""
+    usable, planned = row[f"n{end}"], row[f"n_planned{end}"]
+    if usable is None:
+        return NOT_AVAILABLE
+    return count(usable) if usable == planned else f"{usable} of {planned}"

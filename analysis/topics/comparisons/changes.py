@@ -14,14 +14,13 @@ import pandas as pd
 from scipy import stats
 
 from analysis.records.frames import Frames, in_order
-from analysis.stats.differences import ALPHA, differences, holm, ratios
+from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
     Column,
     Row,
     Table,
     count,
-    estimates_as,
     frame,
     number,
     p_value,
@@ -29,7 +28,8 @@ from analysis.table import (
     plain_rows,
     signed,
 )
-from analysis.topics.topic import NAMES, reasons
+from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
+from analysis.topics.names import NAMES, reasons
 
 NO_CHANGE, REGRESSION, UNDECIDED = 0, 1, 3
 #: Changes smaller than these are no regression, whatever their p.
@@ -73,31 +73,25 @@ def table(before: Frames, after: Frames) -> Table:
     keys = pd.Index(first["condition"])
     now, then = (_Side(frames, keys) for frames in (after, before))
     known = pd.concat([now.runs, first]).drop_duplicates("condition").set_index("condition")
-    speed = ratios(now.moments("images_per_s", np.log), then.moments("images_per_s", np.log))
-    accuracy = differences(now.moments("validation_accuracy"), then.moments("validation_accuracy"))
-    made = pd.DataFrame({
+    made: dict[str, Any] = {
         **{name: known.loc[keys, name].array for name in _ABOUT},
         "n_before": then.n, "n_after": now.n,
         "lost_before": then.lost_share, "lost_after": now.lost_share,
         "lost_p": _more_lost(then, now),
         "planned": keys.isin(after.planned["condition"].dropna()) | (now.n > 0),
-    })  # fmt: skip
-    for name, found, of, column in (
-        ("ratio", speed, "speed", "images_per_s"),
-        ("difference", accuracy, "accuracy", "validation_accuracy"),
+    }  # fmt: skip
+    asked = []
+    for name, of, column, kind in (
+        ("ratio", "speed", "images_per_s", np.log),
+        ("difference", "accuracy", "validation_accuracy", np.asarray),
     ):
+        of_now, of_then = (side.moments(column, kind) for side in (now, then))
         why = _moved(then, now, of)
-        untold = why.isna()
-        numbers = {part: found[part].where(untold) for part in ("value", "low", "high", "p")}
-        made = made.assign(
-            **estimates_as(name, found.assign(**numbers, note=found["note"].where(untold, why)))
-        )
-        made[f"{name}_p"] = numbers["p"].array
-        made[f"{name}_moved"] = why.array
-        made[f"{name}_asked"] = then.moments(column).n > 0
-    tests = ["ratio_p", "difference_p"]
-    made[tests] = holm(made[tests].to_numpy(float).ravel()).reshape(-1, 2)
-    rows = plain_rows(made)
+        made |= {f"{name}_moved": why, f"{name}_asked": of_then.n > 0}
+        asked.append(Contrast(name, pairs_of(of_now, of_then, why), f"{name}_", name == "ratio"))
+    found = contrasts(asked)
+    made |= found | {f"{one.name}_p": found[f"{one.name}_p_holm"] for one in asked}
+    rows = plain_rows(pd.DataFrame(made))
     for row in rows:
         row["verdict"], row["worse"] = _verdict(row)
     return Table(
@@ -161,15 +155,15 @@ def _more_lost(before: _Side, after: _Side) -> Any:
     return np.nan_to_num(stats.hypergeom.sf(after.lost - 1, ended, lost, after.ended), nan=1.0)
 
 
-def _moved(before: _Side, after: _Side, of: str) -> pd.Series[Any]:
-    """In what runs of a condition were not alike before and now; null where they were."""
+def _moved(before: _Side, after: _Side, of: str) -> list[str | None]:
+    """In what runs of a condition were not alike before and now; None where they were."""
     told: list[list[str]] = [[] for _ in before.n]
     for column, what in _MOVED[of].items():
         pairs = zip(before.values(column), after.values(column), after.n, told, strict=True)
         for then, now, n, own in pairs:
             if n and then != now:
                 own.append(f"{what} {then} before, {now} after")
-    return pd.Series(["; ".join(own) or None for own in told], dtype=object)
+    return ["; ".join(own) or None for own in told]
 
 
 def _verdict(row: Row) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ what makes it (ranks, images per rank, accumulated batches). Both are those of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,18 +14,33 @@ import pandas as pd
 
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
-from analysis.table import Column, Row, Table, count, estimates_as, frame, number
-from analysis.topics.comparisons.arms import SERIES, arms, outcomes
-from analysis.topics.comparisons.comparison import (
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    estimates_as,
+    frame,
+    number,
+    signed,
+)
+from analysis.topics.comparisons.arms import (
     CONDITION,
-    DIFFERENCE,
+    SERIES,
     accuracies,
-    compared,
+    accuracy_pairs,
+    arms,
     counts,
-    difference_cells,
+    of_workload,
+    outcomes,
     runs_text,
 )
+from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
+from analysis.topics.topic import THREE, Answer, Sweep, Topic, groups, sentence, some, varies
 
+#: Pairs of batches that the first screen tells of; the table has all.
+_MOST = 2
 ENDS = ("small", "large")
 
 
@@ -80,12 +95,12 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     found = arms(outcomes(planned, runs))
     small, large = _ends(found)
     names = [[f"the {end} batch"] * len(small) for end in ("largest", "smallest")]
-    result = compared(large, small, names[0], names[1])
+    asked = accuracy_pairs(large, small, names[0], names[1])
     rows = {
         **{name: small[name].array for name in ("technique", "technique_label", "framework")},
         "context": [without_batch(context or "") for context in large["context"]],
         **_end("small", small), **_end("large", large),
-        **difference_cells(result, small["n"] + large["n"], result.notes),
+        **contrasts([Contrast("difference", asked)]),
     }  # fmt: skip
     return Table(
         "larger_batch",
@@ -129,3 +144,50 @@ def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
         **counts(arms, f"_{end}", of=""),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }
+
+
+def kept(of: Sweep) -> Table:
+    return table(of.frames.planned, of.runs, of.order)
+
+
+def _what_it_costs(of: Sweep) -> Iterable[Answer]:
+    """Who keeps most and least of its accuracy, for each pair of batches and workload."""
+    known = [row for row in of.rows(kept) if row["difference"] is not None]
+    same = ("global_batch_small", "global_batch_large", "framework", "context")
+    compared = groups(known, same)
+    for rows in compared[:_MOST]:
+        lost = [row for row in rows if row["n_diverged_small"] or row["n_diverged_large"]]
+        whole = sorted((r for r in rows if r not in lost), key=lambda row: -row["difference"])
+        if not whole:
+            continue
+        best, worst = whole[0], whole[-1]
+        small, large = (count(best[f"global_batch_{end}"]) for end in ("small", "large"))
+        span = f"from batch {small} to {large}{of_workload(best, compared)}"
+        if len(whole) == 1:
+            text = f"{span}, {best['technique_label']} {_change(best)}"
+        else:
+            changes = [estimate_in(row, "difference").text(signed(3)) for row in (worst, best)]
+            ends = [f"{change} with {row['technique_label']}"
+                    for change, row in zip(changes, (worst, best), strict=True)]  # fmt: skip
+            text = f"{span}, the mean changes of accuracy of {len(whole)} techniques lie between "
+            text += f"{ends[0]} and {ends[1]}; no test compares them"
+        if lost:
+            text += f"; some runs diverged of {some([row['technique_label'] for row in lost])}"
+        yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
+                     "larger_batch", "runs",
+                     {"technique": best["technique_label"], "difference": best["difference"],
+                      "low": best["difference_low"], "high": best["difference_high"]})  # fmt: skip
+
+
+def _change(row: Row) -> str:
+    """What is shown of one change of accuracy."""
+    value, low, high, *_ = estimate_in(row, "difference")
+    if value is None or low is None or high is None or low <= 0 <= high:
+        said = estimate_in(row, "difference").text(signed(3))
+        return f"is not shown to change in accuracy: {said}"
+    small, large = sorted((abs(low), abs(high)))
+    verb = "loses" if value < 0 else "gains"
+    return f"{verb} {THREE(abs(value))} ({THREE(small)} to {THREE(large)}) of accuracy"
+
+
+TOPIC = Topic(tables=(kept,), answers=(_what_it_costs,), asks=varies("global_batch"))

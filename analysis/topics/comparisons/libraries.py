@@ -9,7 +9,7 @@ steps: they are not paired. Where all seeds end in the same numbers, the verdict
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,20 +19,13 @@ import pandas as pd
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_framework
-from analysis.stats.differences import (
-    ALPHA,
-    Family,
-    equivalence,
-    family,
-    holm,
-    why_untested,
-)
+from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
-    NOT_AVAILABLE,
     Column,
     Row,
     Table,
+    estimate_in,
     frame,
     number,
     plain_rows,
@@ -40,21 +33,28 @@ from analysis.table import (
     significant,
     types,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, numbers, outcomes
-from analysis.topics.comparisons.comparison import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
-    DIFFERENCE,
     NOT_COMPARED,
-    Compared,
-    compared,
+    PLACE,
+    about,
+    accuracy_pairs,
+    arms,
     counts,
-    difference_cells,
-    family_interval,
-    interval_cells,
+    numbers,
+    outcomes,
     runs_text,
     side,
 )
-from analysis.topics.topic import reasons
+from analysis.topics.comparisons.contrast import (
+    DIFFERENCE,
+    Contrast,
+    contrasts,
+    family_interval,
+    pairs_of,
+)
+from analysis.topics.names import reasons
+from analysis.topics.topic import TWO, Answer, Sweep, Topic, groups, some, varies
 
 #: The first of these that a cell is planned with is what the others are compared with.
 ORDER = ("horovod", "multi_worker_mirrored", "mirrored")
@@ -68,11 +68,6 @@ _RUN = ("images_per_s", "images_per_s_why", "oversubscribed", "device", "device_
 
 def _interval(name: str, digits: int) -> dict[str, Any]:
     return {"estimate": True, "format": number(digits), "heading": f"{name} (95 % interval)"}
-
-
-def _ratio_in_family(row: Row) -> str:
-    low, high = row["ratio_family_low"], row["ratio_family_high"]
-    return NOT_AVAILABLE if low is None else f"{low:.2f} to {high:.2f}"
 
 
 COLUMNS = (
@@ -101,7 +96,7 @@ COLUMNS = (
            description="first over second: ratio of the geometric means, Welch's interval of the "
            "logarithm, of this row alone"),
     Column("ratio_family", estimate=True, heading="in the family",
-           cell=_ratio_in_family,
+           cell=lambda row: family_interval(row, "ratio", number(2)),
            description="Bonferroni's interval of the ratio: all of the family hold together"),
     Column("ratio_p"),
     Column("ratio_p_holm"),
@@ -109,7 +104,7 @@ COLUMNS = (
            description="at 0.05, adjusted by Holm's method for the family's tests of a difference"),
     replace(DIFFERENCE, heading="difference in accuracy (95 % interval)", format=signed(4)),
     Column("difference_family", estimate=True, heading="in the family",
-           cell=lambda row: family_interval(row, "difference", 4),
+           cell=lambda row: family_interval(row, "difference", signed(4)),
            description="Bonferroni's interval of the difference"),
     Column("difference_p"),
     Column("difference_p_holm"),
@@ -193,71 +188,35 @@ def _identical(cells: pd.DataFrame, pairs: pd.DataFrame) -> list[int]:
 def _rows(pairs: pd.DataFrame, identical: Sequence[int]) -> pd.DataFrame:
     ends = ("_reference", "")
     names = [[*pairs[f"framework{end}"]] for end in ends]
-    found = compared(side(pairs, "_reference"), side(pairs, ""), names[0], names[1])
-    no_ratio = [_no_ratio(row) for row in plain_rows(pairs)]
-    rates = [_rate_moments(pairs, end, no_ratio) for end in ends]
-    together = family(_both(rates[0], found.arm), _both(rates[1], found.other), 2 * len(pairs))
-    equal = equivalence(found.arm, found.other, MARGIN)
+    asked = accuracy_pairs(side(pairs, "_reference"), side(pairs, ""), names[0], names[1])
+    over, under = (
+        Moments(*(numbers(pairs[f"rate_{name}{end}"]) for name in Moments._fields)) for end in ends
+    )
+    rates = pairs_of(over, under, [_no_ratio(row) for row in plain_rows(pairs)])
+    found = contrasts(
+        [Contrast("ratio", rates, "ratio_", ratio=True),
+         Contrast("difference", asked, "difference_")],
+        2 * len(pairs), simultaneous=True,
+    )  # fmt: skip
+    equal = equivalence(*asked.tested, MARGIN)
     contexts = zip(pairs["context"], pairs["framework"], strict=True)
     cells = {
-        **{column.name: pairs[column.name] for column in ABOUT},
+        **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
         "context": [without_framework(context or "", name) for context, name in contexts],
         "batch_per_rank": pairs["global_batch"] // (pairs["gpus"] * pairs["accumulation"]),
         "reference": pairs["framework_reference"], "library": pairs["framework"],
-        **counts(pairs), **counts(pairs, "_reference"),
-        **_ratio(pairs, together, no_ratio),
-        **_accuracy(pairs, found, together),
+        **{f"images_per_s{end}": np.exp(numbers(pairs[f"rate_mean{end}"])) for end in ends},
+        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
         "equivalence_p": equal, "equivalence_p_holm": holm(equal),
         "identical_seeds": identical, "family": np.full(len(pairs), 2 * len(pairs)),
     }  # fmt: skip
     made = frame(cells, COLUMNS)
     rows = plain_rows(made)
-    verdicts = zip(found.verdicts, rows, strict=True)
+    verdicts = zip(asked.untested, rows, strict=True)
     return made.assign(
         speed=[_speed(row) for row in rows],
         verdict=[verdict or _verdict(row) for verdict, row in verdicts],
     ).astype(types(COLUMNS))
-
-
-def _rate_moments(pairs: pd.DataFrame, end: str, no_ratio: Sequence[str | None]) -> Moments:
-    tested = np.array([why is None for why in no_ratio], bool)
-    parts = (numbers(pairs[f"rate_{name}{end}"]) for name in Moments._fields)
-    return Moments(*(np.where(tested, part, np.nan) for part in parts))
-
-
-def _both(rates: Moments, accuracies: Moments) -> Moments:
-    """First all rates, then all accuracies."""
-    return Moments(*(np.concatenate(parts) for parts in zip(rates, accuracies, strict=True)))
-
-
-def _ratio(pairs: pd.DataFrame, together: Family, no_ratio: Sequence[str | None]) -> dict[str, Any]:
-    n, alone = len(pairs), together.alone
-    runs, others = (numbers(pairs[f"rate_n{end}"]) for end in ("", "_reference"))
-    told = zip(no_ratio, why_untested(runs, others, alone.error[:n]), strict=True)
-    value, low, high, from_, to = np.exp(
-        [part[:n] for part in (alone.value, alone.low, alone.high, together.low, together.high)]
-    )
-    return {
-        **{f"images_per_s{end}": np.exp(numbers(pairs[f"rate_mean{end}"]))
-           for end in ("", "_reference")},
-        **interval_cells("ratio", value, low, high, runs + others,
-                         [why or untested for why, untested in told]),
-        **interval_cells("ratio_family", value, from_, to, runs + others, None),
-        "ratio_p": together.p[:n], "ratio_p_holm": together.p_holm[:n],
-    }  # fmt: skip
-
-
-def _accuracy(pairs: pd.DataFrame, found: Compared, together: Family) -> dict[str, Any]:
-    n, first = pairs["n"] + pairs["n_reference"], len(pairs)
-    p, p_holm, low, high = (
-        part[first:] for part in (together.p, together.p_holm, together.low, together.high)
-    )
-    return {
-        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
-        **difference_cells(found, n, found.notes),
-        **interval_cells("difference_family", found.alone.value, low, high, n, None),
-        "difference_p": p, "difference_p_holm": p_holm,
-    }  # fmt: skip
 
 
 def _no_ratio(row: Row) -> str | None:
@@ -292,3 +251,34 @@ def _verdict(row: Row) -> str:
     if p < ALPHA:
         return f"different, equal {within}" if equal is not None and equal < ALPHA else "different"
     return f"equal {within}" if equal is not None and equal < ALPHA else "no difference shown"
+
+
+def compared(of: Sweep) -> Table:
+    return table(of.frames.planned, of.runs, of.order)
+
+
+def _does_it_matter(of: Sweep) -> Iterable[Answer]:
+    """Ratio of throughputs and verdict on accuracy, for each pair of libraries."""
+    for rows in groups(of.rows(compared), ("reference", "library")):
+        first = rows[0]
+        ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
+        verdicts = list(dict.fromkeys(row["verdict"] for row in rows))
+        if len(rows) == 1 and ratios:
+            ratio = estimate_in(first, "ratio").text(TWO)
+            text = f"{first['reference']} has {ratio} times the throughput of {first['library']}"
+        elif ratios:
+            text = (
+                f"{first['reference']} has {TWO(min(ratios))} to {TWO(max(ratios))} times the "
+                f"throughput of {first['library']} in {len(rows)} conditions"
+            )
+        else:
+            text = f"{first['reference']} against {first['library']}"
+        text += f"; accuracy: {some(verdicts)}."
+        yield Answer("libraries", "Does the library matter?", text, "frameworks", "tests",
+                     {"reference": first["reference"], "library": first["library"],
+                      "ratio": first["ratio"] if len(rows) == 1 else None,
+                      "low": first["ratio_low"] if len(rows) == 1 else None,
+                      "high": first["ratio_high"] if len(rows) == 1 else None})  # fmt: skip
+
+
+TOPIC = Topic(tables=(compared,), answers=(_does_it_matter,), asks=varies("framework"))

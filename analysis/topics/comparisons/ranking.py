@@ -7,34 +7,55 @@ pairs: that A is not told apart from B, nor B from C, says nothing of A and C.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.stats.differences import ALPHA, holm, welch
-from analysis.stats.power import further_runs
-from analysis.table import Column, Table, estimates_as, frame, number
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes
-from analysis.topics.comparisons.comparison import (
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    estimate_in,
+    estimates_as,
+    frame,
+    joined,
+    number,
+    p_value,
+    runs_in_words,
+)
+from analysis.topics.comparisons.arms import (
     ABOUT,
+    PLACE,
+    about,
+    accuracies,
+    accuracy_pairs,
+    arms,
+    counts,
+    of_workload,
+    outcomes,
+    runs_text,
+    side,
+)
+from analysis.topics.comparisons.contrast import (
     DIFFERENCE,
     FURTHER,
     P_HOLM,
     VERDICT,
-    accuracies,
-    compared,
-    counts,
-    difference_cells,
-    further_cells,
-    runs_text,
-    side,
+    Contrast,
+    contrasts,
+    further_in_words,
 )
+from analysis.topics.comparisons.techniques import INCONCLUSIVE, claims
+from analysis.topics.topic import THREE, Answer, Rows, Sweep, Topic, groups, sentence, some, varies
 
 NOT_DECIDED, HIGHER = "not decided", "higher"
 #: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
 MOST_ARMS = 100
+#: Workloads that the first screen tells of; the tables have all.
+_MOST = 2
 RANKING_COLUMNS = (
     Column("place", "Int64", heading="place"),
     *ABOUT,
@@ -67,9 +88,11 @@ def ranking_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
     found = _ranked(planned, runs)
     rows = {
-        "place": found["place"], **{column.name: found[column.name] for column in ABOUT},
-        **counts(found), **estimates_as("accuracy", accuracies(found)),
-    }  # fmt: skip
+        "place": found["place"],
+        **about(found),
+        **counts(found),
+        **estimates_as("accuracy", accuracies(found)),
+    }
     return Table(
         "ranking",
         "Ranking: the techniques at the largest scale",
@@ -125,23 +148,97 @@ def _indexes(scales: NDArray[Any]) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
 def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, Any]:
     """Columns of the pairs' rows."""
     names, others = ([*rows["technique_label"]] for rows in (left, right))
-    found = compared(side(left, ""), side(right, ""), names, others)
-    p_holm = holm(welch(found.arm, found.other).p, family)
-    further = further_runs(found.arm, found.other, alpha=ALPHA / max(family, 1))
-    own = zip(found.verdicts, p_holm, found.alone.value, strict=True)
-    verdicts = [verdict or _verdict(p, value) for verdict, p, value in own]
+    asked = accuracy_pairs(side(left, ""), side(right, ""), names, others)
     return {
-        **{column.name: left[column.name] for column in ABOUT},
-        "second": others,
+        **about(left), "second": others,
         "n": left["usable"], "n_planned": left["planned"],
         "n_second": right["usable"], "n_planned_second": right["planned"],
-        **difference_cells(found, left["n"] + right["n"], found.notes),
-        "p_holm": p_holm, "verdict": verdicts, "family": np.full(len(left), family),
-        **further_cells(further, np.array(verdicts, object) == NOT_DECIDED),
+        **contrasts([Contrast("difference", asked, then=NOT_DECIDED)], family),
+        "family": np.full(len(left), family),
     }  # fmt: skip
 
 
-def _verdict(p_holm: float, difference: float) -> str:
-    if np.isnan(p_holm) or p_holm >= ALPHA:
-        return NOT_DECIDED
-    return HIGHER if difference > 0 else "lower"
+def ranked(of: Sweep) -> Table:
+    return ranking_table(of.frames.planned, of.runs)
+
+
+def paired(of: Sweep) -> Table:
+    return pairs_table(of.frames.planned, of.runs)
+
+
+def _best_of(of: Sweep) -> Iterable[Answer]:
+    """Of each workload: whether the highest mean is shown to be above the others."""
+    same = ("context", "framework", "gpus", "global_batch")
+    pairs = of.rows(paired)
+    known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
+    workloads = [rows for rows in groups(known, same) if len(rows) > 1]
+    for rows in workloads[:_MOST]:
+        ordered = sorted(rows, key=lambda row: -row["accuracy"])
+        there = [p for p in pairs if all(p[name] == rows[0][name] for name in same)]
+        if _is_said(of.rows(claims), rows, there):
+            continue
+        yield Answer("ranking", "Which technique is best?",
+                     sentence(_best(ordered, there, of_workload(rows[0], workloads))), "ranking",
+                     "pairs",
+                     {"first": ordered[0]["technique_label"], "accuracy": ordered[0]["accuracy"],
+                      "low": ordered[0]["accuracy_low"], "high": ordered[0]["accuracy_high"],
+                      "second": ordered[1]["technique_label"]})  # fmt: skip
+
+
+def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
+    """Whether the answer on the reference already says of all rows that none is told apart."""
+    scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, rows)]
+    labels = {row[name] for row in against for name in ("technique_label", "reference")}
+    return (
+        scales[0] == scales[1]
+        and {row["technique_label"] for row in rows} <= labels
+        and any(pair["p_holm"] is not None for pair in pairs)
+        and all(row["verdict"] == INCONCLUSIVE for row in against)
+        and all(pair["verdict"] == NOT_DECIDED for pair in pairs)
+    )
+
+
+def _best(ordered: Rows, pairs: Rows, of: str) -> str:
+    """``ordered``: rows of one workload by falling mean; ``of``: which, where there are several."""
+    first, others = ordered[0], ordered[1:]
+    apart = {frozenset((p["technique_label"], p["second"])): p for p in pairs}
+    its = [apart.get(frozenset((first["technique_label"], row["technique_label"])))
+           for row in others]  # fmt: skip
+    tested = [pair for pair in apart.values() if pair["p_holm"] is not None]
+    open_ = [pair for pair in tested if pair["verdict"] == NOT_DECIDED]
+    low, high = _mean(ordered[-1]), _mean(first)
+    if not tested:
+        means = joined([_mean(row) for row in ordered[:_MOST]], ", ")
+        return f"no difference between techniques is tested{of}; the first means: {means}"
+    if not any(pair and pair["verdict"] == HIGHER for pair in its):
+        counted = f"{len(tested) - len(open_)} of {len(tested)} pairs"
+        none = "no pair is told apart" if len(open_) == len(tested) else f"{counted} are told apart"
+        more = further_in_words(open_)
+        return (
+            f"no technique is shown to be best{of}: the means of {len(ordered)} lie between {low} "
+            f"and {high}, and {none}{f' ({more})' if more else ''}"
+        )
+    above = [row["technique_label"] for row, pair in zip(others, its, strict=True)
+             if pair and pair["verdict"] == HIGHER]  # fmt: skip
+    near = [row["technique_label"] for row, pair in zip(others, its, strict=True)
+            if pair in open_]  # fmt: skip
+    shown = [pair for pair in its if pair and pair["verdict"] == HIGHER]
+    p, family = max(pair["p_holm"] for pair in shown), shown[0]["family"]
+    over = f" after correction for {family} pairs" if family > 1 else ""
+    text = f"the highest mean{of} is {high}, shown to be above {some(above)} (p "
+    text += f"{'' if p < 0.001 or len(shown) == 1 else 'at most '}{p_value(p)}{over})"
+    if near:
+        nearest = [pair for pair in its if pair in open_][:1]
+        whose = f"{near[0]}: " if len(near) > 1 else ""
+        more = further_in_words(nearest)
+        text += f"; not told apart from {some(near)}{f' ({whose}{more})' if more else ''}"
+    return text
+
+
+def _mean(row: Row) -> str:
+    text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(THREE)}"
+    lost = row["n_diverged"]
+    return f"{text}, but {lost} of its {runs_in_words(row['n'])} diverged" if lost else text
+
+
+TOPIC = Topic(tables=(ranked, paired), answers=(_best_of,), asks=varies("technique_label"))

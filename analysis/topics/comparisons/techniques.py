@@ -6,19 +6,16 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.figures import PALE, Figure, Look, left_out, n_of
 from analysis.plots.canvas import shortened
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
-from analysis.stats.differences import ALPHA, family
-from analysis.stats.power import further_runs
 from analysis.table import (
     Column,
     Row,
@@ -28,34 +25,42 @@ from analysis.table import (
     frame,
     joined,
     plain_rows,
+    runs_in_words,
     signed,
     types,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes, unknown_cells
-from analysis.topics.comparisons.comparison import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
-    DIFFERENCE,
-    FURTHER,
+    ALL_DIVERGED,
     NOT_COMPARED,
-    P_HOLM,
-    VERDICT,
-    compared,
+    PLACE,
+    SOME_DIVERGED,
+    about,
+    accuracy_pairs,
+    arms,
     counts,
-    difference_cells,
-    family_interval,
-    further_cells,
-    interval_cells,
+    outcomes,
     runs_text,
     side,
+    unknown_cells,
 )
-from analysis.topics.topic import with_context
+from analysis.topics.comparisons.contrast import (
+    DIFFERENCE,
+    FURTHER,
+    P_HOLM,
+    VERDICT,
+    Contrast,
+    contrasts,
+    family_interval,
+    further_in_words,
+)
+from analysis.topics.names import namer, only, with_context
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, some, varies
 
-REFERENCE = "naive"
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 INCONCLUSIVE = "inconclusive"
-DISAGREEMENT = "Holm's test decides, while the more cautious interval in the family contains 0"
 COLUMNS = (
     *ABOUT,
     Column("reference", "string", heading="against"),
@@ -73,7 +78,7 @@ COLUMNS = (
     Column("accuracy_reference"),
     DIFFERENCE,
     Column("difference_family", estimate=True, heading="interval in the family",
-           cell=lambda row: family_interval(row, "difference"),
+           cell=lambda row: family_interval(row, "difference", signed(3)),
            description="Bonferroni's: all intervals of the family hold together with 95 %"),
     Column("p", description="two-sided, of Welch's test in the family, before Holm's adjustment"),
     P_HOLM,
@@ -83,13 +88,6 @@ COLUMNS = (
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
 )  # fmt: skip
 _PAIR = ("workload", "framework", "technique_label", "technique_label_reference")
-
-
-def reference_technique(techniques: Sequence[str]) -> str | None:
-    """The technique that the others are compared with: naive, else the first of the sweep."""
-    if REFERENCE in techniques:
-        return REFERENCE
-    return techniques[0] if techniques else None
 
 
 def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
@@ -206,30 +204,97 @@ def _apart(row: Row, reference: str | None) -> Row:
 def _tested(pairs: pd.DataFrame, size: int) -> dict[str, Any]:
     """Columns of the pairs' rows."""
     names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
-    found = compared(side(pairs, ""), side(pairs, "_reference"), names, others)
-    together = family(found.arm, found.other, size)
-    further = further_runs(found.arm, found.other, alpha=ALPHA / max(size, 1))
-    own = zip(found.verdicts, together.p_holm, found.alone.value, strict=True)
-    verdicts = [verdict or _verdict(p, value) for verdict, p, value in own]
-    notes = [
-        joined([note or "", DISAGREEMENT if disagrees else ""], "; ")
-        for note, disagrees in zip(found.notes, together.disagrees, strict=True)
-    ]
-    n = pairs["n"] + pairs["n_reference"]
+    asked = accuracy_pairs(side(pairs, ""), side(pairs, "_reference"), names, others)
+    found = contrasts([Contrast("difference", asked, then=INCONCLUSIVE)], size, simultaneous=True)
     return {
-        **{column.name: pairs[column.name].array for column in ABOUT},
+        **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
         "reference": pairs["technique_label_reference"].array,
-        **counts(pairs), **counts(pairs, "_reference"),
         "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
-        **difference_cells(found, n, [note or None for note in notes]),
-        **interval_cells("difference_family", found.alone.value, together.low, together.high, n,
-                         None),
-        "p": together.p, "p_holm": together.p_holm, "verdict": verdicts,
-        **further_cells(further, np.array(verdicts, object) == INCONCLUSIVE),
     }  # fmt: skip
 
 
-def _verdict(p_holm: float, difference: float) -> str:
-    if np.isnan(p_holm) or p_holm >= ALPHA:
-        return INCONCLUSIVE
-    return "higher" if difference > 0 else "lower"
+def claims(of: Sweep) -> Table:
+    return table(of.frames.planned, of.runs, of.order)
+
+
+def _against(of: Sweep) -> Iterable[Answer]:
+    """The confirmatory family in a few words."""
+    if not (found := of.rows(claims)):
+        return
+    references = list(dict.fromkeys(row["reference"] for row in found if row["reference"]))
+    reference = references[0] if len(references) == 1 else "the reference"
+    labels = {row["technique_label"] for row in found}
+    what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
+    by: dict[str, list[str]] = {}
+    named = namer(found)
+    # the highest difference first, unknown ones last
+    for row in sorted(found, key=lambda r: (r["difference"] is None, -(r["difference"] or 0))):
+        name = named(row)
+        if row["verdict"] in ("higher", "lower"):
+            name += f" ({signed(3)(row['difference'])})"
+        name += f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
+        by.setdefault(row["verdict"], []).append(name)
+    if len(found) == 1:
+        text = _one_against(found[0], reference)
+    else:
+        said = []
+        for verdict in ("higher", "lower"):
+            if names := by.get(verdict):
+                ends = "ends" if len(names) == 1 else "end"
+                said.append(f"{len(names)} of {len(found)} {what} {ends} {verdict} than "
+                            f"{reference}: {some(names)}")  # fmt: skip
+        if INCONCLUSIVE in by:
+            said.append(_undecided(found, reference, what))
+        said += [f"{verdict}: {some(names)}" for verdict, names in by.items()
+                 if verdict not in ("higher", "lower", INCONCLUSIVE)]  # fmt: skip
+        text = "; ".join(said)
+    batch = only([row["global_batch"] for row in found])
+    text = f"At batch {count(batch)}, {text}." if batch is not None else f"{text}."
+    yield Answer(
+        "techniques", "Which technique is better than the reference?", text, "claims", "tests",
+        {verdict: len(names) for verdict, names in by.items()},
+    )  # fmt: skip
+
+
+def _undecided(found: Rows, reference: str, what: str) -> str:
+    """How many are not told apart from the reference, and the largest difference among them."""
+    rows = [row for row in found if row["verdict"] == INCONCLUSIVE]
+    most = max(rows, key=lambda row: abs(row["difference"] or 0.0))
+    # with the interval of the family, whose test decides
+    said = estimate_in(most, "difference_family").text(signed(3))
+    if most["n"] == most["n_reference"]:
+        said += f", {runs_in_words(most['n'])} each"
+    largest = f"{namer(found)(most)} {said}"
+    if len(rows) == 1:
+        text = f"not told apart from {reference}: {largest}"
+    else:
+        of = "none" if len(rows) == len(found) else f"{len(rows)}"
+        differ = "differs" if of == "none" else "do not differ"
+        text = f"{of} of {len(found)} {what} {differ} detectably from {reference}"
+        text += f" (largest: {largest})"
+    return joined([text, further_in_words(rows)], "; ")
+
+
+def _one_against(row: Row, reference: str) -> str:
+    """A family of one."""
+    name, note = row["technique_label"], row["difference_note"]
+    difference = estimate_in(row, "difference").text(signed(3))
+    if row["verdict"] in ("higher", "lower"):
+        return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
+    if row["verdict"] == INCONCLUSIVE:
+        why = f" ({note})" if note else ""
+        text = f"{name} against {reference} is undecided: difference {difference}{why}"
+        return joined([text, further_in_words([row])], "; ")
+    if row["verdict"] == SOME_DIVERGED:
+        return f"{name} against {reference} confirms nothing: some runs diverged"
+    if row["verdict"] == ALL_DIVERGED:
+        return f"all runs of {name} diverged"
+    return f"{name} is not compared with {reference}" + (f" ({note})" if note else "")
+
+
+TOPIC = Topic(
+    tables=(claims,),
+    plots=(lambda of: figure(of.made(claims).data, of.seen),),
+    answers=(_against,),
+    asks=varies("technique_label"),
+)

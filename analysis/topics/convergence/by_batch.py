@@ -14,7 +14,7 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.rows import Point, forest
 from analysis.records.labels import without_batch
 from analysis.table import Row, count, estimate_in, number, plain_rows, runs_in_words
-from analysis.topics.topic import ranks_text, with_context
+from analysis.topics.names import ranks_text, with_context
 
 KEY = "accuracy_by_batch"
 MOST_PANELS, MOST_ROWS = 4, 16

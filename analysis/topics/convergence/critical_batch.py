@@ -9,9 +9,8 @@ fit: analysis/prediction/critical_batch.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -31,21 +30,23 @@ from analysis.table import (
     Row,
     Table,
     count,
+    estimate_in,
     frame,
+    joined,
     plain_rows,
+    runs_in_words,
     significant,
 )
 from analysis.topics.comparisons.arms import SERIES
-from analysis.topics.topic import NAMES
+from analysis.topics.convergence.steps_by_batch import figure, images
+from analysis.topics.names import NAMES, named
+from analysis.topics.topic import Answer, Sweep, Topic, has_goals
 
 #: Of a workload: what a run that its target ends does not depend on.
 _LENGTH = ("epochs", "epoch_images")
+#: Techniques in a sentence.
+_MOST = 3
 GROWS = "the batch grows within a run: its steps belong to no single batch"
-
-
-def images(value: Any) -> str:
-    """A batch that was fitted: tenths of an image only below ten."""
-    return significant(value, 2)
 
 
 def _batches(row: Row) -> str:
@@ -207,3 +208,42 @@ def _fitted(group: pd.DataFrame) -> tuple[Estimate, Estimate, float | None]:
         none = Estimate(None, n=int(group["met"].sum()), note=found.reason)
         return none, none, None
     return found.steps_min, found.batch, found.sd
+
+
+def _met(of: Sweep) -> pd.DataFrame:
+    return points(of.frames.goals, of.runs, of.frames.settings)
+
+
+def fits(of: Sweep) -> Table:
+    return table(of.made(_met), of.order)
+
+
+def _saves_up_to(of: Sweep) -> Iterable[Answer]:
+    found = of.rows(fits)
+    known = [row for row in found if row["critical_batch"] is not None]
+    if not known:
+        return
+    said = []
+    for row in known[:_MOST]:
+        batch = estimate_in(row, "critical_batch").text(images)
+        text = f"of {named(row, found)}: {batch} images, "
+        text += runs_in_words(row["reached"] + row["censored"])
+        said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
+    said += [f"{len(known) - _MOST} more in the table"] if len(known) > _MOST else []
+    first = known[0]
+    ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
+    bounded = (ends[0] is None) != (ends[1] is None)
+    yield Answer("critical_batch", "Up to which batch are steps saved?",
+                 f"Critical batch {joined(said, '; ')}.", "critical_batch", "fits",
+                 {"technique": first["technique_label"],
+                  "images": None if bounded else first["critical_batch"],
+                  "low": ends[0], "high": ends[1],
+                  "runs": first["reached"], "censored": first["censored"]})  # fmt: skip
+
+
+TOPIC = Topic(
+    tables=(fits,),
+    plots=(lambda of: figure(of.made(_met), of.made(fits).data, of.seen),),
+    answers=(_saves_up_to,),
+    needs=has_goals,
+)

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.figures import MOST_RUNS, Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, frame, joined, types
-from analysis.topics.topic import panel_name
+from analysis.topics.names import panel_name
 
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique", "string"),

@@ -27,15 +27,18 @@ from analysis.table import (
     plain_rows,
     runs_in_words,
 )
-from analysis.topics.comparisons.arms import PLACE, arms, outcomes
-from analysis.topics.comparisons.comparison import (
+from analysis.topics.comparisons.arms import (
     ABOUT,
+    PLACE,
     accuracies,
     accuracy_moments,
+    arms,
     counts,
+    outcomes,
     runs_text,
 )
-from analysis.topics.topic import diverged_text, place_namer
+from analysis.topics.names import diverged_text, place_namer
+from analysis.topics.topic import Sweep, Topic
 
 KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
@@ -163,7 +166,7 @@ def figure(rates: pd.DataFrame) -> Figure | None:
         "seeds. Large: the best rate, by its mean. A rate at which all runs diverged has no "
         "point."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
-    return Figure(KEY, _title(rates, names), caption, known, svg)
+    return Figure(KEY, "Accuracy against the learning rate", caption, known, svg)
 
 
 def _line(own: Sequence[Row], name: str, look: Look) -> Line:
@@ -178,11 +181,8 @@ def _line(own: Sequence[Row], name: str, look: Look) -> Line:
     )  # fmt: skip
 
 
-def _title(rates: pd.DataFrame, names: Mapping[int, str]) -> str:
-    """The first best rates in words."""
-    best = [row for row in plain_rows(rates) if row["best"]]
-    said = [f"{row['base_lr']:g} for {names[row['line']]}" for row in best[:3]]
-    if not said:
-        return "Accuracy against the learning rate"
-    more = f" and {len(best) - 3} more" if len(best) > 3 else ""
-    return f"The best rate is {'; '.join(said)}{more}"
+def tried(of: Sweep) -> Table:
+    return table(of.frames.planned, of.runs, of.frames.settings, of.order)
+
+
+TOPIC = Topic(tables=(tried,), plots=(lambda of: figure(of.made(tried).data),))

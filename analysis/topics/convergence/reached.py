@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,26 @@ import pandas as pd
 
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
+from analysis.records.labels import without_batch
+from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
 from analysis.table import (
     Column,
+    Estimate,
     Row,
     Table,
     count,
+    estimate_in,
     estimates_as,
     frame,
     number,
     percent,
     plain_rows,
+    runs_in_words,
     significant,
 )
-from analysis.topics.topic import (
+from analysis.topics.convergence import by_batch, curves
+from analysis.topics.names import (
     NAMES,
     all_diverged,
     batch_text,
@@ -31,7 +37,10 @@ from analysis.topics.topic import (
     over_completed,
     ranks_column,
     reasons,
+    with_context,
 )
+from analysis.topics.scaling.efficiency import throughputs
+from analysis.topics.topic import THREE, Answer, Sweep, Topic, groups, sentence
 
 CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
@@ -51,6 +60,8 @@ _MEASURES: dict[str, Kind] = {
 }  # fmt: skip
 #: Of less than this share of itself in its last epoch the loss no longer falls.
 _FALLING = 0.01
+#: Conditions in a sentence.
+_MOST = 3
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -202,3 +213,80 @@ def _validated_on(runs: pd.DataFrame) -> str:
     if found == {"train_part"}:
         return part
     return f"{whole}, or where so named {part}" if "train_part" in found else whole
+
+
+def conditions(of: Sweep) -> Table:
+    return table(of.runs, of.frames.epochs, of.order)
+
+
+def _sharpness(of: Sweep) -> Iterable[Answer]:
+    """What a larger batch does to the sharpest direction of the minimum, over the same batches."""
+    known = of.runs[of.runs["sharpness_largest"] > 0]
+    context = known["context"].fillna("").map(without_batch)
+    spans: dict[tuple[int, int], list[tuple[str, Estimate, str]]] = {}
+    for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
+        values = own.groupby("global_batch")["sharpness_largest"].apply(list)
+        small, large = int(values.index.min()), int(values.index.max())
+        if small != large:
+            each = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
+            times = ratio(values[large], values[small])
+            spans.setdefault((small, large), []).append((str(label), times, each))
+    said: list[str] = []
+    for (small, large), found in [*spans.items()][:_MOST]:
+        shown = {_direction(times) for _, times, _ in found}
+        verdict = shown.pop() if len(shown) == 1 else "what minima do depends on the technique"
+        by = [f"{times.text(significant)} with {label} ({each})" for label, times, each in found]
+        more = f" and {len(by) - _MOST} more in the table" if len(by) > _MOST else ""
+        largest = "the largest eigenvalue of the Hessian" if not said else "it"
+        said.append(f"from batch {count(small)} to {count(large)}, {verdict}: {largest} is "
+                    f"multiplied by {', by '.join(by[:_MOST])}{more}")  # fmt: skip
+    if said:
+        said += [f"{len(spans) - _MOST} more pairs of batches"] if len(spans) > _MOST else []
+        times = next(iter(spans.values()))[0][1]
+        yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
+                     sentence("; ".join(said)), "convergence", "runs",
+                     {"times": times.value, "low": times.low, "high": times.high})  # fmt: skip
+
+
+def _direction(times: Estimate) -> str:
+    if times.low is not None and times.low > 1:
+        return "minima get sharper"
+    if times.high is not None and times.high < 1:
+        return "minima get flatter"
+    return "no change is shown"
+
+
+def alone(of: Sweep) -> Iterable[Answer]:
+    """Of a sweep that compares nothing: what its runs did."""
+    by = ("technique", "technique_label", "gpus", "global_batch")
+    rates = groups(of.rows(throughputs), by)
+    shown = of.rows(conditions)[:_MOST]
+    batches = len({row["global_batch"] for row in shown}) > 1
+    for row in shown:
+        accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
+        name = with_context(row) + (f" at batch {count(row['global_batch'])}" if batches else "")
+        if lost == row["n"]:
+            which = "the only run" if lost == 1 else f"all {runs_in_words(lost)}"
+            text = f"{name}: {which} diverged"
+        else:
+            text = f"{name}: validation accuracy {accuracy.text(THREE)}"
+            alike = [own for own in rates if all(own[0][key] == row[key] for key in by)]
+            scaled = alike[0][0] if alike and len(alike[0]) == 1 else None
+            if scaled is not None and scaled["images_per_s"] is not None:
+                text += f", {significant(scaled['images_per_s'])} images/s"
+            text += f", {number(0)(row['train_s'])} s of training" if row["train_s"] else ""
+            text += f", {runs_in_words(row['n'] - lost)}"
+            text += f"; {runs_in_words(lost)} diverged" if lost else ""
+        yield Answer("one", "What did it do?", f"{text}.", "convergence", "runs",
+                     {"accuracy": accuracy.value})  # fmt: skip
+
+
+TOPIC = Topic(
+    tables=(conditions,),
+    plots=(
+        lambda of: by_batch.figure(of.made(conditions).data, of.seen),
+        lambda of: curves.figure(of.frames.epochs, curves.ACCURACY, of.seen),
+    ),
+    answers=(_sharpness,),
+    asks=lambda of: of.runs["sharpness_largest"].nunique() > 1,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,10 @@ from analysis.table import (
     estimate_in,
     plain_rows,
     runs_in_words,
+    significant,
     types,
 )
-from analysis.topics.convergence.critical_batch import images
-from analysis.topics.topic import with_context
+from analysis.topics.names import with_context
 
 KEY = "steps_by_batch"
 MOST_PANELS, MOST_LINES = 4, 12
@@ -30,6 +31,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("global_batch"), Column("base_lr"), Column("steps"), Column("met", "boolean"),
 )  # fmt: skip
 _POINTS = 40  # of the line of a law
+
+
+def images(value: Any) -> str:
+    """A batch that was fitted: tenths of an image only below ten."""
+    return significant(value, 2)
 
 
 def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
@@ -87,21 +93,13 @@ def _line(row: Row) -> pd.DataFrame:
 
 
 def _title(fitted: pd.DataFrame) -> str:
-    known = plain_rows(fitted[fitted["critical_batch"].notna()].sort_values("critical_batch"))
-    if not known:
-        low, high = (count(fitted["batch_low"].min()), count(fitted["batch_high"].max()))
-        return f"Steps to the target from batch {low} to {high}"
-    ends = [f"{_short(row)} images with {with_context(row)}" for row in (known[0], known[-1])]
-    if len(known) == 1:
-        return f"The critical batch is {ends[0]}"
-    return f"Critical batches go from {ends[0]} to {ends[1]}"
-
-
-def _short(row: Row) -> str:
-    """B_crit, or its bound."""
-    found = estimate_in(row, "critical_batch")
-    known = found.low is not None and found.high is not None
-    return images(found.value) if known else found.text(images)
+    """With the critical batch of a figure of one; of several no test says which is larger."""
+    known = plain_rows(fitted[fitted["critical_batch"].notna()])
+    if len(known) == 1 and len(fitted) == 1:
+        found = estimate_in(known[0], "critical_batch").text(images)
+        return f"The critical batch is {found} images with {with_context(known[0])}"
+    low, high = (count(fitted["batch_low"].min()), count(fitted["batch_high"].max()))
+    return f"Steps to the target from batch {low} to {high}"
 
 
 def _lines(data: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:

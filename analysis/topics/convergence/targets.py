@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,25 @@ import pandas as pd
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
-from analysis.table import NOT_AVAILABLE, Column, Estimate, Row, Table, frame, significant
-from analysis.topics.topic import NAMES, ranks_column, reasons
+from analysis.table import (
+    NOT_AVAILABLE,
+    Column,
+    Estimate,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    frame,
+    number,
+    runs_in_words,
+    significant,
+)
+from analysis.topics.convergence import curves
+from analysis.topics.names import NAMES, named, ranks_column, reasons
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
+#: Targets in a sentence.
+_MOST = 3
 MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
 
 
@@ -149,3 +165,54 @@ def _reached(row: Row) -> str:
 def _short(value: float) -> str:
     """Counts as they are, also the half that a median of two may have."""
     return f"{value:,.0f}" if float(value).is_integer() else significant(value)
+
+
+def to_target(of: Sweep) -> Table:
+    return table(of.frames.goals, of.frames.planned, of.runs, of.order)
+
+
+def _how_long(of: Sweep) -> Iterable[Answer]:
+    if not (found := of.rows(to_target)):
+        return
+    met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
+    runs = sum(row["reached_n"] for row in found)
+    goals = groups(found, ("workload", "target"))
+    one = {row["target"] for row in found}
+    text = f"{met:,} of {runs_in_words(runs)} reached "
+    text += f"{found[0]['target']}" if len(one) == 1 else "their targets"
+    lost = sum(row["n"] for row in found) - runs
+    text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
+    told = [(rows[0]["target"], said) for rows in goals if (said := _soonest(rows, found))]
+    for target, said in told[:_MOST]:
+        text += f"; {said}" if len(one) == 1 else f"; {target}: {said}"
+    text += f"; {len(told) - _MOST} more in the table" if len(told) > _MOST else ""
+    yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
+                 {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
+
+
+def _soonest(rows: Rows, found: Rows) -> str:
+    """The median time of the fastest condition with one target; empty where none has a median."""
+    known = [row for row in rows if row["seconds"] is not None]
+    # a bound is no time
+    known = [row for row in known if row["seconds_low"] is None or row["seconds_high"] is not None]
+    if not known:
+        return ""
+    fast = min(known, key=lambda row: row["seconds"])
+    text = f"{named(fast, found)} at batch {count(fast['global_batch'])}: median "
+    text += f"{estimate_in(fast, 'seconds').text(_whole)} s, {fast['epoch']:g} epochs"
+    if len(known) < 2:
+        return text
+    return f"shortest median of {len(known)} conditions, which no test compares: {text}"
+
+
+def _whole(value: float) -> str:
+    return "∞" if math.isinf(value) else number(0)(value)
+
+
+TOPIC = Topic(
+    tables=(to_target,),
+    plots=(lambda of: curves.figure(of.frames.epochs, curves.ACCURACY_IN_TIME, of.seen),),
+    answers=(_how_long,),
+    asks=has_goals,
+    needs=has_goals,
+)

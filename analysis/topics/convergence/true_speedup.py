@@ -16,7 +16,9 @@ from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.table import Column, Estimate, Row, Table, frame, number
-from analysis.topics.topic import NAMES, mode, ranks_column, reasons
+from analysis.topics.names import NAMES, mode, ranks_column, reasons
+from analysis.topics.scaling.series import by_series
+from analysis.topics.topic import Topic, has_goals
 
 #: Of a run, beside what the frame of goals has.
 _OF_RUNS = ("series", "context", "workload", "scaling", "batch_per_rank", "images_per_s",
@@ -97,3 +99,8 @@ def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> SpeedUp | Refusal:
         return Refusal(f"{lacking} of {len(own) + len(base)} runs: {why}")
     images = [arm["images"].astype(object).where(arm["met"], None).tolist() for arm in (own, base)]
     return speed_up(*(arm.tolist() for arm in rates), *images)
+
+
+TOPIC = Topic(
+    tables=(lambda of: table(of.frames.goals, of.made(by_series), of.order),), needs=has_goals
+)

@@ -25,8 +25,9 @@ from analysis.table import (
     signed_percent,
     significant,
 )
-from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about
-from analysis.topics.topic import mode, namer, ranks_column, with_context
+from analysis.topics.names import mode, namer, ranks_column, with_context
+from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series
+from analysis.topics.topic import Sweep
 
 _NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",
            "step_s", "images_per_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
@@ -85,6 +86,10 @@ def forecasts(
            "sweep."),
     )  # fmt: skip
     return Forecasts(table, Forecast(sweep=sweep, series=tuple(found)), tuple(late))
+
+
+def ahead(of: Sweep) -> Forecasts:
+    return forecasts(of.made(by_series), of.order, of.frames.name, of.network)
 
 
 def _uneven(runs: pd.DataFrame) -> str | None:

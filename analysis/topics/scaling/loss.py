@@ -40,10 +40,11 @@ from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import welch
 from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
 from analysis.table import Column, Row, Table, signed_percent, types
+from analysis.topics.names import ranks_column
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
-from analysis.topics.scaling.efficiency import with_series
+from analysis.topics.scaling.series import by_series, with_series
 from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
-from analysis.topics.topic import ranks_column
+from analysis.topics.topic import Sweep
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
 SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
@@ -139,6 +140,14 @@ def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
     parts["condition"] = parts["technique_label"].str.cat(parts["context"], ", ").str.strip(", ")
     wanted = types(PART_COLUMNS)
     return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True), ranks.heading)
+
+
+def lost(of: Sweep) -> Loss:
+    return loss(of.made(by_series), of.network)
+
+
+def losses(of: Sweep) -> Table:
+    return of.made(lost).table
 
 
 def _groups(runs: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,7 @@ one with p below 0.05 (docs/statistics.md).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,8 @@ from analysis.table import (
     percent,
     signed_percent,
 )
+from analysis.topics.names import only
+from analysis.topics.topic import Answer, Sweep, Topic
 
 #: Longer than this, and significant: the host is a suspect.
 SLOWER = 0.05
@@ -176,3 +178,23 @@ def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str
     )
     nodes = ",".join(name.split(".")[0] for name in [*suspected, *others[:_BESIDE]])
     return f"make interconnect SITE={shlex.quote(str(site))} NODES={shlex.quote(nodes)}"
+
+
+def by_host(of: Sweep) -> Table:
+    return table(of.runs)
+
+
+def _to_blame(of: Sweep) -> Iterable[Answer]:
+    found = of.rows(by_host)
+    if slow := suspects(found):
+        text, numbers = blamed(slow), {"host": slow[0]["host"], "slower": slow[0]["effect"]}
+        # without its site a command would not run: names may have been left out
+        if site := only([*of.frames.attempts["site"].dropna().unique()]):
+            command = ready_command(slow, found, site)
+            numbers["command"] = command
+            text += f"; {command} measures the network there and compares the hosts"
+        yield Answer("nodes", "Is a machine to blame?", f"{text}.", "node_effects", "hosts",
+                     numbers)  # fmt: skip
+
+
+TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))

@@ -9,8 +9,9 @@ import pandas as pd
 from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
 from analysis.plots.rows import Bar, bars
 from analysis.table import Column, frame, joined, plain_rows, significant
+from analysis.topics.names import place_namer
 from analysis.topics.scaling.cause import PARTS as WORDS
-from analysis.topics.topic import place_namer
+from analysis.topics.topic import Topic
 
 KEY, TITLE = "step_parts", "Where a step goes"
 MOST_ROWS = 12
@@ -110,3 +111,6 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
             for part, value in known.items()
         ]
     return frame(parts, COLUMNS)
+
+
+TOPIC = Topic(plots=(lambda of: figure(of.runs, of.seen),))

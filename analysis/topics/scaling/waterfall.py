@@ -9,10 +9,11 @@ import pandas as pd
 from analysis.figures import PALETTE, Figure, left_out, n_of
 from analysis.plots.rows import Bar, bars
 from analysis.table import Row, count, plain_rows, runs_in_words, significant
+from analysis.topics.names import with_context
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
-from analysis.topics.scaling.loss import Loss
+from analysis.topics.scaling.loss import Loss, losses, lost
 from analysis.topics.scaling.step_figure import PARTS as OF_A_STEP
-from analysis.topics.topic import with_context
+from analysis.topics.topic import Topic
 
 KEY = "waterfall"
 MOST_PANELS = 8
@@ -94,3 +95,6 @@ def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
     if MODELLED & set(order):
         text += " Hatched: measured communication, divided by a model of the network."
     return text + left_out(len(shown), total, "conditions, of the most ranks and the largest loss")
+
+
+TOPIC = Topic(tables=(losses,), plots=(lambda of: figure(of.made(lost)),))

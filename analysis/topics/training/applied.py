@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from analysis.records.frames import in_order
-from analysis.table import Column, DType, Row, Table, count, frame, significant
-from analysis.topics.topic import NAMES, batch_text, ranks_column
+from analysis.table import Column, DType, Row, Table, count, first_of, frame, significant
+from analysis.topics.convergence import curves
+from analysis.topics.names import NAMES, batch_text, ranks_column
+from analysis.topics.topic import MOST_DRAWN, Topic
 
 #: What is added up per run -> its type.
 MEASURES: dict[str, DType] = {
@@ -126,3 +128,16 @@ def _between(name: str) -> Callable[[Row], str]:
         return low if low == high else f"{low} to {high}"
 
     return write
+
+
+def _smoothed(runs: pd.DataFrame) -> str:
+    """Whose loss has another floor than that of the others."""
+    labels = runs.loc[runs["label_smoothing"] > 0, "technique_label"]
+    names = first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
+    return f"Against smoothed labels, so never near 0: {names}." if names else ""
+
+
+TOPIC = Topic(
+    tables=(lambda of: table(of.runs, of.frames.epochs, of.order),),
+    plots=(lambda of: curves.figure(of.frames.epochs, curves.LOSS, of.seen, _smoothed(of.runs)),),
+)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis.page.answer import Answer
 from analysis.page.report import build
 from analysis.page.write import answers_text
 from analysis.records.load import load_frames
+from analysis.topics.topic import Answer
 from tests.analysis.builders import config, failed, rank_steps, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run as run_to_target
@@ -72,6 +73,26 @@ def test_sharpness_is_compared_between_batches(
     # geometric means: independent of the program's own arithmetic
     mean = math.exp(sum(map(math.log, at_large)) / 3 - sum(map(math.log, (9, 10, 11))) / 3)
     assert found.numbers["times"] == pytest.approx(mean)
+
+
+def test_sharpness_is_told_of_each_pair_of_batches(tmp_path: Path) -> None:
+    """Of techniques with other batches: each multiple stands by its own."""
+    values = {("naive", 64): 10.0, ("naive", 256): 40.0, ("lamb", 64): 10.0, ("lamb", 128): 11.0,
+              ("lars", 32): 5.0, ("lars", 128): 20.0}  # fmt: skip
+    items = [
+        item.model_copy(update={"sharpness": Sharpness(
+            images=8, largest=largest * (1 + seed / 10), largest_error=0, scaled=1.0,
+            scaled_error=0)})
+        for (name, batch), largest in values.items()
+        for seed, item in enumerate(runs(name, batch_per_rank=batch))
+    ]  # fmt: skip
+    (text,) = (text for text in sentences(tmp_path, items) if "Hessian" in text)
+    spans = (
+        "From batch 64 to 256, minima get sharper",
+        "; from batch 64 to 128, no change is shown",
+        "; from batch 32 to 128, minima get sharper: it is multiplied by 4.00",
+    )
+    assert all(span in text for span in spans), text
 
 
 def test_ranks_vary(tmp_path: Path) -> None:
@@ -425,11 +446,28 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably(tmp_path: P
     assert found["techniques"].text.startswith(
         "At batch 16, none of 3 techniques differs detectably from naive (largest: muon +0.006 (-0."
     )
-    assert found["ranking"].text.startswith(
-        "No technique is shown to be best: the means of 4 lie between lars 0.816"
+    more = re.search(r", 3 runs each\); (\d+) more runs of each would", found["techniques"].text)
+    assert more and int(more[1]) > 3
+    assert "ranking" not in found, "it would say the same of the same runs"
+
+
+def test_a_ranking_stands_where_it_says_more_than_the_reference(tmp_path: Path) -> None:
+    """None of two is told apart from the reference between them, yet they are from each other."""
+    means = {
+        "naive": (0.45, 0.52, 0.47),
+        "lamb": (0.500, 0.505, 0.510),
+        "lars": (0.43, 0.435, 0.44),
+    }
+    found = sweep(
+        tmp_path,
+        [
+            record(config(name, seed=seed), accuracies=[0.1, 0.2, mean])
+            for name, own in means.items()
+            for seed, mean in enumerate(own)
+        ],
     )
-    assert found["techniques"].text.endswith(", 3 runs each).")
-    assert "no pair is told apart (" in found["ranking"].text
+    assert "none of 2 techniques differs detectably from naive" in found["techniques"].text
+    assert found["ranking"].text.startswith("The highest mean is lamb 0.505")
 
 
 @pytest.mark.parametrize(("spread", "said"), [(50, "is not shown to change"), (900, "loses 0.012")])

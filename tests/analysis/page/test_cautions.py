@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
-from analysis.page.cautions import Caution
 from analysis.page.report import build
 from analysis.provenance import mixtures
 from analysis.records.load import load_frames
+from analysis.topics.topic import Caution
 from tests.analysis.builders import (
     config,
     failed,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from analysis.figures import Figure
-from analysis.page.topics import MOST_DRAWN, Shared
 from analysis.records.load import load_frames
-from analysis.topics.convergence import by_batch, curves, steps_by_batch
-from analysis.topics.scaling import efficiency_figure, step_figure
-from analysis.topics.training import noise_figure
+from analysis.topics.convergence import critical_batch, reached
+from analysis.topics.scaling import how_far, step_figure
+from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
+from analysis.topics.training import noise
 from tests.analysis.builders import config, record, write_sweep
 from tests.analysis.topics.convergence.to_target import run as to_target
 from tests.analysis.topics.training.test_noise_table import measured
@@ -22,8 +22,14 @@ NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
 SHOWN = "Shown: 12 of 15 techniques, the reference and those with the highest accuracy"
 
 
-def shared(folder: Path, items: list[RunRecord]) -> Shared:
-    return Shared(load_frames(write_sweep(folder / "s", items, techniques=NAMES)), None)
+def shared(folder: Path, items: list[RunRecord]) -> Sweep:
+    return Sweep(load_frames(write_sweep(folder / "s", items, techniques=NAMES)))
+
+
+def plot(topic: Topic, of: Sweep, number: int = 0) -> Figure:
+    found = topic.plots[number](of)
+    assert found is not None
+    return found
 
 
 def sweep(batch: int = 16, gpus: int = 1) -> list[RunRecord]:
@@ -50,35 +56,25 @@ def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
     items = sweep() if kind == "forest" else [*sweep(), *sweep(32)]
     items = [*sweep(), *sweep(gpus=2)] if kind == "efficiency" else items
     of = shared(tmp_path, items)
-    found: Figure | None
-    if kind == "curves":
-        found = curves.figure(of.frames.epochs, curves.ACCURACY, of.seen)
-    elif kind == "steps":
-        found = step_figure.figure(of.frames.runs, of.seen)
-        assert found is not None and found.data["name"].str.startswith("naive").any()
-    elif kind == "efficiency":
-        found = efficiency_figure.figure(of.scaling.data, of.ahead.table.data, of.seen)
-    else:
-        found = by_batch.figure(of.reached.data, of.seen)
-    assert found is not None and SHOWN in found.caption
+    topics = {"steps": step_figure.TOPIC, "efficiency": how_far.TOPIC}
+    found = plot(topics.get(kind, reached.TOPIC), of, kind == "curves")
+    assert SHOWN in found.caption
+    assert kind != "steps" or found.data["name"].str.startswith("naive").any()
     assert ">t00<" not in str(found.svg)
 
 
 def test_steps_and_noise_say_it_too(tmp_path: Path) -> None:
     items = [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]
     of = shared(tmp_path / "a", items)
-    found = steps_by_batch.figure(of.met, of.critical.data, of.seen)
-    assert found is not None and "Shown: 12 of 15 techniques" in found.caption
-    noise = measured(100.0, 80.0, 125.0)
-    of = shared(tmp_path / "b", [with_noise(0, noise, noise, name=name) for name in NAMES])
-    found = noise_figure.figure(of.frames.epochs, of.frames.runs, of.seen)
-    assert found is not None and "Shown: 12 of 15 techniques" in found.caption
+    assert "Shown: 12 of 15 techniques" in plot(critical_batch.TOPIC, of).caption
+    one = measured(100.0, 80.0, 125.0)
+    of = shared(tmp_path / "b", [with_noise(0, one, one, name=name) for name in NAMES])
+    assert "Shown: 12 of 15 techniques" in plot(noise.TOPIC, of).caption
 
 
 def test_where_all_are_drawn_nothing_is_said(tmp_path: Path) -> None:
     of = shared(tmp_path, sweep()[:MOST_DRAWN])
-    found = by_batch.figure(of.reached.data, of.seen)
-    assert found is not None and "Shown" not in found.caption
+    assert "Shown" not in plot(reached.TOPIC, of).caption
 
 
 def test_a_forest_of_many_conditions_keeps_each_technique(tmp_path: Path) -> None:
@@ -87,7 +83,6 @@ def test_a_forest_of_many_conditions_keeps_each_technique(tmp_path: Path) -> Non
     items += [record(config("lamb", epochs=epochs), accuracies=[0.5] * epochs, wall_s=3600)
               for epochs in range(2, 22)]  # fmt: skip
     of = shared(tmp_path, items)
-    found = by_batch.figure(of.reached.data, of.seen)
-    assert found is not None
+    found = plot(reached.TOPIC, of)
     assert ">naive; 3 epochs, 1 rank<" in str(found.svg)
     assert "Shown: 16 of 21 conditions, of each technique the highest." in found.caption

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.page.answer import Answer
 from analysis.page.report import Report, build
 from analysis.records.load import load_frames
+from analysis.topics.topic import Answer
 from tests.analysis.builders import config, failed, rank_steps, record, write_sweep
 from train.record.run import RunRecord
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from analysis.__main__ import app
 from analysis.page.anonymous import without_names
-from analysis.page.answer import Answer
 from analysis.page.junit import junit
 from analysis.page.report import build
 from analysis.page.write import answers_text, render
 from analysis.records.load import load_frames
+from analysis.topics.topic import Answer
 from tests.analysis.builders import config, failed, record, world, write_sweep
 from tests.analysis.page.test_write import Page
 from train.record.run import RunRecord

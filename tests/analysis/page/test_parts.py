@@ -10,11 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
-from analysis.page import answers, cautions
-from analysis.page import topics as of_page
-from analysis.page.parts import parts
 from analysis.page.report import build
+from analysis.page.sections import parts
 from analysis.records.load import load_frames
+from analysis.topics.cells import machine, usage
+from analysis.topics.comparisons import techniques
+from analysis.topics.convergence import reached
+from analysis.topics.scaling import forecasts, series, waterfall
+from analysis.topics.topic import Sweep
+from analysis.topics.training import applied
 from tests.analysis.builders import write_sweep
 from tests.analysis.samples import good_sweep
 from tests.analysis.topics.training.test_noise_table import measured, run, too_short
@@ -26,11 +30,11 @@ def broken(*_: Any, **__: Any) -> Any:
 
 #: Where a part is made, and the title of the topic that says why it is not there.
 BROKEN = [
-    (of_page.efficiency, "with_series", "Scaling"),
-    (of_page.reached, "table", "Accuracy"),
-    (of_page.usage, "table", "Cells and machines"),
-    (of_page.waterfall, "figure", "Scaling"),
-    (of_page, "forecasts", "Scaling"),
+    (series, "with_series", "Scaling"),
+    (reached, "table", "Accuracy"),
+    (usage, "table", "Cells and machines"),
+    (waterfall, "figure", "Scaling"),
+    (forecasts, "forecasts", "Scaling"),
 ]
 
 
@@ -50,7 +54,7 @@ def test_a_part_that_fails_is_a_sentence_in_its_place(
     assert any(title in caution.text for caution in found.cautions if caution.is_alarm)
 
 
-@pytest.mark.parametrize(("room", "name"), [(answers, "against"), (cautions, "mixtures")])
+@pytest.mark.parametrize(("room", "name"), [(techniques, "_one_against"), (machine, "mixtures")])
 def test_an_answer_that_fails_is_an_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: Any, name: str
 ) -> None:
@@ -73,7 +77,7 @@ def test_the_page_says_it_and_is_made_again(
         return done.exit_code, done.output
 
     with monkeypatch.context() as patched:
-        patched.setattr(of_page.applied, "table", broken)
+        patched.setattr(applied, "table", broken)
         code, said = report()
         assert code == 3 and "How training went: A table could not be made" in said
         for name in ("report.html", "report.md"):
@@ -89,16 +93,18 @@ def test_the_page_says_it_and_is_made_again(
         (AssertionError(), "AssertionError (analysis/"),
     ],
 )
-def test_a_sentence_has_the_kind_and_the_place_and_no_path(error: Exception, said: str) -> None:
-    def fail() -> None:
+def test_a_sentence_has_the_kind_and_the_place_and_no_path(
+    tmp_path: Path, error: Exception, said: str
+) -> None:
+    def fail(of: Sweep) -> None:
         raise error
 
     failures: list[str] = []
-    makers: list[Callable[[], Any]] = [fail, lambda: 1, fail]
-    assert parts(makers, "A plot", failures) == (1,)
+    makers: list[Callable[[Sweep], Any]] = [fail, lambda of: 1, fail]
+    assert parts(makers, Sweep(load_frames(good_sweep(tmp_path / "s"))), "A plot", failures) == (1,)
     (sentence,) = failures
     assert sentence.startswith(f"A plot could not be made: {said}")
-    assert "(analysis/page/parts.py:" in sentence and "secret" not in sentence
+    assert "(analysis/page/sections.py:" in sentence and "secret" not in sentence
 
 
 def test_a_sweep_of_two_steps_an_epoch_has_a_report(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_nothing_usable_is_three(tmp_path: Path, planned: list[str]) -> None:
     report = report_of(write_sweep(tmp_path / "s", [failed(config())], also_planned=planned))
     assert report.exit_code == 3
     assert "rank 1 died" in report.answers[0].text
-    assert [topic.key for topic in report.topics] == ["completeness"]
+    assert [topic.key for topic in report.topics] == ["completeness", "cells"]
 
 
 def test_an_empty_plan_is_three(tmp_path: Path) -> None:
@@ -92,21 +92,20 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     assert report.exit_code == 0, report.frames.problems
     rich = [table.key for table in report.tables.values() if len(table.data)]
     assert rich == [
-        "claims", "ranking", "pairs", "convergence", "scaling", "frameworks", "targets",
-        "noise_scale", "applied", "classification", "usage",
-        "every_run", "provenance",
+        "claims", "ranking", "pairs", "convergence", "frameworks", "targets", "scaling",
+        "noise_scale", "applied", "classification", "usage", "every_run", "provenance",
     ]  # fmt: skip
     plain = report_of(good_sweep(tmp_path / "plain"))
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
-        "claims", "ranking", "pairs", "convergence", "larger_batch", "scaling", "lost_efficiency",
-        "recommended", "increases", "applied", "usage", "every_run", "provenance",
+        "scaling", "lost_efficiency", "recommended", "increases", "claims", "ranking", "pairs",
+        "convergence", "larger_batch", "applied", "usage", "every_run", "provenance",
     ]  # fmt: skip
 
 
 def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
     keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
-    assert keys == ["techniques", "convergence", "scaling", "training", "cells"]
+    assert keys == ["scaling", "techniques", "convergence", "training", "cells"]
 
 
 def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> None:

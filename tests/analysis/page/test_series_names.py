@@ -10,7 +10,7 @@ import pytest
 from analysis.page.report import Report, build
 from analysis.records.load import load_frames
 from analysis.table import plain_rows
-from analysis.topics.topic import namer
+from analysis.topics.names import namer
 from tests.analysis.builders import config, rank_steps, record, write_sweep
 from train.record.run import RunRecord
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.page.answers import answers
 from analysis.page.report import Report, build
 from analysis.page.write import ANSWERS_VERSION, render, write_report
 from analysis.records.columns import RUNS
@@ -249,7 +248,7 @@ def test_answers_for_programs_are_those_of_the_page(report: Report, written: Pat
     told = json.loads((written / "answers.json").read_text())
     assert told["schema_version"] == ANSWERS_VERSION
     assert told["sweep"] == "mixed" and told["exit_code"] == 1
-    expected = answers(report.frames, report.tables, [])
+    expected = report.answers
     assert told["answers"] == [answer.as_json() for answer in expected]
     for answer in told["answers"]:
         assert set(answer) == {"key", "question", "text", "evidence", "numbers"}

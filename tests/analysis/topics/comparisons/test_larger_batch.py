@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -11,7 +10,6 @@ from analysis.topics.comparisons import larger_batch
 from tests.analysis.builders import runs_frame, technique
 from tests.analysis.planned import arm as arm_of
 from tests.analysis.planned import planned, seeds
-from train.config.run import Target
 
 SMALL, LARGE = [0.60, 0.62, 0.61], [0.50, 0.55, 0.53]
 
@@ -79,35 +77,6 @@ def test_the_largest_planned_batch_stays_the_end_without_a_run() -> None:
     assert row["global_batch_large"] == 64
     assert row[["difference", "accuracy_large"]].isna().all()
     assert row["difference_note"] == "no usable run of the largest batch at the planned scale"
-
-
-def test_diverged_runs_are_counted_and_the_change_is_of_the_others() -> None:
-    row = kept(arm(SMALL), arm(LARGE, gpus=4, diverged=1)).iloc[0]
-    assert (row["n_large"], row["n_diverged_large"]) == (3, 1)
-    assert row["accuracy_large"] == pytest.approx(0.54)
-    assert row["accuracy_large_note"] == "1 of 3 runs diverged: of the others alone"
-    assert "1 of 3 runs of the largest batch diverged" in row["difference_note"]
-    gone = kept(arm(SMALL), arm(LARGE, gpus=4, diverged=3)).iloc[0]
-    assert gone[["difference", "accuracy_large"]].isna().all()
-    assert gone["difference_note"] == "all 3 runs of the largest batch diverged"
-
-
-def test_what_cannot_be_compared_says_why() -> None:
-    assert kept(arm([0.6]), arm([0.5], gpus=2)).iloc[0]["difference_note"] == "n=1"
-    target = Target(validation_accuracy=0.9)
-    row = kept(arm(SMALL, target=target), arm(LARGE, gpus=4, target=target)).iloc[0]
-    assert row[["difference", "accuracy_small"]].isna().all() and "target" in row["difference_note"]
-    random = kept(arm(SMALL, dataset="synthetic"), arm(LARGE, dataset="synthetic", gpus=4)).iloc[0]
-    assert pd.isna(random["difference"]) and "random labels" in random["difference_note"]
-
-
-def test_unequal_budgets_are_named_once_for_all_rows() -> None:
-    """320 images are 1 batch of 192, so a third of each epoch is left out."""
-    shown = table(
-        arm(SMALL), arm(LARGE, accumulation=12), arm(SMALL, "lamb"),
-        arm(LARGE, "lamb", accumulation=12),
-    ).shown()  # fmt: skip
-    assert shown.notes == ("¹ no equal budget: 0.6 times the images of the smallest batch",)
 
 
 def test_what_the_reader_sees() -> None:

@@ -10,7 +10,7 @@ from scipy import stats
 from analysis.records.columns import SHARED_CORES
 from analysis.table import Table
 from analysis.topics.convergence import true_speedup
-from analysis.topics.scaling import efficiency
+from analysis.topics.scaling import series
 from tests.analysis.builders import frames_of_records
 from tests.analysis.topics.convergence.to_target import run
 from train.record.run import RunRecord
@@ -21,7 +21,7 @@ EPOCHS = {1: (15, 16, 17), 4: (24, 26, 28)}
 
 def made(*items: RunRecord) -> Table:
     found = frames_of_records(items)
-    runs = efficiency.with_series(found["runs"])
+    runs = series.with_series(found["runs"])
     return true_speedup.table(found["goals"], runs, ["naive", "lamb"])
 
 

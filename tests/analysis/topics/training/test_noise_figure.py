@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from analysis.figures import Figure, looks
-from analysis.topics.training.noise_figure import figure
+from analysis.topics.training.noise import figure
 from tests.analysis.builders import epochs_frame, runs_frame
 from tests.analysis.topics.training.test_noise_table import censored, measured, run
 from train.record.run import NoiseScale, RunRecord

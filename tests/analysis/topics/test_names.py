@@ -5,23 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure
-from analysis.table import Column, Table, frame
-from analysis.topics.topic import Topic, batch_text, only, ranks_column, reasons, with_context
+from analysis.topics.names import batch_text, only, ranks_column, reasons, with_context
 from tests.analysis.builders import config, record, runs_frame
-
-COLUMNS = (Column("a", "string", "a"),)
-
-
-def table(*rows: str) -> Table:
-    return Table("key", "Title", COLUMNS, frame([{"a": row} for row in rows], COLUMNS))
-
-
-def test_a_topic_without_a_row_and_a_figure_is_empty() -> None:
-    figure = Figure("key", "Title", "caption", pd.DataFrame(), None)
-    assert Topic("t", "T", (table(), table())).is_empty
-    assert not Topic("t", "T", (table(), table("x"))).is_empty
-    assert not Topic("t", "T", (table(),), (figure,)).is_empty, "it says why it is not drawn"
 
 
 @pytest.mark.parametrize("context", ["", None, pd.NA])

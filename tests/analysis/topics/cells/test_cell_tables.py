@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.records.load import load_frames
-from analysis.topics import completeness
+from analysis.topics.cells import completeness, every_run
 from tests.analysis.builders import REASON, config, failed, record, runs_frame, write_sweep
 from tests.analysis.samples import HOSTILE, mixed_sweep
 
@@ -41,7 +41,7 @@ def test_every_run_is_told_with_the_reason_of_a_null() -> None:
         record(config(seed=1), accuracies=[None] * 3, images_per_s=None),
         record(config(seed=2), status="diverged", accuracies=[0.2, 0.1]),
     ]
-    table = completeness.every_run(runs_frame(items))
+    table = every_run.table(runs_frame(items))
     assert table.data["cell_id"].tolist() == [item.cell_id for item in items]
     assert table.data["status"].tolist() == ["completed", "completed", "diverged"]
     shown = table.shown()
@@ -51,13 +51,13 @@ def test_every_run_is_told_with_the_reason_of_a_null() -> None:
 
 
 def test_every_run_shows_what_tells_runs_apart() -> None:
-    alike = completeness.every_run(runs_frame([record(config(seed=s)) for s in (0, 1)])).shown()
+    alike = every_run.table(runs_frame([record(config(seed=s)) for s in (0, 1)])).shown()
     assert "ranks" not in headings(alike) and "hosts" not in headings(alike)
     worlds = [{"hostnames": (name,)} for name in ("node1", "node2")]
     items = [record(config(seed=s), world_changes=w) for s, w in enumerate(worlds)]
-    assert "hosts" in headings(completeness.every_run(runs_frame(items)).shown())
+    assert "hosts" in headings(every_run.table(runs_frame(items)).shown())
 
 
 def test_no_run() -> None:
-    table = completeness.every_run(runs_frame([]))
+    table = every_run.table(runs_frame([]))
     assert isinstance(table.data, pd.DataFrame) and table.shown().rows == ()

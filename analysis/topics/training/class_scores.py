@@ -9,7 +9,8 @@ import pandas as pd
 
 from analysis.records.frames import in_order
 from analysis.table import Column, Table, number, types
-from analysis.topics.topic import NAMES, joined_by, ranks_column
+from analysis.topics.names import NAMES, joined_by, ranks_column
+from analysis.topics.topic import Topic
 
 SCORES = ("precision", "recall", "f1")
 AVERAGE = "mean of the classes"
@@ -90,3 +91,8 @@ def _averages(rows: pd.DataFrame) -> pd.DataFrame:
         found[f"{name}_why"] = (told + " classes lack the value").where(lacking > 0)
     found["class"], found["place"] = AVERAGE, int(rows["place"].max()) + 1
     return found.reset_index()
+
+
+TOPIC = Topic(
+    tables=(lambda of: table(of.frames.classes, of.runs, of.order),),
+)

@@ -6,8 +6,9 @@ from itertools import groupby
 
 import pandas as pd
 
-from analysis.provenance import machines, provenance_rows
+from analysis.provenance import machines, mixtures, provenance_rows
 from analysis.table import Column, Row, Table, frame, types
+from analysis.topics.topic import Caution, Topic
 
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
@@ -85,3 +86,13 @@ def hosts(runs: pd.DataFrame) -> Table:
     return Table(
         "hosts", "What differs between hosts", HOSTS, data[list(wanted)].astype(wanted), folded=True
     )
+
+
+TOPIC = Topic(
+    tables=(
+        lambda of: traffic(of.frames.traffic, of.frames.epochs, of.runs),
+        lambda of: hosts(of.runs),
+        lambda of: table(of.runs),
+    ),
+    cautions=(lambda of: (Caution(*mixture) for mixture in mixtures(of.runs)),),
+)

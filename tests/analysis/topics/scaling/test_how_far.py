@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from analysis.figures import Figure, inline, looks
-from analysis.topics.scaling import efficiency
-from analysis.topics.scaling.efficiency_figure import figure
+from analysis.topics.scaling import efficiency, series
+from analysis.topics.scaling.how_far import figure
 from tests.analysis.builders import config, record, runs_frame
 from train.record.run import RunRecord
 
@@ -30,7 +30,7 @@ def run(gpus: int, seed: int, nodes: int = 1, name: str = "naive", **changes: An
 
 
 def drawn(*items: RunRecord, ahead: pd.DataFrame = NO_FORECAST) -> Figure | None:
-    runs = efficiency.with_series(runs_frame(items))
+    runs = series.with_series(runs_frame(items))
     return figure(efficiency.table(runs, ["naive", "lamb"]).data, ahead, SEEN)
 
 

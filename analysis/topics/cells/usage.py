@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pandas as pd
 
 from analysis.records.attempts import NOT_PLANNED, REJECTED
 from analysis.table import Column, Row, Table, frame, percent, significant, types
-from analysis.topics.topic import reasons
+from analysis.topics.names import reasons
+from analysis.topics.topic import Caution, Sweep, Topic
 
 REPEATED = "repeated"
 #: Outcomes in the order of the rows.
@@ -140,3 +142,19 @@ def queue_table(attempts: pd.DataFrame) -> Table:
     wanted = types(QUEUE)
     data = found.reset_index()[list(wanted)].astype(wanted)
     return Table("queue", "Waiting in the queue", QUEUE, data)
+
+
+def node_hours(of: Sweep) -> Table:
+    return table(of.frames.attempts)
+
+
+def _without_result(of: Sweep) -> Iterable[Caution]:
+    if lost := without_result(of.made(node_hours).data):
+        yield Caution(lost, "none")
+
+
+TOPIC = Topic(
+    tables=(node_hours, lambda of: queue_table(of.frames.attempts)),
+    cautions=(_without_result,),
+    needs=lambda of: True,
+)

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.topics import machine
+from analysis.topics.cells import machine
 from tests.analysis.builders import config, frames_of_records, record, runs_frame
 from train.record.run import LinkTraffic
 

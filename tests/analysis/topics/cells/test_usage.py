@@ -13,7 +13,7 @@ import pytest
 from analysis.page.report import build
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
-from analysis.topics import usage
+from analysis.topics.cells import usage
 from jobs.slurm.submissions import Array, RunNote, write_note
 from tests.analysis.builders import START, config, failed, record, world, write_sweep
 from train.record.run import Attempt, RunRecord, Status

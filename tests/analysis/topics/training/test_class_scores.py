@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from analysis.table import Shown, Table
-from analysis.topics import class_scores as scores
-from analysis.topics.class_scores import AVERAGE
+from analysis.topics.training import class_scores as scores
+from analysis.topics.training.class_scores import AVERAGE
 from tests.analysis.builders import REASON, config, frames_of_records, record
 from tests.analysis.topics.scored import FIRST, NAMES, SECOND, scored
 from train.record.run import RunRecord

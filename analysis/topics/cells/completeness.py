@@ -1,4 +1,4 @@
-"""Why planned cells have no result: each cause once, with the command to read more."""
+"""Which planned cells have no result, and why: each cause once, with the command to read more."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from analysis.page.anonymous import LEFT_OUT
-from analysis.page.answer import Answer, some
 from analysis.records.frames import Frames
 from analysis.records.gather import KINDS, Problem
-from analysis.table import by_number, joined
+from analysis.table import Column, Table, by_number, frame, joined
+from analysis.topics.topic import Answer, Topic, counted, some
 from analysis.writing import printable
 from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError
 
+#: What an anonymous report has for what a record says.
+LEFT_OUT = "left out, since it may name a host"
 #: Of a cause in a sentence; the table has all of it.
 _MOST_CHARACTERS = 500
 #: Causes in a sentence; more are counted.
 _MOST = 3
+
+PROBLEMS: tuple[Column, ...] = (
+    Column("cell", "string", "cell", wide=True),
+    Column("kind", "string", "kind"),
+    Column("status", "string", "status"),
+    Column("rank", "Int64", "rank", only_if_varied=True),
+    Column("what", "string", "what", wide=True),
+    Column("where", "string", "where", only_if_varied=True),
+    Column("what_to_do", "string", "what to do", wide=True),
+)
 
 
 class Cause(NamedTuple):
@@ -30,6 +41,19 @@ class Cause(NamedTuple):
     text: str
     first: Problem
     cells: int
+
+
+def table(problems: Sequence[Problem]) -> Table:
+    """One row per planned cell that is in no other table."""
+    rows = [
+        {
+            "cell": item.cell_id, "kind": item.kind, "status": item.status, "rank": item.rank,
+            "what": item.reason, "where": item.where, "what_to_do": item.what_to_do,
+        }
+        for item in problems
+    ]  # fmt: skip
+    return Table("cells_not_used", "Cells that are in no table", PROBLEMS, frame(rows, PROBLEMS),
+                 folded=True)  # fmt: skip
 
 
 def complete(frames: Frames) -> Iterable[Answer]:
@@ -53,11 +77,11 @@ def complete(frames: Frames) -> Iterable[Answer]:
     said = []
     for cause, own in list(zip(found, told, strict=True))[:_MOST]:
         why_so = f"why is {LEFT_OUT}" if cause.text == LEFT_OUT else cause.text
-        cells = "" if alone else f"{_counted(cause.cells, 'cell')}: "
+        cells = "" if alone else f"{counted(cause.cells, 'cell')}: "
         said.append(f"{why_so} ({cells}{own['command']} shows more)")
     if others := found[_MOST:]:
-        cells = _counted(sum(cause.cells for cause in others), "cell")
-        said.append(f"{_counted(len(others), 'more reason')} ({cells})")
+        cells = counted(sum(cause.cells for cause in others), "cell")
+        said.append(f"{counted(len(others), 'more reason')} ({cells})")
     text = _head(frames, kinds, found)
     text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
     text += f"{command('sweep', SWEEP=frames.name)} runs "
@@ -77,14 +101,10 @@ def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> s
         return f"{usable:,} of {plan:,} planned cells {are}"
     if plan == 1:
         return "The only cell failed"
-    reasons = "one reason" if len(found) == 1 else _counted(len(found), "reason")
+    reasons = "one reason" if len(found) == 1 else counted(len(found), "reason")
     # of causes that are left out, nothing tells how many they are
     reasons = "" if found[0].text == LEFT_OUT else f", for {reasons}"
     return f"All {plan:,} cells failed{reasons}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 @lru_cache(maxsize=1)  # for the answer and the page
@@ -128,3 +148,11 @@ def _seen(texts: tuple[str, ...]) -> str:
         if head == last and found == [f"{head}{n}" for n in range(int(low), int(high) + 1)]:
             return f"{found[0]} to {found[-1]}"
     return some(found)
+
+
+TOPIC = Topic(
+    asks=lambda of: bool(of.frames.problems),
+    tables=(lambda of: table(of.frames.problems),),
+    answers=(lambda of: complete(of.frames),),
+    needs=lambda of: True,
+)

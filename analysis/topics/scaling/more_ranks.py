@@ -1,8 +1,9 @@
-"""What each increase of the ranks gave, and up to which count that was worth it."""
+"""Are more ranks worth it? What each increase gave, up to which count that was worth it, and what a
+model says of the next ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,10 +22,17 @@ from analysis.table import (
     frame,
     number,
     percent,
+    plain_rows,
     signed_percent,
 )
-from analysis.topics.scaling.efficiency import OF_A_SERIES, SERIES, about, measured
-from analysis.topics.topic import ranks_column
+from analysis.topics.names import named, ranks_column
+from analysis.topics.scaling.forecasts import ahead
+from analysis.topics.scaling.how_far import chosen
+from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series, measured
+from analysis.topics.topic import TWO, Answer, Caution, Rows, Sweep, Topic, counted, sentence
+
+#: Counts that a caution names.
+_NAMED = 4
 
 
 class Increases(NamedTuple):
@@ -109,3 +117,76 @@ def _worth(runs: pd.DataFrame) -> tuple[Column, ...]:
                 f"{percent(WORTH_IT)} of the throughput of one before; in brackets by the ends of "
                 "the intervals"),
     )  # fmt: skip
+
+
+def what_more_gave(of: Sweep) -> Increases:
+    return tables(of.made(by_series), of.order)
+
+
+def _worth_it(of: Sweep) -> Iterable[Answer]:
+    """What added ranks are shown to give, and the forecast, of the series that is told of."""
+    what, found = of.what, (of.made(what_more_gave).worth, of.made(what_more_gave).steps,
+                            of.made(ahead).table)  # fmt: skip
+    tables = [plain_rows(table.data) for table in found]
+    for one, known, under in chosen(of):
+        worth, steps, further = (
+            [row for row in rows if row["series"] == one["series"]] for rows in tables
+        )
+        said = [_up_to(own, steps, what) for own in worth]
+        points = [row for row in further if row["efficiency"] is not None]
+        if points:
+            ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)
+            error = signed_percent(points[0]["hold_out"])
+            said.append(f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error "
+                        f"at {points[0]['hold_out_ranks']} {what}s: {error})")  # fmt: skip
+        elif further and further[0]["hold_out"] is not None:
+            said.append(f"no forecast: {further[0]['why']}")
+        if said:
+            several = len({other["series"] for other in known}) > 1
+            whose = f"with {named(one, known)}, " if several else ""
+            least, most = (int(worth[0][f"gpus_{end}"]) if worth else None
+                           for end in ("low", "high"))  # fmt: skip
+            yield Answer(
+                "more_ranks", f"Are more {what}s worth it?",
+                sentence(under + whose + "; ".join(said)),
+                "forecast" if further else "recommended", "increases",
+                {"worth": least, "at_most": most,
+                 **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
+            )  # fmt: skip
+
+
+def _up_to(own: Row, steps: Rows, what: str) -> str:
+    """Up to which count each added rank is shown to pay, from the ends of the intervals."""
+    gives = f"{percent(WORTH_IT)} of the throughput of one before"
+    least, most = (int(own[f"gpus_{end}"]) for end in ("low", "high"))
+    first = min(steps, key=lambda row: row["gpus"])
+    if least > first["before"]:
+        more = f"; whether more do, up to {most}, is not decided" if most > least else ""
+        return f"each added {what} up to {least} gives at least {gives}{more}"
+    speed = estimate_in(first, "speedup")
+    said = (
+        f"{counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
+        f"{first['before']}"
+    )
+    if most > first["before"]:
+        said += f"; whether an added {what} gives {gives} is not decided, up to {most} may"
+    elif speed.high is not None and speed.high < 1:
+        said += ": a loss"
+    elif speed.low is not None and speed.low <= 1:
+        said += ": no gain is shown"
+    else:
+        said += f"; an added {what} gives less than {gives}"
+    return said
+
+
+TOPIC = Topic(
+    tables=(
+        lambda of: of.made(what_more_gave).worth,
+        lambda of: of.made(what_more_gave).steps,
+        lambda of: of.made(ahead).table,
+    ),
+    answers=(_worth_it,),
+    cautions=(
+        lambda of: (Caution(f"{text}.", "times") for text in of.made(ahead).slower[:_NAMED]),
+    ),
+)

@@ -1,0 +1,150 @@
+"""The sections of the report: which topics make them, in an order that follows from what the sweep
+varies. A part that cannot be made is a sentence in its place."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from analysis.figures import Figure
+from analysis.table import Table
+from analysis.topics.topic import Sweep, Topic
+
+T = TypeVar("T")
+_PROGRAM = Path(__file__).parents[1]
+
+
+class Place(NamedTuple):
+    """``topics``: modules of analysis.topics, each with its TOPIC."""
+
+    key: str
+    title: str
+    topics: tuple[str, ...]
+
+
+#: Those that ask for what the sweep varies come first, in this order.
+PAGE = (
+    Place("completeness", "Cells without a result", ("cells.completeness",)),
+    Place("scaling", "Scaling", (
+        "scaling.how_far",
+        "scaling.waterfall",
+        "scaling.more_ranks",
+        "scaling.step_figure",
+    )),
+    Place("techniques", "Which technique", (
+        "comparisons.techniques",
+        "comparisons.ranking",
+    )),
+    Place("convergence", "Accuracy", (
+        "convergence.reached",
+        "comparisons.larger_batch",
+    )),
+    Place("libraries", "Which library", ("comparisons.libraries",)),
+    Place("targets", "Time to the target", (
+        "convergence.targets",
+        "convergence.true_speedup",
+        "convergence.critical_batch",
+    )),
+    Place("learning_rates", "Learning rate", ("convergence.learning_rates",)),
+    Place("noise", "Gradient noise", ("training.noise",)),
+    Place("training", "How training went", ("training.applied",)),
+    Place("classes", "Classes", ("training.class_scores",)),
+    Place("cells", "Cells and machines", (
+        "cells.usage",
+        "scaling.nodes",
+        "cells.every_run",
+        "cells.machine",
+    )),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables and figures of a few topics under one heading.
+
+    key: its anchor on the page. failures: sentences about parts that could not be made.
+    """
+
+    key: str
+    title: str
+    topics: tuple[Topic, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        shown = any(len(table.data) for table in self.tables)
+        return not (shown or self.figures or self.failures)
+
+
+def sections(of: Sweep) -> list[Section]:
+    """All of them with their tables, those first that the sweep asks for."""
+    made = []
+    for key, title, names in PAGE:
+        topics = [import_module(f"analysis.topics.{name}").TOPIC for name in names]
+        topics = [topic for topic in topics if topic.needs(of)]
+        failures: list[str] = []
+        makers = [_written(table) for topic in topics for table in topic.tables]
+        tables = parts(makers, of, "A table", failures)
+        made.append(Section(key, title, tuple(topics), tables, failures=tuple(failures)))
+    if not len(of.runs):
+        return made
+    return sorted(made, key=lambda own: not any(topic.asks(of) for topic in own.topics))
+
+
+def drawn(section: Section, of: Sweep) -> Section:
+    """With its figures, which take seconds."""
+    failures = [*section.failures]
+    plots = [plot for topic in section.topics for plot in topic.plots]
+    figures = tuple(figure for figure in parts(plots, of, "A plot", failures) if figure is not None)
+    return replace(section, figures=figures, failures=tuple(failures))
+
+
+def _written(make: Callable[[Sweep], Table]) -> Callable[[Sweep], Table]:
+    """Raises now what would end the page when it is written."""
+
+    def table(of: Sweep) -> Table:
+        found = of.made(make)
+        found.shown()
+        return found
+
+    return table
+
+
+def parts(
+    makers: Iterable[Callable[[Sweep], T]], of: Sweep, what: str, failures: list[str]
+) -> tuple[T, ...]:
+    """What the makers make; of one that raises, a sentence is appended to ``failures``, once.
+
+    Args:
+        what: one of the parts, at the beginning of a sentence.
+    """
+    found = []
+    for make in makers:
+        try:
+            found.append(make(of))
+        except Exception as error:  # noqa: BLE001  whatever it is, no other part depends on it
+            said = _sentence(error)
+            if not any(known.endswith(said) for known in failures):
+                failures.append(f"{what} {said}")
+    return tuple(found)
+
+
+def _sentence(error: Exception) -> str:
+    """Without paths, which an anonymous report may not have."""
+    inside = [
+        f"{Path(frame.filename).relative_to(_PROGRAM)}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(_PROGRAM)
+    ]
+    message = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+    why = f"{type(error).__name__}{f': {message}' if message else ''}"
+    return (
+        f"could not be made: {why} (analysis/{inside[-1]}). This is a fault of the program: "
+        "please report it with this line. The other parts of the report do not depend on it."
+    )

@@ -1,0 +1,1 @@
+"""Cells, runs and machines: what became of them, and what they used."""

@@ -1,0 +1,136 @@
+"""Every run by itself, and what makes the numbers of some doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from analysis.table import Column, Table, count, first_of, number
+from analysis.topics.names import NAMES, ranks_column
+from analysis.topics.topic import Caution, Sweep, Topic
+
+#: Slowest steady epoch over the median one: above this, a run was not alone.
+_UNEQUAL = 1.5
+#: Seconds above the median: less is one turn of another program.
+_HICCUP_S = 1.0
+#: More cells than this are counted, not named.
+_NAMED = 4
+
+
+def table(runs: pd.DataFrame) -> Table:
+    """One row per usable run, for the page; runs.csv has all columns."""
+    columns = (
+        Column("cell_id", "string", "cell", wide=True),
+        Column("status", "string", "status"),
+        *NAMES,
+        ranks_column(runs),
+        Column("global_batch", "Int64", "global batch", only_if_varied=True),
+        Column("seed", "Int64", "seed", format=count),
+        Column("validation_accuracy", "Float64", "validation accuracy", format=number(3),
+               note="validation_accuracy_why"),
+        Column("validation_accuracy_why", "string"),
+        Column("images_per_s", "Float64", "images/s", note="images_per_s_why"),
+        Column("images_per_s_why", "string"),
+        Column("train_s", "Float64", "training s"),
+        Column("attempts", "Int64", "starts", only_if_varied=True),
+        Column("nodes", "Int64", "nodes", only_if_varied=True),
+        Column("hosts", "string", "hosts", only_if_varied=True),
+    )  # fmt: skip
+    wanted = [name for column in columns for name in column.types]
+    return Table(
+        "every_run",
+        "Every run",
+        columns,
+        runs[wanted],
+        intro="The folder of a cell has its config, its record and the logs of its ranks. To run a "
+        "cell again, delete its record.json and say make sweep.",
+        folded=True,
+    )
+
+
+def _alarms(of: Sweep) -> Iterable[Caution]:
+    """Findings that make a run's numbers doubtful, each with the runs that say it."""
+    told = of.runs.loc[of.runs["alarms"].notna() & (of.runs["alarms"] != ""), ["cell_id", "alarms"]]
+    told = told.assign(alarm=told["alarms"].str.split(" | ", regex=False)).explode("alarm")
+    for alarm, own in told.groupby("alarm", sort=False):
+        text = f"Alarm in {_named(own['cell_id'].tolist())}: {alarm}"
+        yield Caution(text, "all", is_alarm=True)
+
+
+def _repeating(of: Sweep) -> Iterable[Caution]:
+    """Ranks that see the same images: found unasked it is an alarm, asked for a property."""
+    told = of.runs[(of.runs["partition"] == "same") & (of.runs["gpus"] > 1)]
+    if len(told):
+        yield Caution(
+            "As their config asks (partition: same), all ranks train on the same images in "
+            f"{_named(told['cell_id'].tolist())}: a global batch is worth that of one rank, and "
+            "images/s count each image once for every rank.",
+            "all",
+        )
+
+
+def _skipped(of: Sweep) -> Iterable[Caution]:
+    """Half precision that overflowed: the runs took fewer updates than their steps."""
+    by_cell = of.frames.epochs.groupby("cell_id", sort=False, observed=True)
+    steps = by_cell[["skipped_steps", "steps"]].sum()
+    lost = steps[steps["skipped_steps"] > 0]
+    if len(lost):
+        yield Caution(
+            f"{int(lost['skipped_steps'].sum()):,} of {int(lost['steps'].sum()):,} steps made no "
+            "update, since a gradient overflowed in half precision: "
+            f"{_named([str(cell) for cell in lost.index])}.",
+            "accuracy",
+        )
+
+
+def _sharing(of: Sweep) -> Iterable[Caution]:
+    shared = of.runs["oversubscribed"].fillna(False)
+    if shared.any():
+        counts = sorted(of.runs.loc[shared, "gpus"].unique())
+        on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
+        yield Caution(
+            f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
+            "figures.",
+            "times",
+        )
+
+
+def _disturbed(of: Sweep) -> Iterable[Caution]:
+    """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
+    epochs = of.frames.epochs
+    steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
+    by_cell = steady.groupby("cell_id", sort=False, observed=True)
+    middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
+    grows = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"].nunique() > 1
+    limit = pd.concat([_UNEQUAL * middle, middle + _HICCUP_S], axis=1).max(axis=1)
+    slow = (worst > limit) & ~grows.reindex(worst.index)
+    if slow.any():
+        yield Caution(
+            "Something slowed the machine down: some epochs took up to "
+            f"{(worst / middle)[slow].max():.1f} times the median one in "
+            f"{_named([str(cell) for cell in slow.index[slow]])}. Compare images/s, which are "
+            "medians over epochs, rather than seconds.",
+            "times",
+        )
+
+
+def _unplanned(of: Sweep) -> Iterable[Caution]:
+    if cells := of.frames.unplanned:
+        records = "the record" if len(cells) == 1 else "the records"
+        yield Caution(
+            f"Not used, since the present plan does not have them: {records} of "
+            f"{_named(cells, 'cells')}.",
+            "none",
+        )
+
+
+def _named(cells: Sequence[str], what: str = "runs") -> str:
+    named = first_of(cells, _NAMED)
+    return f"{len(cells)} {what} ({named})" if len(cells) > _NAMED else named
+
+
+TOPIC = Topic(
+    tables=(lambda of: table(of.runs),),
+    cautions=(_alarms, _repeating, _skipped, _sharing, _disturbed, _unplanned),
+)

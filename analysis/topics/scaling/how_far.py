@@ -1,0 +1,280 @@
+"""How far does it scale? Efficiency against ranks: what is measured, with its interval, and what a
+model says of the next doublings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from analysis.figures import Figure, Look, hidden, n_of, panels_of
+from analysis.plots.lines import Axis, Line, lines
+from analysis.table import (
+    Column,
+    Estimate,
+    Row,
+    estimate_in,
+    first_of,
+    number,
+    plain_rows,
+    runs_in_words,
+    types,
+)
+from analysis.topics.names import mode, named, namer, ranks_text, with_context
+from analysis.topics.scaling.cause import largest_cause
+from analysis.topics.scaling.efficiency import throughputs
+from analysis.topics.scaling.forecasts import MOST_UNEVEN, ahead
+from analysis.topics.scaling.loss import losses
+from analysis.topics.topic import (
+    TWO,
+    Answer,
+    Caution,
+    Rows,
+    Sweep,
+    Topic,
+    capital,
+    counted,
+    groups,
+    reference_technique,
+    varies,
+)
+
+KEY, TITLE = "efficiency", "Efficiency against ranks"
+MOST_PANELS = 4
+LEVELS = (("ideal", 1.0), ("0.9", 0.9))
+#: Of a y axis: an interval that is wider says no more.
+_HIGHEST = 1.6
+#: Efficiency below this is worth a word.
+_GOOD = 0.9
+#: Rows that a caution names.
+_NAMED = 4
+COLUMNS: tuple[Column, ...] = (
+    Column("panel", "string"), Column("kind", "string"), Column("technique_label", "string"),
+    Column("context", "string"), Column("series", "Int64"), Column("gpus", "Int64"),
+    Column("nodes", "string"), Column("n", "Int64"), Column("efficiency"),
+    Column("efficiency_low"), Column("efficiency_high"),
+)  # fmt: skip
+
+
+def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """A panel per scaling mode, batch and whatever else differs.
+
+    Args:
+        scaling: the table of efficiency.py.
+        ahead: the table of forecasts.py.
+        seen: look of each technique that is drawn.
+
+    Returns:
+        None where no series of these has an efficiency on several rank counts.
+    """
+    data = numbers(scaling, ahead)
+    shown = data[data["technique_label"].isin(list(seen))]
+    panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
+    if not panels:
+        return None
+    borders = {name: ("several nodes", at) for name, own in panels.items() if (at := border(own))}
+    drawn = shown[shown["panel"].isin(list(panels))]
+    ends = drawn[["efficiency", "efficiency_low", "efficiency_high"]]
+    low = max(0.0, math.floor(10 * ends.min().min() - 1) / 10)
+    high = min(_HIGHEST, max(1.1, ends.max().max() + 0.02))
+    svg = lines(
+        {name: [*_lines(own, seen)] for name, own in panels.items()},
+        Axis("ranks", "octaves"), Axis("efficiency", low=low, high=high),
+        levels=LEVELS, borders=borders,
+    )  # fmt: skip
+    caption = _caption(drawn, borders=bool(borders))
+    caption += " The axis does not begin at 0." if low else ""
+    caption += more
+    return Figure(KEY, TITLE, caption + hidden(seen, data["technique_label"]), data, svg)
+
+
+def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
+    """A row per series and rank count with an efficiency, then per count of a forecast, of series
+    with two rank counts."""
+    known = scaling[scaling["efficiency"].notna()].assign(kind="measured")
+    known = known[known.groupby("series")["gpus"].transform("nunique") > 1]
+    further = ahead[ahead["efficiency"].notna() & ahead["series"].isin(set(known["series"]))]
+    several = bool((known.groupby("technique_label")["context"].nunique() > 1).any())
+    parts, wanted = [], types(COLUMNS)
+    for part in (known, further.assign(kind="forecast", n=None)):
+        panels = [_panel(row, several=several) for row in plain_rows(part)]
+        parts.append(part.assign(panel=panels).reindex(columns=list(wanted)).astype(wanted))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _panel(row: Mapping[str, Any], *, several: bool) -> str:
+    scaling = mode(row).replace(",", " scaling,")
+    return f"{scaling}\n{row['context']}" if several and row["context"] else scaling
+
+
+def border(panel: pd.DataFrame) -> float | None:
+    """Rank count between those on one node and those on several; None where there is none."""
+    measured = panel[panel["nodes"].notna()]
+    one = measured["nodes"] == "1"
+    if one.all() or not one.any() or measured.loc[~one, "gpus"].min() <= (
+        last := int(measured.loc[one, "gpus"].max())
+    ):  # fmt: skip
+        return None
+    return float((last * measured.loc[~one, "gpus"].min()) ** 0.5)
+
+
+def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
+    for label, look in seen.items():
+        for _, own in panel[panel["technique_label"] == label].groupby("series", sort=False):
+            measured, ahead = (own[own["kind"] == kind] for kind in ("measured", "forecast"))
+            named = label if len(ahead) == 0 else ""
+            yield _line(measured, look, named)
+            if len(ahead):
+                dashed = replace(look, dashes=(0, (4, 2)))
+                onward = pd.concat([measured.tail(1), ahead])
+                hollow = (onward["kind"] == "forecast").tolist()
+                yield replace(_line(onward, dashed, label), hollow=hollow, bars=False)
+
+
+def _line(rows: pd.DataFrame, look: Look, name: str) -> Line:
+    return Line(
+        rows["gpus"], rows["efficiency"], look, name, rows["efficiency_low"],
+        rows["efficiency_high"], bars=True, tips=[_tip(row) for row in plain_rows(rows)],
+    )  # fmt: skip
+
+
+def _tip(row: Mapping[str, Any]) -> str:
+    found = Estimate(*(row[f"efficiency{end}"] for end in ("", "_low", "_high")))
+    n = "forecast" if row["kind"] == "forecast" else runs_in_words(row["n"])
+    return f"{with_context(dict(row))}, {ranks_text(row['gpus'])}: {found.text(number(2))}, {n}"
+
+
+def _caption(drawn: pd.DataFrame, *, borders: bool) -> str:
+    n = n_of(drawn.loc[drawn["kind"] == "measured", "n"])
+    text = (
+        "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
+        "interval, which holds the spread of that baseline "
+        f"({n} completed runs). "
+        "Dotted: 1 and 0.9."
+    )
+    if borders:
+        text += " Dashed upright: from here on, ranks are on several nodes."
+    if (drawn["kind"] == "forecast").any():
+        text += " Dashed, hollow: a model's forecast with its 95 % interval."
+    return text
+
+
+class Chosen(NamedTuple):
+    """What the first screen tells of one scaling mode: ``row`` is of the reference, since no test
+    says which series scales best, at the most ranks; ``known``: all rows with an efficiency;
+    ``under``: the mode, where there are two."""
+
+    row: Row
+    known: Rows
+    under: str
+
+
+def chosen(of: Sweep) -> Iterable[Chosen]:
+    """Of weak and of strong scaling, each by itself: they answer different questions."""
+    known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
+    modes = [own for own in groups(known, ("scaling",))
+             if any(row["gpus"] != row["n0"] for row in own)]  # fmt: skip
+    reference = reference_technique(of.order)
+    for own in modes:
+        _, largest = _largest(own)
+        one = next((row for row in largest if row["technique"] == reference), largest[0])
+        yield Chosen(one, own, f"under {own[0]['scaling']} scaling, " if len(modes) > 1 else "")
+
+
+def _largest(known: Rows) -> tuple[list[Row], list[Row]]:
+    """Rows at the most ranks: those of a larger baseline than others', and those of the smallest,
+    which alone can be compared."""
+    most = max(row["gpus"] for row in known if row["gpus"] != row["n0"])
+    rows = [row for row in known if row["gpus"] == most and row["gpus"] != row["n0"]]
+    fewest = min(row["n0"] for row in rows)
+    return [r for r in rows if r["n0"] > fewest], [r for r in rows if r["n0"] == fewest]
+
+
+def _how_far(of: Sweep) -> Iterable[Answer]:
+    """Efficiency and its largest loss."""
+    what = of.what
+    for one, known, under in chosen(of):
+        others, largest = _largest(known)
+        text = (
+            f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
+            f"{estimate_in(one, 'efficiency').text(TWO)}, {TWO(one['speedup'])} times the "
+            f"throughput of {counted(one['n0'], what)}, {runs_in_words(one['n'])}."
+        )
+        text += _below([row for row in known if row["series"] == one["series"]], what)
+        text += _cause(of.rows(losses), one)
+        if len(largest) > 1:
+            low, high = (TWO(pick(row["efficiency"] for row in largest)) for pick in (min, max))
+            all_ = "both" if len(largest) == 2 else f"all {len(largest)}"
+            ends = f"are {low}" if low == high else f"lie between {low} and {high}"
+            text += f" The means of {all_} conditions {ends}; no test compares them."
+        for row in others:
+            text += (
+                f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared "
+                "with these."
+            )
+        yield Answer(
+            "scaling", "How far does it scale?", capital(text), "scaling",
+            "efficiency",
+            {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
+             "efficiency": one["efficiency"], "low": one["efficiency_low"],
+             "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
+        )  # fmt: skip
+
+
+def _below(series: Rows, what: str) -> str:
+    """From which count on the efficiency of one series is shown to stay low; empty where it is
+    not."""
+    low = None
+    for row in sorted(series, key=lambda row: -row["gpus"]):
+        if row["efficiency_high"] is None or row["efficiency_high"] >= _GOOD:
+            break
+        low = row["gpus"]
+    return f" Efficiency is below {_GOOD} from {low} {what}s on." if low else ""
+
+
+def _cause(losses: Rows, row: Row) -> str:
+    """The largest loss of this row of the scaling table, as a sentence."""
+    same = ("series", "gpus")
+    loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
+    if loss is None or loss["lost"] is None:
+        return ""
+    usual = row["efficiency"] * (1 + loss["lost"])
+    if abs(usual - 1) > MOST_UNEVEN:
+        others = "longer" if usual < 1 else "shorter"
+        return (
+            f" An image takes {_longer(1 / row['efficiency'] - 1)} than under ideal scaling, the "
+            f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known."
+        )
+    cause = largest_cause(loss)
+    return f" {cause.sentence}" if cause else ""
+
+
+def _longer(share: float) -> str:
+    return f"{100 * abs(share):.1f} % {'longer' if share >= 0 else 'shorter'}"
+
+
+def _too_good(of: Sweep) -> Iterable[Caution]:
+    """Efficiency surely above 1: rather a disturbed baseline than a wonder."""
+    rows = of.rows(throughputs)
+    named = namer(rows)
+    above = [f"{named(row)} at {row['gpus']} ranks" for row in rows
+             if (row["efficiency_low"] or 0) > 1]  # fmt: skip
+    if above:
+        yield Caution(
+            f"The interval of the efficiency lies above 1 ({first_of(above, _NAMED)}): more ranks "
+            "have more cache, or something slowed the runs on fewer ranks. Measure the smallest "
+            "count again on a quiet machine.",
+            "times",
+        )
+
+
+TOPIC = Topic(
+    tables=(throughputs,),
+    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).table.data, of.seen),),
+    answers=(_how_far,),
+    cautions=(_too_good,),
+    asks=varies("gpus"),
+)

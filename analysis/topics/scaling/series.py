@@ -1,0 +1,82 @@
+"""Which runs are one scaling series: those that only ranks, nodes and seeds tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.provenance import cores_text
+from analysis.records.labels import without_scaling
+from analysis.table import Column, Row, joined, plain_rows
+from analysis.topics.names import NAMES, joined_by, mode
+from analysis.topics.topic import Sweep
+
+#: What must be equal for one rank count to be the baseline of another, beside settings and batch.
+SAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
+        "partition", "framework", "epoch_images", "deterministic", "accumulation", "scaling",
+        "device_kind", "device")  # fmt: skip
+#: What names a series; see :func:`about`. A global batch belongs to it, too.
+SERIES: tuple[Column, ...] = (
+    *NAMES,
+    Column("series", "Int64"),
+    Column("scaling", "string", "mode", "weak: the batch per rank is fixed; strong: the global "
+           "batch is", cell=mode),
+    Column("batch_per_rank", "Int64"),
+)  # fmt: skip
+#: What :func:`about` takes from the runs of a series.
+OF_A_SERIES = ("technique", "technique_label", "context", "series", "scaling", "batch_per_rank",
+               "global_batch")  # fmt: skip
+
+
+def by_series(of: Sweep) -> pd.DataFrame:
+    return with_series(of.runs)
+
+
+def with_series(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with the number of their ``series``: those that only ranks, nodes and seeds tell apart.
+    What differs between series beside the settings joins the ``context``. Done once only."""
+    if "series" in runs:
+        return runs
+    weak = runs["scaling"] == "weak"
+    same = runs[[*SAME, "technique_settings"]].assign(
+        batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),
+        cores=runs["cores_per_rank"].where(runs["device_kind"] == "cpu"),  # a GPU needs none
+    )
+    numbers = same.groupby(list(same), sort=False, dropna=False, observed=True).ngroup()
+    more = _beside_settings(same.assign(context=runs["context"])[~numbers.duplicated()])
+    context = runs["context"].str.cat(numbers.map(more).astype("string"), ", ").str.strip(", ")
+    return runs.assign(series=numbers, context=context)
+
+
+def _beside_settings(series: pd.DataFrame) -> dict[int, str]:
+    """Per series, in their order: its device, its cores and the batches of a step, as they vary."""
+    told = series.assign(
+        devices=series["device"].nunique() > 1,
+        several=series.groupby("device")["cores"].transform("nunique") > 1,
+        batches=series.groupby(["scaling", "batch"])["accumulation"].transform("nunique") > 1,
+    )
+    found: dict[int, str] = {}
+    for row in plain_rows(told):
+        more = row["batches"] and row["accumulation"] > 1 and "accumulation" not in row["context"]
+        parts = [row["device"] if row["devices"] else "",
+                 cores_text(row["cores"]) if row["several"] else "",
+                 f"accumulation {row['accumulation']}" if more else ""]  # fmt: skip
+        found[len(found)] = joined(parts, ", ")
+    return found
+
+
+def measured(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that completed, with a throughput."""
+    return runs[(runs["status"] == "completed") & runs["images_per_s"].notna()]
+
+
+def about(runs: pd.DataFrame) -> dict[Any, Row]:
+    """What names each series, by its number, from its runs."""
+    numbers, series = pd.factorize(runs["series"])
+    contexts = joined_by(runs["context"].map(without_scaling), numbers, len(series))
+    rows = plain_rows(runs[[*OF_A_SERIES]].drop_duplicates("series"))
+    return {
+        row["series"]: row | {"context": context}
+        for row, context in zip(rows, contexts, strict=True)
+    }
