@@ -209,7 +209,7 @@ def _with_note(column: Column, row: Row, notes: Notes) -> str:
 def plain_rows(table: pd.DataFrame) -> list[Row]:
     """The rows with None for every null: <NA> has no truth value."""
     # column by column, which takes a tenth of the time of asking each cell
-    columns = [column.astype(object).where(column.notna(), None) for _, column in table.items()]
+    columns = [column.to_numpy(dtype=object, na_value=None) for _, column in table.items()]
     names = [str(name) for name in table]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
