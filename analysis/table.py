@@ -73,6 +73,8 @@ class Column:
         note: name of the column with the reason why a value is null, or with what to know of it.
         only_if_varied: left out of the page where all rows have the same value.
         wide: holds sentences.
+        path: where a record has the value, as ``world.nodes``; ``last``: of a list its last entry,
+            else a list's entries are rows.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Column:
     note: str = ""
     only_if_varied: bool = False
     wide: bool = False
+    path: str = ""
 
     @property
     def types(self) -> dict[str, DType]:

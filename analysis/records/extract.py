@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from analysis.records.columns import MEASURED, SCORES
+from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, TRUST
 from analysis.records.labels import key, target_text
 from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
+from analysis.table import Column
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
 from train.record.run import EpochRecord, RunRecord
@@ -27,21 +28,44 @@ LARGEST_BATCH = 10**13
 _WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
              "validate_on", "partition", "target", "epochs", "epoch_images",
              "deterministic")  # fmt: skip
-_SAME_NAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
-              "validate_on", "partition", "framework", "scaling", "gpus", "batch_per_rank",
-              "accumulation", "global_batch", "epochs", "seed", "deterministic")  # fmt: skip
-_OF_WORLD = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes", "launcher",
-             "controller", "data_plane", "interface")  # fmt: skip
-_OF_DATA = ("order", "train_images", "train_images_available", "validation_images",
-            "dropped_per_epoch", "classes")  # fmt: skip
-_OF_PROVENANCE = (
-    "git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver", "kernel", "slurm_job_id",
-)  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
 _ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
-_RENAMED = {"epoch_batch": "global_batch"}
-#: Column of the epochs frame, and the record's name of it.
-OF_AN_EPOCH = tuple((column.name, _RENAMED.get(column.name, column.name)) for column in MEASURED)
+
+
+def _paths(columns: Iterable[Column], below: str = "") -> dict[str, tuple[str, ...]]:
+    """Name of a column -> the parts of its path, of those below a part of the record."""
+    return {
+        column.name: tuple(column.path.removeprefix(below).split("."))
+        for column in columns
+        if column.path.startswith(below) and column.path
+    }
+
+
+_OF_CONFIG = _paths(CONFIG, "config.")
+_OF_RUN = {name: path for name, path in _paths(RUNS).items() if name not in _OF_CONFIG}
+_OF_EPOCH = {name: path for name, (path,) in _paths(MEASURED, "epochs.").items()}
+_OF_NOISE, _OF_TRUST = (
+    {name: path for name, (path,) in _paths(columns, below).items()}
+    for columns, below in ((NOISE, "epochs.noise."), (TRUST, "epochs.trust."))
+)
+#: Columns that say why another one is null: of these, its path.
+_WHY = {
+    f"{name}_why": ".".join(part for part in path if part != "last")
+    for name, path in _OF_RUN.items()
+    if f"{name}_why" in {column.name for column in RUNS}
+}
+
+
+def value_at(found: Any, path: Iterable[str]) -> Any:
+    """What lies at the path; None where one of its parts is null or a list without entries."""
+    for part in path:
+        if part == "last":
+            found = found[-1] if found else None
+        elif isinstance(found, dict):
+            found = found.get(part)
+        elif found is not None:
+            found = getattr(found, part)
+    return found
 
 
 def config_row(config: RunConfig) -> Row | None:
@@ -51,9 +75,7 @@ def config_row(config: RunConfig) -> Row | None:
         return None
     technique = config.technique
     settings = technique.model_dump_json()
-    row = {name: getattr(config, name) for name in _SAME_NAME}
-    row |= {
-        "technique": technique.name,
+    row = {name: value_at(config, path) for name, path in _OF_CONFIG.items()} | {
         "settings": settings,
         "technique_settings": _short_hash(settings),
         "condition": _short_hash(config.model_dump_json(exclude={"seed"})),
@@ -64,8 +86,6 @@ def config_row(config: RunConfig) -> Row | None:
         "epoch_images": config.steps_per_epoch and config.steps_per_epoch * config.global_batch,
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",
-        "label_smoothing": technique.label_smoothing,
-        "base_lr": technique.base_lr,
     }
     told = {name: None if row[name] is None else str(row[name]) for name in _WORKLOAD}
     return row | {"workload": key(told)}
@@ -73,36 +93,33 @@ def config_row(config: RunConfig) -> Row | None:
 
 def run_row(record: RunRecord) -> Row:
     """Columns of RUNS but the labels; see :func:`config_row`."""
-    config, world, data = record.config, record.world, record.data
-    assert world is not None, "a record without a world is rejected"
+    config, data = record.config, record.data
+    assert record.world is not None, "a record without a world is rejected"
     assert data is not None, "a record without data is rejected"
     of_config = config_row(config)
     assert of_config is not None, "a batch larger than the data is rejected"
-    source = record.provenance
-    versions = source.versions if source else {}
+    row = {name: value_at(record, path) for name, path in _OF_RUN.items()}
+    row |= {
+        name: reason_for(record, path) if row[name.removesuffix("_why")] is None else None
+        for name, path in _WHY.items()
+    }
+    if config.dataset == UNLABELLED:
+        row |= dict.fromkeys(_ACCURACIES)
+        row |= dict.fromkeys([f"{name}_why" for name in _ACCURACIES], UNLABELLED_WHY)
+    hosts = record.world.hostnames
     return {
-        "cell_id": record.cell_id,
-        "status": record.status,
+        **row,
         **of_config,
-        "global_batch_last": record.epochs[-1].global_batch if record.epochs else None,
-        "planned_epochs": _planned_epochs(config, data.train_images),
-        **_learned(record),
+        **totals(record.epochs),
         **_timed(record),
         **shares(record),
         **step_parts(record),
-        "why_no_overlap": record.why_no_overlap,
-        "gradient_bytes": record.gradient_bytes,
+        "planned_epochs": _planned_epochs(config, data.train_images),
+        "chance": 1 / data.classes,
         "alarms": " | ".join(record.alarms) or None,
-        **{name: getattr(world, name) for name in _OF_WORLD},
-        "hosts": " ".join(sorted(set(world.hostnames))) or None,
-        "first_host": next(iter(world.hostnames), None),
-        "data_name": data.name,
-        "data_fingerprint": data.fingerprint,
-        **{name: getattr(data, name) for name in _OF_DATA},
-        **{name: getattr(source, name, None) for name in _OF_PROVENANCE},
-        "horovod": versions.get("horovod"),
-        "tensorflow": versions.get("tensorflow"),
-        "versions": key(versions) if source else None,
+        "hosts": " ".join(sorted(set(hosts))) or None,
+        "first_host": next(iter(hosts), None),
+        "versions": key(record.provenance.versions) if record.provenance else None,
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
         "classification_why": _no_classes(record),
@@ -115,7 +132,7 @@ def epoch_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
     steady = {sample.epoch for sample in record.throughput.samples} if record.throughput else ()
     yield "steady", [row["epoch"] in steady for row in rows]
     unlabelled = record.config.dataset == UNLABELLED
-    for column, name in OF_AN_EPOCH:
+    for column, name in _OF_EPOCH.items():
         if unlabelled and column in _ACCURACIES:
             yield column, [None] * len(rows)
         else:
@@ -126,9 +143,8 @@ def noise_rows(record: RunRecord) -> Iterator[Row]:
     """Columns of NOISE of the epochs that measured it; ``at``: place of the epoch in its run."""
     for at, epoch in enumerate(record.epochs):
         if (noise := epoch.noise) is not None:
-            told = {f"noise_{name}": value for name, value in noise.__dict__.items()}
-            told["noise_censored"] = told.pop("noise_interval") == "censored"
-            yield {"at": at, **told}
+            row = {name: getattr(noise, part) for name, part in _OF_NOISE.items()}
+            yield {"at": at, **row, "noise_censored": noise.interval == "censored"}
 
 
 def trust_rows(record: RunRecord) -> Iterator[Row]:
@@ -137,10 +153,8 @@ def trust_rows(record: RunRecord) -> Iterator[Row]:
     clips = bool(getattr(record.config.technique.optimizer, "clip", False))
     for at, epoch in enumerate(record.epochs):
         if (trust := epoch.trust) is not None:
-            told = {f"trust_{name}": v for name, v in trust.__dict__.items() if name != "layers"}
-            if not clips:
-                told["trust_clipped_share"] = None
-            yield {"at": at, **told}
+            row = {name: getattr(trust, part) for name, part in _OF_TRUST.items()}
+            yield {"at": at, **row, **({} if clips else {"trust_clipped_share": None})}
 
 
 def class_rows(record: RunRecord) -> Iterator[Row]:
@@ -195,38 +209,15 @@ def totals(epochs: Sequence[EpochRecord]) -> Row:
     }
 
 
-def _learned(record: RunRecord) -> Row:
-    """Counts and the values after the final epoch (never the best one)."""
-    epochs = record.epochs
-    last = epochs[-1] if epochs else None
-    assert record.data is not None
-    row: Row = {**totals(epochs), "chance": 1 / record.data.classes}
-    for name in ("largest", "scaled"):
-        row[f"sharpness_{name}"] = getattr(record.sharpness, name, None)
-    for name in ("train_loss", "validation_loss", *_ACCURACIES):
-        row[name] = getattr(last, name, None)
-    for name in _ACCURACIES:
-        why = reason_for(record, f"epochs.{name}") if row[name] is None else None
-        if record.config.dataset == UNLABELLED:
-            row[name], why = None, UNLABELLED_WHY
-        row[f"{name}_why"] = why
-    return row
-
-
 def _timed(record: RunRecord) -> Row:
     attempts = record.attempts
     began = attempts[0].started_at if attempts else record.started_at
     ended = attempts[-1].ended_at if attempts else record.ended_at
-    rate = record.throughput.images_per_s if record.throughput else None
     return {
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
         "wall_s": _seconds(began, ended),
         "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),
         "attempts": len(attempts),
-        "images_per_s": rate,
-        "images_per_s_why": (
-            None if rate is not None else reason_for(record, "throughput.images_per_s")
-        ),
     }
 
 
