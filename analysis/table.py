@@ -107,6 +107,17 @@ class Column:
     def title(self) -> str:
         return f"{self.heading} ({self.unit})" if self.unit else self.heading
 
+    def of(self, found: Any) -> Any:
+        """What a record has at the path; None where one of its parts is null or an empty list."""
+        for part in self.path.split("."):
+            if part == "last":
+                found = found[-1] if found else None
+            elif isinstance(found, dict):
+                found = found.get(part)
+            elif found is not None:
+                found = getattr(found, part)
+        return found
+
     def write(self, row: Row) -> str:
         """The cell of one row, without the mark of its note."""
         if self.cell is not None:
@@ -132,6 +143,11 @@ def estimates_as(name: str, found: pd.DataFrame) -> dict[str, Any]:
 def types(columns: Iterable[Column]) -> dict[str, str]:
     """Name -> dtype of a frame of these columns."""
     return {name: dtype for column in columns for name, dtype in column.types.items()}
+
+
+def recorded(found: Any, columns: Iterable[Column]) -> Row:
+    """The values of the columns with a path, of one record."""
+    return {column.name: column.of(found) for column in columns if column.path}
 
 
 def frame(
@@ -212,7 +228,8 @@ def _with_note(column: Column, row: Row, notes: Notes) -> str:
 def plain_rows(table: pd.DataFrame) -> list[Row]:
     """The rows with None for every null: <NA> has no truth value."""
     # column by column, which takes a tenth of the time of asking each cell
-    columns = [column.to_numpy(dtype=object, na_value=None) for _, column in table.items()]
+    nulls: Any = None  # which the stubs of pandas do not know
+    columns = [column.to_numpy(dtype=object, na_value=nulls) for _, column in table.items()]
     names = [str(name) for name in table]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 

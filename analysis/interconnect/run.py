@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from analysis.table import Column, frame
+from analysis.table import Column, frame, recorded
 from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
 from train.interconnect.facts.record import FACTS_GLOB, NodeFacts
 from train.interconnect.record import (
@@ -24,27 +24,53 @@ from train.interconnect.record import (
 
 _Model = TypeVar("_Model", bound=BaseModel)
 PAIRS = (
-    Column("sender", "string", description="node that sends"),
-    Column("receiver", "string", description="node that receives"),
-    Column("phase", "string", description="noise, uplinks, tournament or retest"),
-    Column("together", "Int64", description="pairs that were measured at the same time"),
+    Column("sender", "string", description="node that sends", path="sender"),
+    Column("receiver", "string", description="node that receives", path="receiver"),
+    Column("phase", "string", description="noise, uplinks, tournament or retest", path="phase"),
+    Column(
+        "together",
+        "Int64",
+        description="pairs that were measured at the same time",
+        path="together",
+    ),
     Column("samples", "Int64", description="samples of the rate"),
     Column("rate", unit="bit/s", description="median of the samples"),
     Column("rate_min", unit="bit/s", description="slowest sample"),
     Column("rate_max", unit="bit/s", description="fastest sample"),
-    Column("latency_s", unit="s", description="half of a round trip of 8 bytes, median"),
-    Column("latency_min_s", unit="s", description="half of a round trip of 8 bytes, fastest"),
+    Column(
+        "latency_s",
+        unit="s",
+        description="half of a round trip of 8 bytes, median",
+        path="latency_s",
+    ),
+    Column(
+        "latency_min_s",
+        unit="s",
+        description="half of a round trip of 8 bytes, fastest",
+        path="latency_min_s",
+    ),
     Column("wrong_bytes", "Int64", description="received bytes that differ from what was sent"),
-    Column("retransmitted", "Int64", description="TCP segments that were sent again"),
-    Column("path_mtu", "Int64", unit="B", description="largest packet of the path, by TCP"),
+    Column(
+        "retransmitted",
+        "Int64",
+        description="TCP segments that were sent again",
+        path="tcp.retransmitted",
+    ),
+    Column(
+        "path_mtu",
+        "Int64",
+        unit="B",
+        description="largest packet of the path, by TCP",
+        path="tcp.path_mtu",
+    ),
     Column("sender_busy", description="share of the time for which the sender computed"),
     Column("sender_waited", description="share of the time for which the sender had no core"),
     Column("receiver_busy", description="share of the time for which the receiver computed"),
     Column("receiver_waited", description="share of the time for which the receiver had no core"),
     Column("sent_carried", description="bytes that the sender's interface counted, over the sent"),
     Column("received_carried", description="as sent_carried, at the receiver's interface"),
-    Column("error", "string", description="why the pair gave no rate"),
-)
+    Column("error", "string", description="why the pair gave no rate", path="error"),
+)  # fmt: skip
 
 
 class RunError(ValueError):
@@ -106,26 +132,18 @@ def _row(m: Measurement) -> dict[str, object]:
     rates = np.array(m.rates, dtype=float)
     some = len(rates) > 0
     return {
-        "sender": m.sender,
-        "receiver": m.receiver,
-        "phase": m.phase,
-        "together": m.together,
+        **recorded(m, PAIRS),
         "samples": len(rates),
         "rate": np.median(rates) if some else None,
         "rate_min": rates.min() if some else None,
         "rate_max": rates.max() if some else None,
-        "latency_s": m.latency_s,
-        "latency_min_s": m.latency_min_s,
         "wrong_bytes": m.wrong_bytes if some else None,
-        "retransmitted": m.tcp.retransmitted if m.tcp else None,
-        "path_mtu": m.tcp.path_mtu if m.tcp else None,
         "sender_busy": _share(m.at_sender, "cpu_s"),
         "sender_waited": _share(m.at_sender, "waited_s"),
         "receiver_busy": _share(m.at_receiver, "cpu_s"),
         "receiver_waited": _share(m.at_receiver, "waited_s"),
         "sent_carried": _carried(m, m.at_sender.sent_bytes if m.at_sender else None),
         "received_carried": _carried(m, m.at_receiver.received_bytes if m.at_receiver else None),
-        "error": m.error,
     }
 
 

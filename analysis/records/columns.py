@@ -16,8 +16,8 @@ def _of(dtype: DType, unit: str = "") -> Callable[..., Column]:
     return column
 
 
-_text, _count, _real, _bool = map(_of, ("string", "Int64", "Float64", "boolean"))
-_seconds = _of("Float64", "s")
+_text, _count, _bool = _of("string"), _of("Int64"), _of("boolean")
+_real, _seconds = _of("Float64"), _of("Float64", "s")
 #: Said wherever ``oversubscribed`` keeps a time from being compared.
 SHARED_CORES = "ranks share cores: not a scaling figure"
 #: Of the config, so of every cell whose config is known.

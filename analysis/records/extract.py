@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
-from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, TRUST
+from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, STEP_PARTS, TRUST
 from analysis.records.labels import key, target_text
-from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
-from analysis.table import Column
+from analysis.table import Row, recorded
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.record.run import EpochRecord, RunRecord
+from train.record.run import EpochRecord, RankSteps, RunRecord, Spread
 
-Row = dict[str, Any]
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
 OLDER_CLASSES = "older records do not have them"
+OLDER_PARTS = "older records do not have all parts"
 #: A config beyond this is one that no machine could run.
 LARGEST_BATCH = 10**13
 #: What is trained on what, for how long: rows that differ in it answer different questions.
@@ -32,40 +32,11 @@ _ACCURACIES = ("train_accuracy", "validation_accuracy")
 _ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
 
 
-def _paths(columns: Iterable[Column], below: str = "") -> dict[str, tuple[str, ...]]:
-    """Name of a column -> the parts of its path, of those below a part of the record."""
-    return {
-        column.name: tuple(column.path.removeprefix(below).split("."))
-        for column in columns
-        if column.path.startswith(below) and column.path
-    }
-
-
-_OF_CONFIG = _paths(CONFIG, "config.")
-_OF_RUN = {name: path for name, path in _paths(RUNS).items() if name not in _OF_CONFIG}
-_OF_EPOCH = {name: path for name, (path,) in _paths(MEASURED, "epochs.").items()}
-_OF_NOISE, _OF_TRUST = (
-    {name: path for name, (path,) in _paths(columns, below).items()}
-    for columns, below in ((NOISE, "epochs.noise."), (TRUST, "epochs.trust."))
-)
-#: Columns that say why another one is null: of these, its path.
-_WHY = {
-    f"{name}_why": ".".join(part for part in path if part != "last")
-    for name, path in _OF_RUN.items()
-    if f"{name}_why" in {column.name for column in RUNS}
-}
-
-
-def value_at(found: Any, path: Iterable[str]) -> Any:
-    """What lies at the path; None where one of its parts is null or a list without entries."""
-    for part in path:
-        if part == "last":
-            found = found[-1] if found else None
-        elif isinstance(found, dict):
-            found = found.get(part)
-        elif found is not None:
-            found = getattr(found, part)
-    return found
+#: Columns of a run that are not its config's, and those that say why one of them is null.
+_RECORDED = [column for column in RUNS if column.path and column not in CONFIG]
+_WHY = [c for c in _RECORDED if f"{c.name}_why" in {column.name for column in RUNS}]
+#: Column of the epochs frame, and an epoch's name of it.
+_OF_EPOCH = {column.name: column.path.removeprefix("epochs.") for column in MEASURED}
 
 
 def config_row(config: RunConfig) -> Row | None:
@@ -75,7 +46,7 @@ def config_row(config: RunConfig) -> Row | None:
         return None
     technique = config.technique
     settings = technique.model_dump_json()
-    row = {name: value_at(config, path) for name, path in _OF_CONFIG.items()} | {
+    row = recorded({"config": config}, CONFIG) | {
         "settings": settings,
         "technique_settings": _short_hash(settings),
         "condition": _short_hash(config.model_dump_json(exclude={"seed"})),
@@ -98,11 +69,11 @@ def run_row(record: RunRecord) -> Row:
     assert data is not None, "a record without data is rejected"
     of_config = config_row(config)
     assert of_config is not None, "a batch larger than the data is rejected"
-    row = {name: value_at(record, path) for name, path in _OF_RUN.items()}
-    row |= {
-        name: reason_for(record, path) if row[name.removesuffix("_why")] is None else None
-        for name, path in _WHY.items()
-    }
+    row = recorded(record, _RECORDED)
+    for column in _WHY:
+        path = column.path.replace(".last", "")
+        why = reason_for(record, path) if row[column.name] is None else None
+        row[f"{column.name}_why"] = why
     if config.dataset == UNLABELLED:
         row |= dict.fromkeys(_ACCURACIES)
         row |= dict.fromkeys([f"{name}_why" for name in _ACCURACIES], UNLABELLED_WHY)
@@ -112,8 +83,8 @@ def run_row(record: RunRecord) -> Row:
         **of_config,
         **totals(record.epochs),
         **_timed(record),
-        **shares(record),
-        **step_parts(record),
+        **_shares(record),
+        **_step_parts(record),
         "planned_epochs": _planned_epochs(config, data.train_images),
         "chance": 1 / data.classes,
         "alarms": " | ".join(record.alarms) or None,
@@ -143,7 +114,7 @@ def noise_rows(record: RunRecord) -> Iterator[Row]:
     """Columns of NOISE of the epochs that measured it; ``at``: place of the epoch in its run."""
     for at, epoch in enumerate(record.epochs):
         if (noise := epoch.noise) is not None:
-            row = {name: getattr(noise, part) for name, part in _OF_NOISE.items()}
+            row = recorded({"epochs": epoch}, NOISE)
             yield {"at": at, **row, "noise_censored": noise.interval == "censored"}
 
 
@@ -152,8 +123,8 @@ def trust_rows(record: RunRecord) -> Iterator[Row]:
     # elsewhere a factor cannot be held at 1, and a share of those that are says nothing
     clips = bool(getattr(record.config.technique.optimizer, "clip", False))
     for at, epoch in enumerate(record.epochs):
-        if (trust := epoch.trust) is not None:
-            row = {name: getattr(trust, part) for name, part in _OF_TRUST.items()}
+        if epoch.trust is not None:
+            row = recorded({"epochs": epoch}, TRUST)
             yield {"at": at, **row, **({} if clips else {"trust_clipped_share": None})}
 
 
@@ -237,3 +208,47 @@ def _planned_epochs(config: RunConfig, images: int) -> int:
     if not config.technique.regime_adaptation:
         return config.epochs
     return len(RunPlan(config, images).epochs)
+
+
+def _shares(record: RunRecord) -> Row:
+    """Of the seconds of a step, all ranks together."""
+    steps = record.steps or ()
+    total = sum(rank.step_s.mean for rank in steps)
+    # where steps were not sampled, nothing overlapped communication
+    exposed = [r.communication_s.mean if r.sampled is None else r.exposed_s for r in steps]
+    known = [seconds for seconds in exposed if seconds is not None]
+    why: str | None = None
+    if record.steps is None:
+        why = reason_for(record, "steps")
+    elif not total:
+        why = "no time in any step"
+    elif len(known) < len(steps):
+        why = reason_for(record, "steps.exposed_s")
+    return {
+        "communication_share": sum(known) / total if why is None else None,
+        "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
+        "step_shares_why": why,
+    }
+
+
+def _step_parts(record: RunRecord) -> Row:
+    """Medians of steady-state steps, averaged over ranks."""
+    ranks = record.steps
+    if not ranks:
+        return {"step_parts_why": reason_for(record, "steps") if ranks is None else "no rank"}
+    row: Row = {"compute_fastest_s": min(rank.compute_s.median for rank in ranks)}
+    reasons: list[str] = []
+    for name in (column.name for column in STEP_PARTS if column.name not in row):
+        values = [value for rank in ranks if (value := _part(rank, name)) is not None]
+        row[name] = fmean(values) if len(values) == len(ranks) else None
+        if row[name] is None:
+            older = any(name not in rank.model_fields_set for rank in ranks)
+            reasons.append(OLDER_PARTS if older else reason_for(record, f"steps.{name}"))
+    return row | {"step_parts_why": "; ".join(dict.fromkeys(reasons)) or None}
+
+
+def _part(rank: RankSteps, name: str) -> float | None:
+    value: Spread | float | None = getattr(rank, name)
+    if name == "exposed_s" and rank.sampled is None:
+        value = rank.communication_s
+    return value.median if isinstance(value, Spread) else value

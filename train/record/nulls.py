@@ -23,7 +23,7 @@ def null_paths(record: BaseModel, *, whole: bool = False) -> list[str]:
 
 
 def _look(value: Any, path: str, found: dict[str, None], *, whole: bool) -> None:
-    kind = type(value)  # compared, since isinstance takes a third of the time of reading
+    kind: Any = type(value)  # compared, since isinstance takes a third of the time of reading
     if value is None:
         found[path] = None
     elif kind is tuple or kind is list:
