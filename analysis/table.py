@@ -107,17 +107,6 @@ class Column:
     def title(self) -> str:
         return f"{self.heading} ({self.unit})" if self.unit else self.heading
 
-    def of(self, found: Any) -> Any:
-        """What a record has at the path; None where one of its parts is null or an empty list."""
-        for part in self.path.split("."):
-            if part == "last":
-                found = found[-1] if found else None
-            elif isinstance(found, dict):
-                found = found.get(part)
-            elif found is not None:
-                found = getattr(found, part)
-        return found
-
     def write(self, row: Row) -> str:
         """The cell of one row, without the mark of its note."""
         if self.cell is not None:
@@ -143,11 +132,6 @@ def estimates_as(name: str, found: pd.DataFrame) -> dict[str, Any]:
 def types(columns: Iterable[Column]) -> dict[str, str]:
     """Name -> dtype of a frame of these columns."""
     return {name: dtype for column in columns for name, dtype in column.types.items()}
-
-
-def recorded(found: Any, columns: Iterable[Column]) -> Row:
-    """The values of the columns with a path, of one record."""
-    return {column.name: column.of(found) for column in columns if column.path}
 
 
 def frame(

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from analysis.table import Column, frame, recorded
+from analysis.records.extract import recorded
+from analysis.table import Column, frame
 from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
 from train.interconnect.facts.record import FACTS_GLOB, NodeFacts
 from train.interconnect.record import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from statistics import fmean
@@ -12,7 +12,7 @@ from typing import Any
 from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, STEP_PARTS, TRUST
 from analysis.records.labels import key, target_text
 from analysis.records.validate import reason_for
-from analysis.table import Row, recorded
+from analysis.table import Column, Row
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
 from train.record.run import EpochRecord, RankSteps, RunRecord, Spread
@@ -37,6 +37,23 @@ _RECORDED = [column for column in RUNS if column.path and column not in CONFIG]
 _WHY = [c for c in _RECORDED if f"{c.name}_why" in {column.name for column in RUNS}]
 #: Column of the epochs frame, and an epoch's name of it.
 _OF_EPOCH = {column.name: column.path.removeprefix("epochs.") for column in MEASURED}
+
+
+def recorded(record: Any, columns: Iterable[Column]) -> Row:
+    """The columns that have a path, of one record."""
+    return {column.name: _value_at(record, column.path) for column in columns if column.path}
+
+
+def _value_at(found: Any, path: str) -> Any:
+    """None where a part of the path is null, or a list of which the last is wanted is empty."""
+    for part in path.split("."):
+        if part == "last":
+            found = found[-1] if found else None
+        elif isinstance(found, dict):
+            found = found.get(part)
+        elif found is not None:
+            found = getattr(found, part)
+    return found
 
 
 def config_row(config: RunConfig) -> Row | None:

@@ -158,13 +158,6 @@ def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
     assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
 
 
-def test_no_record_gives_empty_frames_with_all_columns() -> None:
-    runs = runs_frame([])
-    assert len(runs) == 0
-    assert "validation_accuracy" in runs
-    assert len(epochs_frame([])) == 0
-
-
 def test_order_is_that_of_the_manifest_then_ranks() -> None:
     rows = [{"technique": t, "gpus": g} for t, g in
             (("z", 1), ("a", 4), ("a", 2), ("unknown", 1))]  # fmt: skip
