@@ -137,8 +137,7 @@ def _disturbed(epochs: pd.DataFrame) -> list[Caution]:
     steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
     by_cell = steady.groupby("cell_id", sort=False, observed=True)
     middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
-    batches = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"]
-    grows = batches.max() > batches.min()
+    grows = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"].nunique() > 1
     limit = pd.concat([_UNEQUAL * middle, middle + _HICCUP_S], axis=1).max(axis=1)
     slow = (worst > limit) & ~grows.reindex(worst.index)
     if not slow.any():
