@@ -94,3 +94,11 @@ def test_names_are_text_on_a_terminal() -> None:
     show(made, judged(made), out)
     text = out.export_text()
     assert all(text.count(name) >= 2 for name in names)
+
+
+@pytest.mark.parametrize("text", ["gone\x1b[2J", "\x1b]0;title\x07"])
+def test_a_terminal_obeys_nothing_that_a_record_says(text: str) -> None:
+    found = run(tournament(changes={("a", "b"): {"rates": (), "error": text}}))
+    said = io.StringIO()
+    show(found, judged(found), Console(width=160, file=said))
+    assert text.replace("\x1b", "?").replace("\x07", "?") in said.getvalue()
