@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -59,6 +60,12 @@ def _value_at(found: Any, path: str) -> Any:
 def config_row(config: RunConfig) -> Row | None:
     """Columns of CONFIG but the labels, and ``settings``: those of the technique, as JSON; None for
     a config that no machine could run."""
+    row = _row_of_any_seed(config.model_copy(update={"seed": 0}))
+    return row and {**row, "seed": config.seed}
+
+
+@lru_cache(maxsize=256)
+def _row_of_any_seed(config: RunConfig) -> Row | None:
     if config.global_batch > LARGEST_BATCH:
         return None
     technique = config.technique
@@ -191,10 +198,9 @@ def _short_hash(text: str) -> str:
 
 def totals(epochs: Sequence[EpochRecord]) -> Row:
     """What these epochs come to."""
-    return {
-        "epochs_run": len(epochs),
-        **{name: sum(getattr(epoch, name) for epoch in epochs) for name in _ADD_UP},
-    }
+    rows = [epoch.__dict__ for epoch in epochs]
+    sums = {name: sum([row[name] for row in rows]) for name in _ADD_UP}
+    return {"epochs_run": len(epochs), **sums}
 
 
 def _timed(record: RunRecord) -> Row:

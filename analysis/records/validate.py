@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
 
-from analysis.records.validate_measured import measured_findings, number_findings
+from analysis.records.validate_measured import measured_findings, number_findings, taken_s
 from train.config.plan import EpochPlan, RunPlan, left_over
 from train.config.run import RunConfig, Target
 from train.errors import ConfigError
@@ -47,8 +47,9 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
         yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
     if record.ended_at < record.started_at:
         yield "it ended before it started"
-    yield from number_findings(record)
-    yield from measured_findings(record)
+    spent_s = taken_s(record.epochs)
+    yield from number_findings(record, spent_s)
+    yield from measured_findings(record, spent_s)
     plans = None if record.data is None else _planned(record.config, record.data)
     yield from _epoch_findings(record, plans)
     if record.status == "completed":
@@ -128,7 +129,7 @@ def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
 
 def _planned(config: RunConfig, data: DataRecord) -> Plans:
     """The epochs that the config asks for on these images; why there are none, as a text."""
-    plans = _of_any_seed(config.model_copy(update={"seed": 0}).model_dump_json(), data.train_images)
+    plans = _of_any_seed(config.model_copy(update={"seed": 0}), data.train_images)
     if plans is not None:
         return plans
     try:
@@ -138,10 +139,10 @@ def _planned(config: RunConfig, data: DataRecord) -> Plans:
 
 
 @lru_cache(maxsize=64)
-def _of_any_seed(settings: str, train_images: int) -> tuple[EpochPlan, ...] | None:
+def _of_any_seed(config: RunConfig, train_images: int) -> tuple[EpochPlan, ...] | None:
     """A plan is the same for each seed; only what it says when there is none names the cell."""
     try:
-        return RunPlan(RunConfig.model_validate_json(settings), train_images).epochs
+        return RunPlan(config, train_images).epochs
     except ConfigError:
         return None
 

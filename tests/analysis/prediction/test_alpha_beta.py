@@ -96,12 +96,6 @@ def test_one_size_is_no_line() -> None:
         fit([Timed(2, 8, (0.0,)), Timed(2, 16, (1.0,))], ring)
 
 
-def test_an_interval_of_a_prediction_holds_its_line() -> None:
-    found = fit(timed(2, Link(30e-6, 8 / 200e6), 0.05), ring)
-    low, high = found.interval(4, 2**20)
-    assert low <= found.seconds(4, 2**20) <= high
-
-
 def split(ranks: int, noise: float, seed: int = 0, *, one: bool = False) -> list[Timed]:
     random = np.random.default_rng(seed)
     links = [RENDEZVOUS if one or size / ranks >= BREAK else EAGER for size in SIZES]
