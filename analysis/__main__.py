@@ -136,12 +136,11 @@ def interconnect(
     ] = False,
 ) -> None:
     """Judge one run of make interconnect: 0 PASS, 1 FAIL, 3 UNDECIDED, 2 there is no such run."""
-    from analysis.interconnect.judge.verdict import Yardstick, judge  # noqa: PLC0415
-    from analysis.interconnect.load.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
-    from analysis.interconnect.load.links import read_rate  # noqa: PLC0415
-    from analysis.interconnect.load.run import RunError, load_run  # noqa: PLC0415
-    from analysis.interconnect.show.page import write_run  # noqa: PLC0415
-    from analysis.interconnect.show.terminal import show  # noqa: PLC0415
+    from analysis.interconnect.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
+    from analysis.interconnect.links import read_rate  # noqa: PLC0415
+    from analysis.interconnect.report import show, write_run  # noqa: PLC0415
+    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
     _as_owner(run_dir)
@@ -173,11 +172,11 @@ def interconnect_baseline(
     force: Annotated[bool, typer.Option(help="also of a run that did not pass")] = False,
 ) -> None:
     """Keep a good run as what later ones are compared with."""
-    from analysis.interconnect.judge.doubts import TWO_ALONE  # noqa: PLC0415
-    from analysis.interconnect.judge.verdict import Yardstick, judge  # noqa: PLC0415
-    from analysis.interconnect.load import baseline  # noqa: PLC0415
-    from analysis.interconnect.load.run import RunError, load_run  # noqa: PLC0415
-    from analysis.interconnect.show.words import headline  # noqa: PLC0415
+    from analysis.interconnect import baseline  # noqa: PLC0415
+    from analysis.interconnect.doubts import TWO_ALONE  # noqa: PLC0415
+    from analysis.interconnect.finding import headline  # noqa: PLC0415
+    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
 
     _as_owner(run_dir)
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME

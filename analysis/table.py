@@ -73,6 +73,8 @@ class Column:
         note: name of the column with the reason why a value is null, or with what to know of it.
         only_if_varied: left out of the page where all rows have the same value.
         wide: holds sentences.
+        path: where a record has the value, as ``world.nodes``; ``last``: of a list its last entry,
+            else a list's entries are rows.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Column:
     note: str = ""
     only_if_varied: bool = False
     wide: bool = False
+    path: str = ""
 
     @property
     def types(self) -> dict[str, DType]:
@@ -209,7 +212,8 @@ def _with_note(column: Column, row: Row, notes: Notes) -> str:
 def plain_rows(table: pd.DataFrame) -> list[Row]:
     """The rows with None for every null: <NA> has no truth value."""
     # column by column, which takes a tenth of the time of asking each cell
-    columns = [column.astype(object).where(column.notna(), None) for _, column in table.items()]
+    nulls: Any = None  # which the stubs of pandas do not know
+    columns = [column.to_numpy(dtype=object, na_value=nulls) for _, column in table.items()]
     names = [str(name) for name in table]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 

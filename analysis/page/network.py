@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from analysis.interconnect.load.collectives import all_reduce_times, fitted, one_rank_per_node
-from analysis.interconnect.load.run import RunError, load_run
+from analysis.interconnect.collectives import all_reduce_times, fitted, one_rank_per_node
+from analysis.interconnect.run import RunError, load_run
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
 

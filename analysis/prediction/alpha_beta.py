@@ -66,11 +66,6 @@ class Fit(NamedTuple):
     def seconds(self, ranks: int, size: float) -> float:
         return self.cost(ranks, size).seconds(self.link)
 
-    def interval(self, ranks: int, size: float) -> tuple[float, float]:
-        """Of the fitted line, by the bootstrap; 95 %. Says nothing of a wrong formula."""
-        parts = self.cost(ranks, size)
-        return _interval(self.resampled @ np.array([parts.messages, parts.bytes]))
-
 
 class Prediction(NamedTuple):
     """One time that was not fitted. error: measured over predicted, minus one."""

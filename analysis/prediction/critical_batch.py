@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from analysis.prediction import Refusal
 from analysis.stats.differences import ratio
@@ -155,13 +155,15 @@ class _Likelihood:
     def best(self) -> tuple[float, float, float]:
         """c, log-likelihood and sd of the maximum."""
         low, high = self.range
-        while True:
-            grid = np.linspace(low, high, _GRID)
-            levels, _, t = self.profile(grid)
-            top, step = int(levels.argmax()), grid[1] - grid[0]
-            if step < 1e-9:
-                return float(grid[top]), float(levels[top]), float(1 / t[top])
-            low, high = np.clip([grid[top] - 2 * step, grid[top] + 2 * step], *self.range)
+        grid, step = np.linspace(low, high, _GRID), (high - low) / (_GRID - 1)
+        top = float(grid[self.profile(grid)[0].argmax()])
+        # from the grid's best on: the tolerance of the search grows with its numbers
+        found = optimize.minimize_scalar(
+            lambda more: -self.profile(np.array([top + more]))[0][0], method="bounded",
+            bounds=(max(-step, low - top), min(step, high - top)), options={"xatol": 1e-10},
+        )  # fmt: skip
+        level, _, t = self.profile(np.array([top + found.x]))
+        return top + float(found.x), float(level[0]), float(1 / t[0])
 
     def profile(self, c: Floats) -> tuple[Floats, Floats, Floats]:
         """Largest log-likelihood at each c, with its m and t."""
@@ -230,18 +232,15 @@ def _hazard(z: Floats) -> Floats:
 def _where_above(
     height: Callable[[Floats], Floats], best: float, ends: tuple[float, float]
 ) -> _Ends:
-    """Where ``height`` first falls below 0 on either side of ``best``; None: not before the end."""
-    found: list[float | None] = []
-    for end in ends:
-        inside, outside = best, end
-        for _ in range(3):
-            grid = np.linspace(inside, outside, _STEPS)
-            below = np.flatnonzero(height(grid[1:]) < 0)
-            if not len(below):
-                break
-            inside, outside = float(grid[below[0]]), float(grid[below[0] + 1])
-        found.append(inside if inside != best or outside != end else None)
-    return found[0], found[1]
+    """Where ``height`` falls below 0 on either side of ``best``; None: not before the end."""
+
+    def at(place: float) -> float:
+        return float(height(np.array([place]))[0])
+
+    low, high = (
+        None if at(end) >= 0 else float(optimize.brentq(at, best, end, xtol=1e-7)) for end in ends
+    )
+    return low, high
 
 
 def _estimate(log: float, interval: _Ends, n: int, note: str | None) -> Estimate:

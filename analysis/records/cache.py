@@ -1,8 +1,8 @@
 """What was read of records before: columns of numbers and texts, never anything that is executed.
 
-One file of numpy arrays for a sweep, private to the user. It is used where it was written by this
-version of the program and, record by record, where inode, size and time of the file are the same;
-in any doubt the records are read anew.
+One file of numpy arrays for a sweep, one after the other, private to the user. It is used where it
+was written by this version of the program and, record by record, where inode, size and time of the
+file are the same; in any doubt the records are read anew.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import json
 import os
 import tempfile
 import time
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from train.record.run import RECORD_NAME
 WORTH_IT = 200
 #: A file that changed this short a time ago may change again without its time showing it.
 _SETTLED_NS = 2 * 10**9
+#: Named as that of earlier versions, an archive, which it replaces.
 FILE = Path("report", ".cache", "records.npz")
 _PROGRAM = Path(__file__).parents[2]
 _READERS = ("analysis/records", "train/record", "train/config")
@@ -62,9 +63,10 @@ def load(folder: Path, now: Mapping[str, Stamp]) -> Known:
         path = folder / FILE
         stat = path.stat()
         if stat.st_uid == os.geteuid() and not stat.st_mode & 0o022:
-            with np.load(path, allow_pickle=False) as arrays:
-                if _text(arrays["version"]) == _version():
-                    return _current(arrays, now)
+            with path.open("rb") as file:
+                read = partial(np.load, file, allow_pickle=False)
+                if _text(read()) == _version():
+                    return _current(read, now)
     return Known({}, gather([]))
 
 
@@ -84,33 +86,28 @@ def store(
         path.parent.mkdir(mode=0o700, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".records.", dir=path.parent)
         try:
-            with os.fdopen(handle, "wb") as out, zipfile.ZipFile(out, "w") as archive:
-                # one at a time, where numpy's savez would need a copy of all of them
-                for name, values in _arrays(cells, stamped, tables):
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                        np.save(file, values, allow_pickle=False)
+            with os.fdopen(handle, "wb") as out:
+                for values in _arrays(cells, stamped, tables):
+                    np.save(out, values, allow_pickle=False)
             Path(temporary).replace(path)
         finally:
             Path(temporary).unlink(missing_ok=True)
 
 
-def _arrays(
-    cells: Sequence[str], stamped: Sequence[Stamp], tables: Gathered
-) -> Iterator[tuple[str, Array]]:
-    yield "version", _bytes(_version())
-    yield "names", _bytes(json.dumps(cells))
-    yield "stamps", np.array(stamped, dtype=np.int64)
+def _arrays(cells: Sequence[str], stamped: Sequence[Stamp], tables: Gathered) -> Iterator[Array]:
+    yield _bytes(_version())
+    yield _bytes(json.dumps(cells))
+    yield np.array(stamped, dtype=np.int64)
     for name, columns in TABLES.items():
         for column, dtype in columns.items():
-            yield from _packed(f"{name}.{column}", tables[name][column], dtype)
+            yield from _packed(tables[name][column], dtype)
 
 
-def _current(arrays: Mapping[str, Array], now: Mapping[str, Stamp]) -> Known:
+def _current(read: Callable[[], Array], now: Mapping[str, Stamp]) -> Known:
+    """Of the arrays of _arrays that follow the version, in their order."""
+    names, stamped = json.loads(_text(read())), read().tolist()
     tables = {
-        name: pd.DataFrame(
-            {c: _unpacked(arrays, f"{name}.{c}", dtype) for c, dtype in columns.items()},
-            copy=False,
-        )
+        name: pd.DataFrame({c: _unpacked(read, dtype) for c, dtype in columns.items()}, copy=False)
         for name, columns in TABLES.items()
     }
     size = len(tables["cells"])
@@ -119,7 +116,7 @@ def _current(arrays: Mapping[str, Array], now: Mapping[str, Stamp]) -> Known:
         if len(rows) and not 0 <= rows.min() <= rows.max() < size:
             raise ValueError(f"{name}: rows of no cell")
     kept = ~tables["cells"]["kind"].isin(_NOT_KEPT)
-    entries = zip(json.loads(_text(arrays["names"])), arrays["stamps"].tolist(), kept, strict=True)
+    entries = zip(names, stamped, kept, strict=True)
     places = {
         cell: place
         for place, (cell, stamp, fine) in enumerate(entries)
@@ -139,37 +136,33 @@ def _version() -> str:
     return digest.hexdigest()
 
 
-def _packed(name: str, column: pd.Series[Any], dtype: str) -> Iterator[tuple[str, Array]]:
+def _packed(column: pd.Series[Any], dtype: str) -> Iterator[Array]:
     """Null: a code of -1 for texts and bools, NaN for numbers, a mask for whole numbers."""
     if dtype == "string":
         codes, texts = pd.factorize(column.array)
-        yield name, _small(codes)
-        yield f"{name}.texts", _bytes(json.dumps(list(texts)))
+        yield _small(codes)
+        yield _bytes(json.dumps(list(texts)))
     elif dtype == "boolean":
-        yield name, column.astype("Int8").fillna(-1).to_numpy(dtype=np.int8)
+        yield column.astype("Int8").fillna(-1).to_numpy(dtype=np.int8)
     elif dtype == "Float64":
-        yield name, column.to_numpy(dtype=np.float64, na_value=np.nan)
+        yield column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        nulls = column.isna().to_numpy()
-        yield name, _small(column.fillna(0).to_numpy(dtype=np.int64))
-        if nulls.any():
-            yield f"{name}.nulls", nulls
+        yield _small(column.fillna(0).to_numpy(dtype=np.int64))
+        if dtype == "Int64":
+            yield column.isna().to_numpy()
 
 
-def _unpacked(arrays: Mapping[str, Array], name: str, dtype: str) -> Any:
-    values = arrays[name]
+def _unpacked(read: Callable[[], Array], dtype: str) -> Any:
+    values = read()
     if dtype == "string":
-        texts = pd.array([*json.loads(_text(arrays[f"{name}.texts"])), None], dtype="string")
+        texts = pd.array([*json.loads(_text(read())), None], dtype="string")
         return texts.take(values)  # -1 is the last one, null
     if dtype == "boolean":
         return pd.arrays.BooleanArray(values == 1, values < 0)
     if dtype == "Float64":
         return pd.arrays.FloatingArray(values, np.isnan(values))
     whole = values.astype(np.int64)
-    if dtype == "int64":
-        return whole
-    nulls = arrays[f"{name}.nulls"] if f"{name}.nulls" in arrays else np.zeros(len(whole), bool)
-    return pd.arrays.IntegerArray(whole, nulls)
+    return whole if dtype == "int64" else pd.arrays.IntegerArray(whole, read())
 
 
 def _small(values: Array) -> Array:

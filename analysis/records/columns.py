@@ -1,65 +1,61 @@
-"""The columns of the frames, one line each: what notebooks and the documentation go by."""
+"""The columns of the frames, one line each: what notebooks and the documentation go by, and where a
+record has the value (its path; with a dot at the end the column's name follows)."""
 
 from __future__ import annotations
 
-from analysis.table import Column
+from collections.abc import Callable
+
+from analysis.table import Column, DType
 
 
-def _text(name: str, description: str) -> Column:
-    return Column(name, "string", description=description)
+def _of(dtype: DType, unit: str = "") -> Callable[..., Column]:
+    def column(name: str, description: str, path: str = "", unit: str = unit) -> Column:
+        path += name if path.endswith(".") else ""
+        return Column(name, dtype, description=description, path=path, unit=unit)
+
+    return column
 
 
-def _count(name: str, description: str, unit: str = "") -> Column:
-    return Column(name, "Int64", description=description, unit=unit)
-
-
-def _real(name: str, description: str, unit: str = "") -> Column:
-    return Column(name, "Float64", description=description, unit=unit)
-
-
-def _bool(name: str, description: str) -> Column:
-    return Column(name, "boolean", description=description)
-
-
-def _seconds(name: str, description: str) -> Column:
-    return _real(name, description, "s")
-
-
+_text, _count, _bool = _of("string"), _of("Int64"), _of("boolean")
+_real, _seconds = _of("Float64"), _of("Float64", "s")
 #: Said wherever ``oversubscribed`` keeps a time from being compared.
 SHARED_CORES = "ranks share cores: not a scaling figure"
 #: Of the config, so of every cell whose config is known.
 CONFIG = (
-    _text("technique", "name of its row in techniques.yaml"),
+    _text("technique", "name of its row in techniques.yaml", "config.technique.name"),
     _text("technique_label", "the same, with what differs where one name has several settings"),
     _text("context", "settings other than the technique that differ somewhere in the sweep"),
     _text("workload", "equal for runs of the same data, model, target and epochs"),
     _text("condition", "equal for runs that differ in their seed alone: a hash of the config"),
     _text("condition_any_framework", "the same, whatever the framework is"),
     _text("technique_settings", "equal for runs of the same technique: a hash of its settings"),
-    _text("dataset", "name, or folder:PATH"),
-    _count("image_size", "of a folder's images; null where the data set has its own", "pixels"),
-    _text("model", "the network"),
-    _real("width", "what resnet_mini's filters are multiplied by"),
-    _bool("shortcuts", "whether resnet_mini has its shortcuts"),
-    _text("pretrained", "file of weights that the run began with"),
-    _real("data_fraction", "share of the training images that is used"),
-    _text("validate_on", "images that accuracy is measured on"),
-    _text("partition", "how ranks share the images"),
-    _text("framework", "who averages the gradients"),
+    _text("dataset", "name, or folder:PATH", "config."),
+    _count("image_size", "of a folder's images; null where the data set has its own", "config.",
+           unit="pixels"),
+    _text("model", "the network", "config."),
+    _real("width", "what resnet_mini's filters are multiplied by", "config."),
+    _bool("shortcuts", "whether resnet_mini has its shortcuts", "config."),
+    _text("pretrained", "file of weights that the run began with", "config."),
+    _real("data_fraction", "share of the training images that is used", "config."),
+    _text("validate_on", "images that accuracy is measured on", "config."),
+    _text("partition", "how ranks share the images", "config."),
+    _text("framework", "who averages the gradients", "config."),
     _text("target", "accuracy to be reached, in words"),
-    _bool("deterministic", "whether TensorFlow's deterministic operations were asked for"),
-    _text("scaling", "weak: batch per rank fixed; strong: global batch fixed"),
-    _count("gpus", "ranks: one per GPU, or per group of cores where there is none"),
-    _count("batch_per_rank", "of one batch", "images"),
-    _count("accumulation", "batches per rank and step"),
-    _count("global_batch", "of a step over all ranks, at the start", "images"),
-    _count("epochs", "that the config asks for"),
-    _count("epoch_images", "of an epoch, where steps_per_epoch says it", "images"),
+    _bool("deterministic", "whether TensorFlow's deterministic operations were asked for",
+          "config."),
+    _text("scaling", "weak: batch per rank fixed; strong: global batch fixed", "config."),
+    _count("gpus", "ranks: one per GPU, or per group of cores where there is none", "config."),
+    _count("batch_per_rank", "of one batch", "config.", unit="images"),
+    _count("accumulation", "batches per rank and step", "config."),
+    _count("global_batch", "of a step over all ranks, at the start", "config.", unit="images"),
+    _count("epochs", "that the config asks for", "config."),
+    _count("epoch_images", "of an epoch, where steps_per_epoch says it", unit="images"),
     _bool("changes_images", "training images are augmented"),
-    _real("label_smoothing", "of the training loss"),
-    _real("base_lr", "learning rate of the base batch; the technique's rule scales it"),
-    _count("seed", "of the run"),
-)
+    _real("label_smoothing", "of the training loss", "config.technique."),
+    _real("base_lr", "learning rate of the base batch; the technique's rule scales it",
+          "config.technique."),
+    _count("seed", "of the run", "config."),
+)  # fmt: skip
 #: Columns of CONFIG that are worked out over all cells of a sweep.
 LABELS = ("technique_label", "context")
 #: Parts of a step.
@@ -75,25 +71,28 @@ STEP_PARTS = (
     _seconds("negotiation_s", "of a message to ranks that are all there"),
 )
 RUNS = (
-    _text("cell_id", "name of the cell and of its folder"),
-    _text("status", "completed or diverged"),
+    _text("cell_id", "name of the cell and of its folder", "cell_id"),
+    _text("status", "completed or diverged", "status"),
     *CONFIG,
-    _count("global_batch_last", "of a step of the last epoch, where the batch grows", "images"),
+    _count("global_batch_last", "of a step of the last epoch, where the batch grows",
+           "epochs.last.global_batch", unit="images"),
     _count("planned_epochs", "that the config comes to on these images"),
     _count("epochs_run", "that were trained"),
     _count("steps", "over all epochs"),
     _count("skipped_steps", "of these, without an update, since a number overflowed"),
     _count("sampled_steps", "of these, taken in parts to measure them"),
     _count("images", "over all epochs and ranks, really processed"),
-    _real("train_loss", "mean over the last epoch"),
-    _real("train_accuracy", "running mean over the last epoch"),
+    _real("train_loss", "mean over the last epoch", "epochs.last."),
+    _real("train_accuracy", "running mean over the last epoch", "epochs.last."),
     _text("train_accuracy_why", "why it is null"),
-    _real("validation_loss", "after the last epoch"),
-    _real("validation_accuracy", "after the last epoch, never the best one"),
+    _real("validation_loss", "after the last epoch", "epochs.last."),
+    _real("validation_accuracy", "after the last epoch, never the best one", "epochs.last."),
     _text("validation_accuracy_why", "why it is null"),
     _real("chance", "accuracy of a guess: 1 / classes"),
-    _real("sharpness_largest", "largest eigenvalue of the Hessian where the run ended"),
-    _real("sharpness_scaled", "likewise, by changes relative to the norms of the filters"),
+    _real("sharpness_largest", "largest eigenvalue of the Hessian where the run ended",
+          "sharpness.largest"),
+    _real("sharpness_scaled", "likewise, by changes relative to the norms of the filters",
+          "sharpness.scaled"),
     _text("classification_why", "why there are no scores of classes"),
     _seconds("train_s", "training, over all epochs"),
     _seconds("eval_s", "evaluation, over all epochs"),
@@ -101,49 +100,51 @@ RUNS = (
     _seconds("wall_s", "from the start of the first attempt to the end of the last"),
     _seconds("gap_s", "of wall_s: between the end of an attempt and the start of the next"),
     _count("attempts", "starts of the cell"),
-    _real("images_per_s", "steady state, all ranks: median over epochs"),
+    _real("images_per_s", "steady state, all ranks: median over epochs", "throughput."),
     _text("images_per_s_why", "why it is null"),
     _real("communication_share", "of a step: communication that nothing overlapped"),
     _real("input_share", "of a step: waiting for the batch"),
     _text("step_shares_why", "why the shares are null"),
     *STEP_PARTS,
     _text("step_parts_why", "why parts of a step are null; else medians, averaged over ranks"),
-    _text("why_no_overlap", "why no gradient is sent before all are there"),
-    _count("gradient_bytes", "of one rank's gradients in one step, as they travel", "bytes"),
+    _text("why_no_overlap", "why no gradient is sent before all are there", "why_no_overlap"),
+    _count("gradient_bytes", "of one rank's gradients in one step, as they travel",
+           "gradient_bytes", unit="bytes"),
     _text("alarms", "findings that make the numbers doubtful, with | between them"),
-    _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
-    _text("device_kind", "cpu or gpu"),
-    _text("device", "what a rank computed on"),
-    _count("cores_per_rank", "CPU cores of each rank"),
-    _count("nodes", "machines"),
+    _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures", "world."),
+    _text("device_kind", "cpu or gpu", "world."),
+    _text("device", "what a rank computed on", "world."),
+    _count("cores_per_rank", "CPU cores of each rank", "world."),
+    _count("nodes", "machines", "world."),
     _text("hosts", "names of the machines"),
     _text("first_host", "machine of rank 0, which cpu, gpu, driver and kernel are of"),
-    _text("launcher", "what started the ranks"),
-    _text("controller", "how ranks agreed"),
-    _text("data_plane", "what carried the gradients"),
-    _text("interface", "network interface between ranks"),
-    _text("data_name", "of the data set, as its source calls it"),
-    _text("data_fingerprint", "sha256 over the images in memory"),
-    _text("order", "how batches were drawn"),
-    _count("train_images", "used"),
-    _count("train_images_available", "in the data set"),
-    _count("validation_images", "that accuracy was measured on"),
-    _count("dropped_per_epoch", "left over in a pass, since they fill no batch or epoch", "images"),
-    _count("classes", "of the data set"),
-    _text("git_commit", "of the program"),
-    _bool("git_dirty", "whether its checkout had uncommitted changes"),
-    _text("image_digest", "of the container's image"),
-    _text("cpu", "model"),
-    _text("gpu", "model"),
-    _text("driver", "of the GPU"),
-    _text("kernel", "of the operating system"),
-    _text("horovod", "version"),
-    _text("tensorflow", "version"),
+    _text("launcher", "what started the ranks", "world."),
+    _text("controller", "how ranks agreed", "world."),
+    _text("data_plane", "what carried the gradients", "world."),
+    _text("interface", "network interface between ranks", "world."),
+    _text("data_name", "of the data set, as its source calls it", "data.name"),
+    _text("data_fingerprint", "sha256 over the images in memory", "data.fingerprint"),
+    _text("order", "how batches were drawn", "data."),
+    _count("train_images", "used", "data."),
+    _count("train_images_available", "in the data set", "data."),
+    _count("validation_images", "that accuracy was measured on", "data."),
+    _count("dropped_per_epoch", "left over in a pass, since they fill no batch or epoch", "data.",
+           unit="images"),
+    _count("classes", "of the data set", "data."),
+    _text("git_commit", "of the program", "provenance."),
+    _bool("git_dirty", "whether its checkout had uncommitted changes", "provenance."),
+    _text("image_digest", "of the container's image", "provenance."),
+    _text("cpu", "model", "provenance."),
+    _text("gpu", "model", "provenance."),
+    _text("driver", "of the GPU", "provenance."),
+    _text("kernel", "of the operating system", "provenance."),
+    _text("horovod", "version", "provenance.versions."),
+    _text("tensorflow", "version", "provenance.versions."),
     _text("versions", "of all packages, as JSON"),
-    _text("slurm_job_id", "of the last attempt"),
+    _text("slurm_job_id", "of the last attempt", "provenance."),
     _text("started_at", "time, ISO 8601"),
     _text("ended_at", "time, ISO 8601"),
-)
+)  # fmt: skip
 #: Of a cell that is not usable, too, as far as its record or epochs.jsonl has them.
 KNOWN_OF_LOST = ("epochs_run", "steps", "images", "train_s", "eval_s")
 PLANNED = (
@@ -158,46 +159,50 @@ DTYPES = {column.name: column.dtype for column in RUNS}
 #: Of its run, repeated on each row.
 OF_A_RUN = ("status", "technique", "technique_label", "context", "gpus", "global_batch", "seed")
 NOISE = (
-    _count("noise_steps", "steps that the noise of the epoch was measured in"),
-    _count("noise_batch_small", "images of a single gradient"),
-    _count("noise_batch_big", "images of their mean"),
-    _real("noise_trace", "estimated trace of the per-image gradient covariance"),
-    _real("noise_gradient_sq", "estimated squared norm of the true gradient"),
-    _real("noise_b_simple", "trace / gradient_sq", "images"),
-    _real("noise_low", "lower end of its 95 % interval", "images"),
-    _real("noise_high", "upper end of it", "images"),
+    _count("noise_steps", "steps that the noise of the epoch was measured in",
+           "epochs.noise.steps"),
+    _count("noise_batch_small", "images of a single gradient", "epochs.noise.batch_small"),
+    _count("noise_batch_big", "images of their mean", "epochs.noise.batch_big"),
+    _real("noise_trace", "estimated trace of the per-image gradient covariance",
+          "epochs.noise.trace"),
+    _real("noise_gradient_sq", "estimated squared norm of the true gradient",
+          "epochs.noise.gradient_sq"),
+    _real("noise_b_simple", "trace / gradient_sq", "epochs.noise.b_simple", unit="images"),
+    _real("noise_low", "lower end of its 95 % interval", "epochs.noise.low", unit="images"),
+    _real("noise_high", "upper end of it", "epochs.noise.high", unit="images"),
     _bool("noise_censored", "gradient_sq cannot be told from zero: b_simple is above noise_low"),
-)
+)  # fmt: skip
 TRUST = (
-    _real("trust_median", "factor of a layer-wise optimizer on the rate"),
-    _real("trust_smallest", "least of these factors"),
-    _real("trust_largest", "largest of these factors"),
-    _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips"),
-)
+    _real("trust_median", "factor of a layer-wise optimizer on the rate", "epochs.trust.median"),
+    _real("trust_smallest", "least of these factors", "epochs.trust.smallest"),
+    _real("trust_largest", "largest of these factors", "epochs.trust.largest"),
+    _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips",
+          "epochs.trust.clipped_share"),
+)  # fmt: skip
 #: Of an epoch, as the record has it; the record's name where it differs.
 MEASURED = (
-    _count("epoch", "from 1"),
-    _count("attempt", "that trained it"),
-    _count("epoch_batch", "images of a step"),
-    _count("accumulation", "batches per rank and step"),
-    _count("steps", "of the optimizer"),
-    _count("images", "really processed, all ranks"),
-    _seconds("train_s", "training"),
-    _seconds("eval_s", "evaluation"),
-    _real("lr_first", "rate of the first step"),
-    _real("lr_last", "rate of the last step"),
-    _real("lr_mean", "over the steps that were applied"),
-    _real("train_loss", "mean per image"),
-    _real("train_accuracy", "running mean"),
-    _real("validation_loss", "mean per image"),
-    _real("validation_accuracy", "over all validation images"),
-    _count("skipped_steps", "without an update, since a number overflowed"),
-    _real("gradient_norm", "of the reduced gradient, mean over the steps"),
-    _real("gain", "AdaScale's, mean over the steps"),
-    _seconds("suspended_s", "stopped, frozen or asleep; in no other seconds"),
-    _count("sampled_steps", "taken in parts to measure them"),
-    _seconds("sampled_s", "of train_s: these steps"),
-    _count("steps_per_call", "of the other steps, at most"),
+    _count("epoch", "from 1", "epochs."),
+    _count("attempt", "that trained it", "epochs."),
+    _count("epoch_batch", "images of a step", "epochs.global_batch"),
+    _count("accumulation", "batches per rank and step", "epochs."),
+    _count("steps", "of the optimizer", "epochs."),
+    _count("images", "really processed, all ranks", "epochs."),
+    _seconds("train_s", "training", "epochs."),
+    _seconds("eval_s", "evaluation", "epochs."),
+    _real("lr_first", "rate of the first step", "epochs."),
+    _real("lr_last", "rate of the last step", "epochs."),
+    _real("lr_mean", "over the steps that were applied", "epochs."),
+    _real("train_loss", "mean per image", "epochs."),
+    _real("train_accuracy", "running mean", "epochs."),
+    _real("validation_loss", "mean per image", "epochs."),
+    _real("validation_accuracy", "over all validation images", "epochs."),
+    _count("skipped_steps", "without an update, since a number overflowed", "epochs."),
+    _real("gradient_norm", "of the reduced gradient, mean over the steps", "epochs."),
+    _real("gain", "AdaScale's, mean over the steps", "epochs."),
+    _seconds("suspended_s", "stopped, frozen or asleep; in no other seconds", "epochs."),
+    _count("sampled_steps", "taken in parts to measure them", "epochs."),
+    _seconds("sampled_s", "of train_s: these steps", "epochs."),
+    _count("steps_per_call", "of the other steps, at most", "epochs."),
 )
 CLOCK = (
     _real("images_per_s", "of the epoch, sampled steps with it"),
@@ -226,7 +231,7 @@ CLASSES = (
     _count("epoch", "after which it was measured"),
     _count("place", "of the class, from 0"),
     _text("class", "name"),
-    _count("support", "validation images of the class"),
+    _count("support", "validation images of the class", "classification.classes."),
     _count("predicted", "validation images taken for it"),
     *(
         made
@@ -258,11 +263,12 @@ GOALS = (
 )
 TRAFFIC = (
     _text("cell_id", "of the run"),
-    _text("host", "machine"),
-    _text("interface", "lo, eth0, or a port of InfiniBand as mlx5_0:1"),
-    _count("received_bytes", "from the first step of the last attempt to the end of training"),
-    _count("sent_bytes", "likewise"),
-)
+    _text("host", "machine", "traffic."),
+    _text("interface", "lo, eth0, or a port of InfiniBand as mlx5_0:1", "traffic."),
+    _count("received_bytes", "from the first step of the last attempt to the end of training",
+           "traffic."),
+    _count("sent_bytes", "likewise", "traffic."),
+)  # fmt: skip
 ATTEMPTS = (
     _text("cell_id", "of every record that can be read, of a cell that is not planned, too"),
     _text("outcome", "of a usable run its status; else rejected, not in the plan, or the status"),

@@ -3,57 +3,74 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
-from analysis.records.columns import MEASURED, SCORES
+from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, STEP_PARTS, TRUST
 from analysis.records.labels import key, target_text
-from analysis.records.step_columns import shares, step_parts
 from analysis.records.validate import reason_for
+from analysis.table import Column, Row
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.record.run import EpochRecord, RunRecord
+from train.record.run import EpochRecord, RankSteps, RunRecord, Spread
 
-Row = dict[str, Any]
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
 OLDER_CLASSES = "older records do not have them"
+OLDER_PARTS = "older records do not have all parts"
 #: A config beyond this is one that no machine could run.
 LARGEST_BATCH = 10**13
 #: What is trained on what, for how long: rows that differ in it answer different questions.
 _WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
              "validate_on", "partition", "target", "epochs", "epoch_images",
              "deterministic")  # fmt: skip
-_SAME_NAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
-              "validate_on", "partition", "framework", "scaling", "gpus", "batch_per_rank",
-              "accumulation", "global_batch", "epochs", "seed", "deterministic")  # fmt: skip
-_OF_WORLD = ("oversubscribed", "device_kind", "device", "cores_per_rank", "nodes", "launcher",
-             "controller", "data_plane", "interface")  # fmt: skip
-_OF_DATA = ("order", "train_images", "train_images_available", "validation_images",
-            "dropped_per_epoch", "classes")  # fmt: skip
-_OF_PROVENANCE = (
-    "git_commit", "git_dirty", "image_digest", "cpu", "gpu", "driver", "kernel", "slurm_job_id",
-)  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
 _ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
-_RENAMED = {"epoch_batch": "global_batch"}
-#: Column of the epochs frame, and the record's name of it.
-OF_AN_EPOCH = tuple((column.name, _RENAMED.get(column.name, column.name)) for column in MEASURED)
+
+
+#: Columns of a run that are not its config's, and those that say why one of them is null.
+_RECORDED = [column for column in RUNS if column.path and column not in CONFIG]
+_WHY = [c for c in _RECORDED if f"{c.name}_why" in {column.name for column in RUNS}]
+#: Column of the epochs frame, and an epoch's name of it.
+_OF_EPOCH = {column.name: column.path.removeprefix("epochs.") for column in MEASURED}
+
+
+def recorded(record: Any, columns: Iterable[Column]) -> Row:
+    """The columns that have a path, of one record."""
+    return {column.name: _value_at(record, column.path) for column in columns if column.path}
+
+
+def _value_at(found: Any, path: str) -> Any:
+    """None where a part of the path is null, or a list of which the last is wanted is empty."""
+    for part in path.split("."):
+        if part == "last":
+            found = found[-1] if found else None
+        elif isinstance(found, dict):
+            found = found.get(part)
+        elif found is not None:
+            found = getattr(found, part)
+    return found
 
 
 def config_row(config: RunConfig) -> Row | None:
     """Columns of CONFIG but the labels, and ``settings``: those of the technique, as JSON; None for
     a config that no machine could run."""
+    row = _row_of_any_seed(config.model_copy(update={"seed": 0}))
+    return row and {**row, "seed": config.seed}
+
+
+@lru_cache(maxsize=256)
+def _row_of_any_seed(config: RunConfig) -> Row | None:
     if config.global_batch > LARGEST_BATCH:
         return None
     technique = config.technique
     settings = technique.model_dump_json()
-    row = {name: getattr(config, name) for name in _SAME_NAME}
-    row |= {
-        "technique": technique.name,
+    row = recorded({"config": config}, CONFIG) | {
         "settings": settings,
         "technique_settings": _short_hash(settings),
         "condition": _short_hash(config.model_dump_json(exclude={"seed"})),
@@ -64,8 +81,6 @@ def config_row(config: RunConfig) -> Row | None:
         "epoch_images": config.steps_per_epoch and config.steps_per_epoch * config.global_batch,
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",
-        "label_smoothing": technique.label_smoothing,
-        "base_lr": technique.base_lr,
     }
     told = {name: None if row[name] is None else str(row[name]) for name in _WORKLOAD}
     return row | {"workload": key(told)}
@@ -73,36 +88,33 @@ def config_row(config: RunConfig) -> Row | None:
 
 def run_row(record: RunRecord) -> Row:
     """Columns of RUNS but the labels; see :func:`config_row`."""
-    config, world, data = record.config, record.world, record.data
-    assert world is not None, "a record without a world is rejected"
+    config, data = record.config, record.data
+    assert record.world is not None, "a record without a world is rejected"
     assert data is not None, "a record without data is rejected"
     of_config = config_row(config)
     assert of_config is not None, "a batch larger than the data is rejected"
-    source = record.provenance
-    versions = source.versions if source else {}
+    row = recorded(record, _RECORDED)
+    for column in _WHY:
+        path = column.path.replace(".last", "")
+        why = reason_for(record, path) if row[column.name] is None else None
+        row[f"{column.name}_why"] = why
+    if config.dataset == UNLABELLED:
+        row |= dict.fromkeys(_ACCURACIES)
+        row |= dict.fromkeys([f"{name}_why" for name in _ACCURACIES], UNLABELLED_WHY)
+    hosts = record.world.hostnames
     return {
-        "cell_id": record.cell_id,
-        "status": record.status,
+        **row,
         **of_config,
-        "global_batch_last": record.epochs[-1].global_batch if record.epochs else None,
-        "planned_epochs": _planned_epochs(config, data.train_images),
-        **_learned(record),
+        **totals(record.epochs),
         **_timed(record),
-        **shares(record),
-        **step_parts(record),
-        "why_no_overlap": record.why_no_overlap,
-        "gradient_bytes": record.gradient_bytes,
+        **_shares(record),
+        **_step_parts(record),
+        "planned_epochs": _planned_epochs(config, data.train_images),
+        "chance": 1 / data.classes,
         "alarms": " | ".join(record.alarms) or None,
-        **{name: getattr(world, name) for name in _OF_WORLD},
-        "hosts": " ".join(sorted(set(world.hostnames))) or None,
-        "first_host": next(iter(world.hostnames), None),
-        "data_name": data.name,
-        "data_fingerprint": data.fingerprint,
-        **{name: getattr(data, name) for name in _OF_DATA},
-        **{name: getattr(source, name, None) for name in _OF_PROVENANCE},
-        "horovod": versions.get("horovod"),
-        "tensorflow": versions.get("tensorflow"),
-        "versions": key(versions) if source else None,
+        "hosts": " ".join(sorted(set(hosts))) or None,
+        "first_host": next(iter(hosts), None),
+        "versions": key(record.provenance.versions) if record.provenance else None,
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
         "classification_why": _no_classes(record),
@@ -115,7 +127,7 @@ def epoch_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
     steady = {sample.epoch for sample in record.throughput.samples} if record.throughput else ()
     yield "steady", [row["epoch"] in steady for row in rows]
     unlabelled = record.config.dataset == UNLABELLED
-    for column, name in OF_AN_EPOCH:
+    for column, name in _OF_EPOCH.items():
         if unlabelled and column in _ACCURACIES:
             yield column, [None] * len(rows)
         else:
@@ -126,9 +138,8 @@ def noise_rows(record: RunRecord) -> Iterator[Row]:
     """Columns of NOISE of the epochs that measured it; ``at``: place of the epoch in its run."""
     for at, epoch in enumerate(record.epochs):
         if (noise := epoch.noise) is not None:
-            told = {f"noise_{name}": value for name, value in noise.__dict__.items()}
-            told["noise_censored"] = told.pop("noise_interval") == "censored"
-            yield {"at": at, **told}
+            row = recorded({"epochs": epoch}, NOISE)
+            yield {"at": at, **row, "noise_censored": noise.interval == "censored"}
 
 
 def trust_rows(record: RunRecord) -> Iterator[Row]:
@@ -136,11 +147,9 @@ def trust_rows(record: RunRecord) -> Iterator[Row]:
     # elsewhere a factor cannot be held at 1, and a share of those that are says nothing
     clips = bool(getattr(record.config.technique.optimizer, "clip", False))
     for at, epoch in enumerate(record.epochs):
-        if (trust := epoch.trust) is not None:
-            told = {f"trust_{name}": v for name, v in trust.__dict__.items() if name != "layers"}
-            if not clips:
-                told["trust_clipped_share"] = None
-            yield {"at": at, **told}
+        if epoch.trust is not None:
+            row = recorded({"epochs": epoch}, TRUST)
+            yield {"at": at, **row, **({} if clips else {"trust_clipped_share": None})}
 
 
 def class_rows(record: RunRecord) -> Iterator[Row]:
@@ -189,44 +198,20 @@ def _short_hash(text: str) -> str:
 
 def totals(epochs: Sequence[EpochRecord]) -> Row:
     """What these epochs come to."""
-    return {
-        "epochs_run": len(epochs),
-        **{name: sum(getattr(epoch, name) for epoch in epochs) for name in _ADD_UP},
-    }
-
-
-def _learned(record: RunRecord) -> Row:
-    """Counts and the values after the final epoch (never the best one)."""
-    epochs = record.epochs
-    last = epochs[-1] if epochs else None
-    assert record.data is not None
-    row: Row = {**totals(epochs), "chance": 1 / record.data.classes}
-    for name in ("largest", "scaled"):
-        row[f"sharpness_{name}"] = getattr(record.sharpness, name, None)
-    for name in ("train_loss", "validation_loss", *_ACCURACIES):
-        row[name] = getattr(last, name, None)
-    for name in _ACCURACIES:
-        why = reason_for(record, f"epochs.{name}") if row[name] is None else None
-        if record.config.dataset == UNLABELLED:
-            row[name], why = None, UNLABELLED_WHY
-        row[f"{name}_why"] = why
-    return row
+    rows = [epoch.__dict__ for epoch in epochs]
+    sums = {name: sum([row[name] for row in rows]) for name in _ADD_UP}
+    return {"epochs_run": len(epochs), **sums}
 
 
 def _timed(record: RunRecord) -> Row:
     attempts = record.attempts
     began = attempts[0].started_at if attempts else record.started_at
     ended = attempts[-1].ended_at if attempts else record.ended_at
-    rate = record.throughput.images_per_s if record.throughput else None
     return {
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
         "wall_s": _seconds(began, ended),
         "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),
         "attempts": len(attempts),
-        "images_per_s": rate,
-        "images_per_s_why": (
-            None if rate is not None else reason_for(record, "throughput.images_per_s")
-        ),
     }
 
 
@@ -246,3 +231,47 @@ def _planned_epochs(config: RunConfig, images: int) -> int:
     if not config.technique.regime_adaptation:
         return config.epochs
     return len(RunPlan(config, images).epochs)
+
+
+def _shares(record: RunRecord) -> Row:
+    """Of the seconds of a step, all ranks together."""
+    steps = record.steps or ()
+    total = sum(rank.step_s.mean for rank in steps)
+    # where steps were not sampled, nothing overlapped communication
+    exposed = [r.communication_s.mean if r.sampled is None else r.exposed_s for r in steps]
+    known = [seconds for seconds in exposed if seconds is not None]
+    why: str | None = None
+    if record.steps is None:
+        why = reason_for(record, "steps")
+    elif not total:
+        why = "no time in any step"
+    elif len(known) < len(steps):
+        why = reason_for(record, "steps.exposed_s")
+    return {
+        "communication_share": sum(known) / total if why is None else None,
+        "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
+        "step_shares_why": why,
+    }
+
+
+def _step_parts(record: RunRecord) -> Row:
+    """Medians of steady-state steps, averaged over ranks."""
+    ranks = record.steps
+    if not ranks:
+        return {"step_parts_why": reason_for(record, "steps") if ranks is None else "no rank"}
+    row: Row = {"compute_fastest_s": min(rank.compute_s.median for rank in ranks)}
+    reasons: list[str] = []
+    for name in (column.name for column in STEP_PARTS if column.name not in row):
+        values = [value for rank in ranks if (value := _part(rank, name)) is not None]
+        row[name] = fmean(values) if len(values) == len(ranks) else None
+        if row[name] is None:
+            older = any(name not in rank.model_fields_set for rank in ranks)
+            reasons.append(OLDER_PARTS if older else reason_for(record, f"steps.{name}"))
+    return row | {"step_parts_why": "; ".join(dict.fromkeys(reasons)) or None}
+
+
+def _part(rank: RankSteps, name: str) -> float | None:
+    value: Spread | float | None = getattr(rank, name)
+    if name == "exposed_s" and rank.sampled is None:
+        value = rank.communication_s
+    return value.median if isinstance(value, Spread) else value

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
 
-from analysis.records.validate_measured import measured_findings, number_findings
-from analysis.records.validate_target import target_findings
+from analysis.records.validate_measured import measured_findings, number_findings, taken_s
 from train.config.plan import EpochPlan, RunPlan, left_over
-from train.config.run import RunConfig
+from train.config.run import RunConfig, Target
 from train.errors import ConfigError
-from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord
+from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord, TargetOutcome
 
 #: Of a run's epochs; a text where there are none.
 Plans = Sequence[EpochPlan] | str
@@ -48,8 +47,9 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
         yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
     if record.ended_at < record.started_at:
         yield "it ended before it started"
-    yield from number_findings(record)
-    yield from measured_findings(record)
+    spent_s = taken_s(record.epochs)
+    yield from number_findings(record, spent_s)
+    yield from measured_findings(record, spent_s)
     plans = None if record.data is None else _planned(record.config, record.data)
     yield from _epoch_findings(record, plans)
     if record.status == "completed":
@@ -83,7 +83,7 @@ def _epoch_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]:
 
 def _completed_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]:
     config = record.config
-    yield from target_findings(record)
+    yield from _target_findings(record)
     if record.data is not None:
         dropped, rest = record.data.dropped_per_epoch, record.data.train_images
         # the first batch's: records from before growth was counted
@@ -129,7 +129,7 @@ def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
 
 def _planned(config: RunConfig, data: DataRecord) -> Plans:
     """The epochs that the config asks for on these images; why there are none, as a text."""
-    plans = _of_any_seed(config.model_copy(update={"seed": 0}).model_dump_json(), data.train_images)
+    plans = _of_any_seed(config.model_copy(update={"seed": 0}), data.train_images)
     if plans is not None:
         return plans
     try:
@@ -139,10 +139,10 @@ def _planned(config: RunConfig, data: DataRecord) -> Plans:
 
 
 @lru_cache(maxsize=64)
-def _of_any_seed(settings: str, train_images: int) -> tuple[EpochPlan, ...] | None:
+def _of_any_seed(config: RunConfig, train_images: int) -> tuple[EpochPlan, ...] | None:
     """A plan is the same for each seed; only what it says when there is none names the cell."""
     try:
-        return RunPlan(RunConfig.model_validate_json(settings), train_images).epochs
+        return RunPlan(config, train_images).epochs
     except ConfigError:
         return None
 
@@ -174,6 +174,76 @@ def _plan_findings(record: RunRecord, data: DataRecord, plans: Plans) -> Iterato
     short = not done or (done < planned and record.config.target is None)
     if done > planned or (short and record.status == "completed"):
         yield f"{done} of {planned} epochs, yet the status is {record.status}"
+
+
+def _target_findings(record: RunRecord) -> Iterator[str]:
+    """Reasons why a completed record contradicts itself about its target; none when it does not."""
+    asked, found = record.config.target, record.target
+    if asked is None:
+        if found is not None:
+            yield "it speaks of a target, the config sets none"
+        return
+    if found is None:
+        yield "the config sets a target, the record does not say what came of it"
+        return
+    yield from _goal_findings(record.epochs, asked, found)
+    if found.met:
+        yield from _met_findings(record.epochs, asked, found)
+    elif held_at(record.epochs, asked) is not None:
+        yield f"it says that its target was not met ({found.why}), yet its epochs meet it"
+
+
+def held_at(epochs: Sequence[EpochRecord], target: Target) -> int | None:
+    """Epoch at whose end the target was first held at ``held_for`` evaluations in a row and, where
+    it sets a limit, in time; None where it never was."""
+    streak, seconds = 0, 0.0
+    for epoch in epochs:
+        seconds += epoch.train_s + epoch.eval_s
+        streak = streak + 1 if _holds(epoch, target) else 0
+        if streak >= target.held_for:
+            late = target.within_s is not None and seconds > target.within_s
+            return None if late else epoch.epoch
+    return None
+
+
+def _holds(epoch: EpochRecord, target: Target) -> bool:
+    asked = (
+        (epoch.train_accuracy, target.train_accuracy),
+        (epoch.validation_accuracy, target.validation_accuracy),
+    )
+    return all(goal is None or (value is not None and value >= goal) for value, goal in asked)
+
+
+def _goal_findings(
+    epochs: Sequence[EpochRecord], asked: Target, found: TargetOutcome
+) -> Iterator[str]:
+    """Each accuracy by itself; older records do not tell."""
+    for goal in found.held:
+        name = f"{goal.accuracy}_accuracy"
+        alone = Target(held_for=asked.held_for, **{name: goal.goal})
+        if goal.goal != getattr(asked, name) or goal.epoch != held_at(epochs, alone):
+            yield (
+                f"it says that {goal.accuracy} accuracy {goal.goal:g} was held after epoch "
+                f"{goal.epoch}, its epochs say otherwise"
+            )
+
+
+def _met_findings(
+    epochs: Sequence[EpochRecord], target: Target, found: TargetOutcome
+) -> Iterator[str]:
+    met = held_at(epochs, target)
+    if met is None or found.epoch != met:
+        when = "never" if met is None else f"after epoch {met}"
+        yield f"it says that its target was met after epoch {found.epoch}, its epochs: {when}"
+        return
+    until = [epoch for epoch in epochs if epoch.epoch <= met]
+    for name in ("steps", "images"):
+        told, summed = getattr(found, name), sum(getattr(epoch, name) for epoch in until)
+        if told != summed:
+            yield f"its target took {told} {name}, its epochs until then: {summed:,}"
+    spent = sum(epoch.train_s + epoch.eval_s for epoch in until)
+    if found.seconds is None or not math.isclose(found.seconds, spent, rel_tol=1e-6):
+        yield f"its target took {found.seconds} s, its epochs until then: {spent:.3f} s"
 
 
 def _first(findings: Iterable[str]) -> Iterator[str]:

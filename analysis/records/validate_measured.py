@@ -23,15 +23,15 @@ _OF_AN_EPOCH = ("attempt", "steps", "images", "accumulation", "validation_images
 _OF_DATA = ("train_images", "train_images_available", "validation_images", "dropped_per_epoch")
 
 
-def number_findings(record: RunRecord) -> Iterator[str]:
-    """Counts and seconds that cannot be, whatever the config asks for."""
+def number_findings(record: RunRecord, spent_s: float) -> Iterator[str]:
+    """Counts and seconds that cannot be, whatever the config asks for; ``spent_s``: see taken_s."""
     if record.data is not None and not 1 <= record.data.classes <= _MOST:
         yield f"data of {record.data.classes} classes"
     bytes_moved = max([max(x.received_bytes, x.sent_bytes) for x in record.traffic], default=0)
     wrong = [what for what, number in _counts(record) if not 0 <= number <= _MOST]
     if wrong or bytes_moved > _MOST_BYTES:
         yield f"{(*wrong, 'bytes of traffic')[0]}: the number is below 0 or beyond all counts"
-    most_s = _allowed(taken_s(record.epochs))
+    most_s = _allowed(spent_s)
     for rank in record.steps or ():
         spreads = [(name, v) for name, v in rank.__dict__.items() if isinstance(v, Spread)]
         below = [name for name, v in spreads if min(v.mean, v.median, v.p05) < 0]
@@ -53,8 +53,8 @@ def number_findings(record: RunRecord) -> Iterator[str]:
     )
 
 
-def measured_findings(record: RunRecord) -> Iterator[str]:
-    """Times, nodes and matrices that contradict each other."""
+def measured_findings(record: RunRecord, spent_s: float) -> Iterator[str]:
+    """Times, nodes and matrices that contradict each other; ``spent_s``: see taken_s."""
     if record.classification is not None:
         yield from _class_findings(record.classification)
     if record.world is not None:
@@ -64,10 +64,10 @@ def measured_findings(record: RunRecord) -> Iterator[str]:
     yield from _first(
         f"epoch {e.epoch}: {wrong}" for e in record.epochs if (wrong := _cannot_be(e))
     )
-    yield from _attempt_findings(record)
+    yield from _attempt_findings(record, spent_s)
 
 
-def _attempt_findings(record: RunRecord) -> Iterator[str]:
+def _attempt_findings(record: RunRecord, spent_s: float) -> Iterator[str]:
     """A start that was killed may have left no record: what it trained has a number that no attempt
     has, or that of the next one, and lies before the epoch that the last start resumed from."""
     if not record.attempts:
@@ -79,9 +79,8 @@ def _attempt_findings(record: RunRecord) -> Iterator[str]:
         yield f"a time in the year {off[0]}"
         return
     last, epochs = record.attempts[-1], len(record.epochs)
-    spent = taken_s(record.epochs)
-    if spent > _allowed((last.ended_at - _EARLIEST).total_seconds()):
-        yield f"its epochs took {spent:,.0f} s, longer than TensorFlow exists"
+    if spent_s > _allowed((last.ended_at - _EARLIEST).total_seconds()):
+        yield f"its epochs took {spent_s:,.0f} s, longer than TensorFlow exists"
     if last.resumed_from_epoch > epochs:
         yield f"the last attempt went on after epoch {last.resumed_from_epoch} of {epochs}"
     yield from _first(

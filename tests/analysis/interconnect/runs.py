@@ -7,7 +7,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from analysis.interconnect.load.run import Run
+from analysis.interconnect.run import Run
 from analysis.prediction.collectives import Link, ring
 from train.interconnect.collectives.record import Collectives, Operation, Point, Rank, Series, Way
 from train.interconnect.diagnosis.decide import decide

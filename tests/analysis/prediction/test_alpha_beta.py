@@ -1,12 +1,48 @@
+"""Costs of an all-reduce against counting; alpha and beta against the links that made the times."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from analysis.prediction.alpha_beta import Timed, fit
+from analysis.prediction.alpha_beta import Timed, fit, fit_segments, predict
 from analysis.prediction.collectives import Link, ring
 
 SIZES = [2**k for k in range(3, 25)]
+EAGER, RENDEZVOUS = Link(20e-6, 8 / 10e9), Link(400e-6, 8 / 200e6)
+BREAK = 2**15  # bytes of a message
+
+
+def played_ring(n: int, size: float) -> tuple[int, float]:
+    """Messages and bytes on the busiest rank, by playing reduce-scatter and all-gather
+    on chunks that know whose summands they hold."""
+    held = [[{rank} for _ in range(n)] for rank in range(n)]  # held[rank][chunk] = summands
+    messages, moved = 0, 0.0
+    for step in range(2 * (n - 1)):
+        shift = step if step < n - 1 else step - n  # gathering begins at the complete chunk
+        sent = [set(held[r][(r - shift) % n]) for r in range(n)]
+        for r in range(n):
+            chunk = (r - 1 - shift) % n
+            if step < n - 1:
+                held[r][chunk] |= sent[r - 1]
+            else:
+                held[r][chunk] = sent[r - 1]
+        messages += 1
+        moved += size / n
+    assert all(chunk == set(range(n)) for rank in held for chunk in rank)
+    return messages, moved
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 16])
+def test_ring_is_what_a_ring_does(n: int) -> None:
+    assert ring(n, 1e6) == pytest.approx(played_ring(n, 1e6))
+
+
+def test_the_time_of_a_large_ring_is_mostly_latency() -> None:
+    """64 MiB, 12.5 GB/s, 10 us: 11.8, 20.9 and 92.6 ms at 64, 512 and 4,096 ranks."""
+    link = Link(10e-6, 1 / 12.5e9)
+    found = [1e3 * ring(n, 64 * 2**20).seconds(link) for n in (64, 512, 4096)]
+    assert found == pytest.approx([11.8, 20.9, 92.6], rel=0.01)
 
 
 def timed(ranks: int, link: Link, noise: float, seed: int = 0) -> list[Timed]:
@@ -60,7 +96,38 @@ def test_one_size_is_no_line() -> None:
         fit([Timed(2, 8, (0.0,)), Timed(2, 16, (1.0,))], ring)
 
 
-def test_an_interval_of_a_prediction_holds_its_line() -> None:
-    found = fit(timed(2, Link(30e-6, 8 / 200e6), 0.05), ring)
-    low, high = found.interval(4, 2**20)
-    assert low <= found.seconds(4, 2**20) <= high
+def split(ranks: int, noise: float, seed: int = 0, *, one: bool = False) -> list[Timed]:
+    random = np.random.default_rng(seed)
+    links = [RENDEZVOUS if one or size / ranks >= BREAK else EAGER for size in SIZES]
+    return [
+        Timed(ranks, size, tuple(ring(ranks, size).seconds(link) * random.lognormal(0, noise, 9)))
+        for size, link in zip(SIZES, links, strict=True)
+    ]
+
+
+def test_one_line_stays_one() -> None:
+    at = [fit_segments(split(2, 0.05, seed, one=True), ring).split for seed in range(40)]
+    assert sum(place > 0 for place in at) <= 4
+    exact = fit_segments(split(2, 0.0, one=True), ring)
+    assert exact.split == 0 and exact.large.link[:2] == pytest.approx(RENDEZVOUS[:2])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_two_lines_are_parted_where_they_change(noise: float) -> None:
+    found = fit_segments(split(2, noise), ring)
+    assert found.split == BREAK
+    assert found.small.link.alpha == pytest.approx(EAGER.alpha, rel=0.1)
+    assert found.large.link.beta == pytest.approx(RENDEZVOUS.beta, rel=0.1)
+    assert found.is_usable
+
+
+def test_more_ranks_change_at_the_same_message_not_the_same_size() -> None:
+    """Of 8 ranks the array may be four times as large before its parts are."""
+    found = fit_segments(split(2, 0.0), ring)
+    errors = {f.bytes: f.error for f in predict(found, split(8, 0.0))}
+    assert max(map(abs, errors.values())) < 1e-6
+
+
+def test_few_sizes_are_one_line() -> None:
+    found = fit_segments(split(2, 0.0)[10:17], ring)
+    assert found.split == 0

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pickle
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from analysis.records import cache, load
 from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames
+from analysis.records.gather import TABLES
 from tests.analysis.builders import config, failed
 from tests.analysis.many import many
 from tests.analysis.samples import mixed_sweep, rich_sweep
@@ -142,11 +142,16 @@ def test_a_failed_cell_is_kept_and_an_unreadable_one_is_not(sweep: Path, reading
 
 
 def _rewritten(file: Path, name: str, values: bytes) -> None:
-    with zipfile.ZipFile(file) as archive:
-        parts = {entry: archive.read(entry) for entry in archive.namelist()}
-    with zipfile.ZipFile(file, "w") as archive:
-        for entry, data in (parts | {f"{name}.npy": values}).items():
-            archive.writestr(entry, data)
+    """Another array in the place of one."""
+    names = ["version", "cells", "stamps"]
+    for table, columns in TABLES.items():
+        for column, dtype in columns.items():
+            more = {"string": [".texts"], "Int64": [".nulls"]}.get(dtype, [])
+            names += [f"{table}.{column}", *(f"{table}.{column}{end}" for end in more)]
+    with file.open("rb") as kept:
+        parts = {one: _saved(np.load(kept)) for one in names}
+        assert not kept.read()
+    file.write_bytes(b"".join((parts | {name: values}).values()))
 
 
 def _saved(values: object) -> bytes:

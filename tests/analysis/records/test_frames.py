@@ -7,7 +7,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from analysis.records.columns import FRAMES
+from analysis.records.columns import FRAMES, RUNS
 from analysis.records.frames import in_order
 from tests.analysis.builders import (
     REASON,
@@ -158,13 +158,6 @@ def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
     assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
 
 
-def test_no_record_gives_empty_frames_with_all_columns() -> None:
-    runs = runs_frame([])
-    assert len(runs) == 0
-    assert "validation_accuracy" in runs
-    assert len(epochs_frame([])) == 0
-
-
 def test_order_is_that_of_the_manifest_then_ranks() -> None:
     rows = [{"technique": t, "gpus": g} for t, g in
             (("z", 1), ("a", 4), ("a", 2), ("unknown", 1))]  # fmt: skip
@@ -193,6 +186,19 @@ def test_columns_are_named_once_and_described() -> None:
         names = [column.name for column in columns]
         assert len(set(names)) == len(names), name
         assert all(column.description for column in columns), name
+
+
+@pytest.mark.parametrize("name", [c.name for c in RUNS if c.path and c.name != "global_batch"])
+def test_a_column_with_a_path_is_what_the_record_has_there(name: str) -> None:
+    """So a number that records have becomes a column by its line in columns.py alone."""
+    items = [record(config(gpus=2)), record(epoch_changes={"lr_mean": None}, gradient_bytes=7)]
+    (path,) = (column.path.split(".") for column in RUNS if column.name == name)
+    for item, found in zip(items, runs_frame(items)[name], strict=True):
+        expected = item.model_dump()
+        for part in path:
+            if expected is not None:
+                expected = expected[-1] if part == "last" else expected[part]
+        assert found == expected or (expected is None and pd.isna(found))
 
 
 def sampled(rank: int, **changes):

@@ -46,37 +46,25 @@ def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
     assert len(load_frames(folder).runs) == 1
 
 
-def test_a_truncated_record_is_unreadable(tmp_path: Path) -> None:
+def _with(**changes: object) -> str:
+    return json.dumps(json.loads(GOOD.model_dump_json()) | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD.model_dump_json()[:500], "not JSON (truncated?)"),
+        (_with(schema_version=0), "schema_version 0 found, 1 expected"),
+        (_with(status="fine"), "status"),
+    ],
+)
+def test_what_is_no_record_of_this_contract_is_unreadable(
+    tmp_path: Path, text: str, words: str
+) -> None:
     folder = write_sweep(tmp_path / "s", [GOOD])
-    path = folder / GOOD.cell_id / "record.json"
-    path.write_text(path.read_text()[:500])
+    (folder / GOOD.cell_id / "record.json").write_text(text)
     kind, why = reason(folder)
-    assert kind == "unreadable"
-    assert why.startswith("not JSON (truncated?)")
-    assert str(tmp_path) not in why
-
-
-def test_a_record_of_another_schema_is_unreadable(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", [GOOD])
-    path = folder / GOOD.cell_id / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 0}))
-    assert reason(folder) == ("unreadable", "schema_version 0 found, 1 expected")
-
-
-def test_a_record_that_the_contract_refuses_is_unreadable(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", [GOOD])
-    path = folder / GOOD.cell_id / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "fine"}))
-    kind, why = reason(folder)
-    assert kind == "unreadable"
-    assert "status" in why
-
-
-def test_images_that_do_not_add_up_are_rejected(tmp_path: Path) -> None:
-    bad = record(config(), epoch_changes={"images": 300})
-    kind, why = reason(write_sweep(tmp_path / "s", [bad]))
-    assert kind == "rejected"
-    assert "300 images processed, yet 20 steps x global batch 16 = 320" in why
+    assert kind == "unreadable" and words in why and str(tmp_path) not in why
 
 
 @pytest.mark.parametrize("status", ["failed", "timeout", "preempted", "cancelled", "lost"])
@@ -241,8 +229,3 @@ def test_several_processes_find_what_one_does(tmp_path: Path, monkeypatch) -> No
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(together, name), getattr(alone, name))
     assert together.problems == alone.problems
-
-
-def test_no_folder_is_no_frames(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP=gone"):
-        load_frames(tmp_path / "gone")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from analysis.records.validate import rejections
-from analysis.records.validate_target import held_at
+from analysis.records.validate import held_at, rejections
 from tests.analysis.builders import config, record
 from train.config.run import Target
 from train.record.run import GoalHeld, RunRecord, TargetOutcome

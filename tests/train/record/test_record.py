@@ -45,7 +45,7 @@ def test_a_null_without_a_reason_is_refused() -> None:
 def test_nulls_inside_lists_are_found_once_per_path() -> None:
     of = config()
     epochs = tuple(epoch(n + 1, of, validation_accuracy=None) for n in range(2))
-    found = list(null_paths(record(of, epochs=epochs)))
+    found = null_paths(record(of, epochs=epochs))
     assert "epochs.validation_accuracy" in found
     assert not any(path.startswith(("config", "error")) for path in found)
 

@@ -1,0 +1,154 @@
+"""What a healthy network reached, kept, so that a later run can see that the fabric
+is slow as a whole: peers within a run cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import AwareDatetime, Field, ValidationError
+
+from analysis.interconnect.collectives import SeriesTimes, series_now, shape_of, through_ports
+from analysis.interconnect.facts import differences
+from analysis.interconnect.run import Run, RunError
+from train.config.frozen import Frozen
+from train.interconnect.record import Tournament
+from train.record.atomic import write_atomically
+
+#: Sender and receiver -> bit/s, its samples.
+PairsRates = dict[tuple[str, str], tuple[float, ...]]
+BASELINE_NAME = "baseline.json"
+
+
+class PairRates(Frozen):
+    sender: str
+    receiver: str
+    rates: tuple[float, ...]  # bit/s
+
+
+class Crossing(Frozen):
+    """From leaf switch to leaf switch. pairs: that crossed together. rates: of each round, bit/s,
+    what the better quarter of them reached: one slow node does not make its uplink slow."""
+
+    sender: str
+    receiver: str
+    pairs: int
+    rates: tuple[float, ...]
+
+
+class Baseline(Frozen):
+    """environment: group, name -> what most nodes say, of facts that equal nodes share.
+    company: pairs that ran at the same time at most. streams: connections of each pair.
+    shape: of the ranks whose collectives were measured. through_ports: whether Horovod's went
+    through InfiniBand ports; None: not known."""
+
+    schema_version: int = Field(1, ge=1, le=1)
+    run: str
+    made_at: AwareDatetime
+    nodes: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    environment: dict[str, str]
+    company: int
+    streams: int = 1
+    pairs: tuple[PairRates, ...]
+    uplinks: tuple[Crossing, ...] = ()
+    shape: str | None = None
+    collectives: tuple[SeriesTimes, ...] = ()
+    through_ports: bool | None = None
+
+
+def baseline_of(run: Run) -> Baseline:
+    """
+    Raises:
+        RunError: the run holds no tournament.
+    """
+    if run.tournament is None:
+        raise RunError(f"{run.folder} measured no pairs: expected a run with its tournament phase")
+    tournament = run.tournament
+    return Baseline(
+        run=run.name,
+        made_at=tournament.started_at,
+        nodes=tuple(node.name for node in tournament.nodes),
+        interfaces=tuple(sorted({node.interface for node in tournament.nodes})),
+        environment=environment(run),
+        company=tournament.company,
+        streams=tournament.streams,
+        pairs=tuple(
+            PairRates(sender=a, receiver=b, rates=own)
+            for (a, b), own in rates_now(tournament).items()
+        ),
+        uplinks=uplinks_now(tournament),
+        shape=shape_of(run.collectives) if run.collectives else None,
+        collectives=series_now(run.collectives) if run.collectives else (),
+        through_ports=through_ports(run.collectives) if run.collectives else None,
+    )
+
+
+def environment(run: Run) -> dict[str, str]:
+    usual: dict[str, str] = {
+        f"{d.group}: {d.name}": d.usual for d in differences(run.facts)
+    }  # fmt: skip
+    for one in run.facts:
+        for fact in one.facts:
+            if one.when == "before" and fact.role == "same" and fact.value is not None:
+                usual.setdefault(f"{fact.group}: {fact.name}", fact.value)
+    return usual
+
+
+def read_baseline(file: Path) -> Baseline:
+    """
+    Raises:
+        RunError: there is none, or it is broken.
+    """
+    try:
+        return Baseline.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise RunError(
+            f"{file}: {error.strerror}. Expected a baseline, as make interconnect-baseline keeps it"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole file"
+        raise RunError(f"{file} is no baseline of this version: {where}: {first['msg']}") from error
+
+
+def keep(baseline: Baseline, file: Path) -> None:
+    """Raises: OSError: it cannot be written."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, baseline.model_dump_json(indent=1) + "\n")
+
+
+def rates_then(pairs: Sequence[PairRates]) -> PairsRates:
+    return {(p.sender, p.receiver): p.rates for p in pairs}
+
+
+def uplinks_now(tournament: Tournament) -> tuple[Crossing, ...]:
+    """Rounds lie one after another; a sender takes part in each once. Those in which a pair gave
+    no number are left out."""
+    rounds: dict[tuple[str, str], list[dict[str, float]]] = {}  # sender -> bit/s
+    for m in tournament.measurements:
+        if m.phase == "uplinks":
+            ends = tournament.switches[m.sender], tournament.switches[m.receiver]
+            own = rounds.setdefault(ends, [{}])
+            if m.sender in own[-1]:
+                own.append({})
+            own[-1][m.sender] = float(np.median(m.rates)) if m.rates else math.nan
+    return tuple(
+        Crossing(sender=a, receiver=b, pairs=max(map(len, own)), rates=rates)
+        for (a, b), own in rounds.items()
+        if (rates := tuple(
+            float(np.quantile([*one.values()], 0.75, method="higher"))
+            for one in own if not any(map(math.isnan, one.values()))
+        ))
+    )  # fmt: skip
+
+
+def rates_now(tournament: Tournament) -> PairsRates:
+    """Of the pairs that gave any, bit/s."""
+    return {
+        (m.sender, m.receiver): m.rates
+        for m in tournament.measurements
+        if m.phase == "tournament" and m.rates and np.median(m.rates) > 0
+    }

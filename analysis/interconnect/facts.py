@@ -1,0 +1,248 @@
+"""What nodes say of themselves: where they differ, which counters grew, what is bad or unknown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.interconnect.finding import Finding, Weight
+from analysis.table import Column, frame
+from train.interconnect.facts.record import NodeFacts
+
+#: A node that differs in one of these is a fault of the network's set-up, not a curiosity.
+_GRAVE = ("MTU", "speed, Mbit/s", "duplex")
+_GRAVE_ENDINGS = (" rate", " state", " physical state", " PCIe width", " PCIe speed")
+#: Counters of errors that a healthy link does not make; others grow in normal operation.
+_ERRORS = ("received errors", "received frame", "sent errors", "carrier changes")
+_ERROR_ENDINGS = (
+    " symbol_error", " link_error_recovery", " link_downed", " port_rcv_errors",
+    " local_link_integrity_errors", " excessive_buffer_overrun_errors",
+    "Xid errors", " uncorrected errors",
+)  # fmt: skip
+#: Of these a healthy link may make some: the permitted bit error rate is not 0.
+_SOME, _FEW = (" symbol_error", " port_rcv_errors"), 10
+FACTS = (
+    Column("node", "string", description="the node that reports"),
+    Column("when", "string", description="before or after the measurements"),
+    Column(
+        "group", "string", description="identity, network, infiniband, processor, gpu, software"
+    ),
+    Column("name", "string", description="of the fact"),
+    Column(
+        "role", "string", description="same: nodes should agree; own: each has another; counter"
+    ),
+    Column("value", "string", description="null where it is not known"),
+    Column("why", "string", description="why it is not known"),
+)
+#: What no healthy node says, whatever the others say: a pattern of the fact's name, one of its
+#: value, and what it means.
+_BAD = (
+    (r"\d+ remapping pending", r"(?i)yes", "the GPU is to be reset before its memory is sound"),
+    (r"\d+ slowed down by", r".*(hw_|thermal).*", "hardware slows the GPU down"),
+)
+#: What may be meant so: a port that nothing is plugged into, an adapter in an older slot.
+_ODD = (
+    (r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
+    (r" PCIe (width|speed)", r".+ of .+", "below what the adapter can, as its slot may be"),
+)
+_HARMLESS = " port_xmit_wait"  # congestion, counted by design
+#: A user who may not read counters gets an error with these words.
+_REFUSED = re.compile(r"(?i)permission denied|not permitted|may not be run").search
+#: In the kernel's log, which is root's on most systems.
+_OF_ROOT = "Xid errors"
+_GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
+
+
+class Difference(NamedTuple):
+    """A fact in which nodes of one kind should agree. usual: what most of them say."""
+
+    group: str
+    name: str
+    usual: str
+    others: dict[str, str]  # node -> what it says instead
+    agree: tuple[str, ...]  # nodes that say what is usual
+
+    @property
+    def is_grave(self) -> bool:
+        return is_grave(self.name)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether more than half agree: else nobody can say who is right."""
+        return len(self.agree) > len(self.others)
+
+
+class Growth(NamedTuple):
+    node: str
+    name: str
+    by: int
+
+    @property
+    def is_error(self) -> bool:
+        if self.name.endswith(_SOME) and self.by <= _FEW:
+            return False
+        return counts_errors(self.name)
+
+
+def is_grave(name: str) -> bool:
+    return name in _GRAVE or name.endswith(_GRAVE_ENDINGS)
+
+
+def counts_errors(name: str) -> bool:
+    return name in _ERRORS or name.endswith(_ERROR_ENDINGS)
+
+
+def facts_frame(facts: Sequence[NodeFacts]) -> pd.DataFrame:
+    """One row per node, fact and time, columns FACTS."""
+    rows = [
+        {"node": one.node, "when": one.when, **fact.model_dump()}
+        for one in facts
+        for fact in one.facts
+    ]
+    return frame(rows, FACTS)
+
+
+def differences(facts: Sequence[NodeFacts]) -> tuple[Difference, ...]:
+    """Facts that are unknown on a node say nothing about it."""
+    values_of: dict[tuple[str, str], dict[str, str]] = {}
+    for one in facts:
+        if one.when != "before":
+            continue
+        for fact in one.facts:
+            if fact.role == "same" and fact.value is not None:
+                values_of.setdefault((fact.group, fact.name), {})[one.node] = fact.value
+    result = []
+    for (group, name), values in values_of.items():
+        # of equally many the first by name, so that a report does not change by itself
+        usual = min(Counter(values.values()).items(), key=lambda item: (-item[1], item[0]))[0]
+        others = {node: value for node, value in values.items() if value != usual}
+        if others:
+            result.append(Difference(group, name, usual, others, tuple(set(values) - set(others))))
+    return tuple(result)
+
+
+def growths(facts: Sequence[NodeFacts]) -> tuple[Growth, ...]:
+    """Counters that are larger after the run than before it; those set back are left out."""
+    before = {one.node: one for one in facts if one.when == "before"}
+    result = []
+    for one in facts:
+        then = before.get(one.node)
+        if one.when != "after" or then is None:
+            continue
+        earlier = {(f.group, f.name): f.value for f in then.facts if f.role == "counter"}
+        for fact in one.facts:
+            was, now = earlier.get((fact.group, fact.name)), fact.value
+            if was and now and was.isdecimal() and now.isdecimal() and int(now) > int(was):
+                result.append(Growth(one.node, fact.name, int(now) - int(was)))
+    return tuple(result)
+
+
+def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    for fault in (fault for one in facts for fault in one.faults):
+        evidence = f"{fault.found}; {fault.fix}"
+        yield Finding(weight="fault", what=fault.what, nodes=fault.nodes, evidence=evidence)
+    for difference in differences(facts):
+        if not difference.is_clear:
+            yield _divided(difference)
+            continue
+        for node, value in sorted(difference.others.items()):
+            yield Finding(
+                weight="fault" if difference.is_grave else "remark",
+                what=difference.name if difference.is_grave else "differs",
+                nodes=(node,),
+                evidence=f"{difference.name}: {value}; elsewhere {difference.usual}",
+            )
+    yield from _bad(facts)
+    for grown in growths(facts):
+        if grown.name.endswith(_HARMLESS) or grown.name == "TCP segments sent again":
+            continue  # shapers and congestion make these; the curves show what they cost
+        yield Finding(
+            weight="fault" if grown.is_error else "remark",
+            what="errors" if grown.is_error else "counter",
+            nodes=(grown.node,),
+            evidence=f"{grown.name} grew by {grown.by} during the run",
+        )
+    yield from _unknown(facts)
+    yield from _names(facts)
+
+
+def _divided(difference: Difference) -> Finding:
+    saying: dict[str, list[str]] = {difference.usual: sorted(difference.agree)}
+    for node, value in sorted(difference.others.items()):
+        saying.setdefault(value, []).append(node)
+    groups = "; ".join(f"{value} ({', '.join(nodes)})" for value, nodes in saying.items())
+    return Finding(
+        weight="open" if difference.is_grave else "remark",
+        what=difference.name if difference.is_grave else "differs",
+        evidence=f"{difference.name}: {groups}: no majority shows which is right",
+    )
+
+
+def _bad(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """By what a node says, whatever the others say; all may have the same fault."""
+    weights: tuple[tuple[Weight, tuple[tuple[str, str, str], ...]], ...] = (
+        ("fault", _BAD), ("remark", _ODD),
+    )  # fmt: skip
+    before = [one for one in facts if one.when == "before"]
+    saying: dict[tuple[Weight, str], list[str]] = {}
+    for one in before:
+        for fact in one.facts:
+            for weight, patterns in weights:
+                for name, value, meaning in patterns:
+                    named = fact.value is not None and re.search(f"{name}$", fact.name)
+                    if named and re.fullmatch(value, fact.value or ""):
+                        said = f"{fact.name}: {fact.value}: {meaning}"
+                        saying.setdefault((weight, said), []).append(one.node)
+    for (weight, said), nodes in saying.items():
+        if len(nodes) == len(before):
+            yield Finding(weight=weight, what="state", evidence=f"{said}, on all nodes")
+            continue
+        for node in nodes:
+            yield Finding(weight=weight, what="state", nodes=(node,), evidence=said)
+
+
+def _names(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    for one in facts:
+        for fact in one.facts:
+            asked = one.when == "before" and fact.name == "name is its address's"
+            if asked and fact.value not in (None, *_GOOD_NAMES):
+                yield Finding(weight="remark", what="name", nodes=(one.node,),
+                              evidence=f"its host name: {fact.value}")  # fmt: skip
+
+
+def _unknown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Facts that some nodes know and others do not, and what nobody may read: no fault, and no pass
+    where it is what faults are known by."""
+    before = [one for one in facts if one.when == "before"]
+    known = {(f.group, f.name) for one in before for f in one.facts if f.value is not None}
+    refused: dict[str, str] = {}
+    for one in before:
+        unknown = [fact for fact in one.facts if fact.value is None]
+        missing = [fact for fact in unknown if (fact.group, fact.name) in known]
+        if missing:
+            names = ", ".join(fact.name for fact in missing)
+            matters = any(_unread(fact.name) == "open" for fact in missing)
+            yield Finding(weight="open" if matters else "remark", what="unknown", nodes=(one.node,),
+                          evidence=f"{names}: {missing[0].why}; other nodes report it")  # fmt: skip
+        refused |= {
+            fact.name: fact.why or ""
+            for fact in unknown
+            if fact not in missing and _REFUSED(fact.why or "")
+        }
+    weights: tuple[Weight, ...] = ("open", "remark")
+    for weight in weights:
+        these = [name for name in refused if _unread(name) == weight]
+        if these:
+            why = f"{', '.join(these)}: {refused[these[0]]}, and no other node reports it"
+            yield Finding(weight=weight, what="unknown", evidence=why)
+
+
+def _unread(name: str) -> Weight:
+    """Faults are known by it, and who may not read it gets an error; but the kernel's log is root's
+    nearly everywhere."""
+    matters = is_grave(name) or counts_errors(name)
+    return "open" if matters and not name.endswith(_OF_ROOT) else "remark"

@@ -1,0 +1,177 @@
+"""Findings and the verdict that is made of them, in types and in words."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from analysis.interconnect.ratios import value_of
+from analysis.table import Estimate
+from train.config.frozen import Frozen
+
+#: fault: the network's. open: may be one, but this run cannot decide. remark: good to know.
+Weight = Literal["fault", "open", "remark"]
+Status = Literal["PASS", "FAIL", "UNDECIDED"]
+#: Doubts about all rates of a run; one about an interface is about its node's.
+_UNSURE = ("cpu-limited", "noise")
+#: What is no fault any more where rates are doubtful.
+_BY_RATE = ("node", "send", "receive", "link", "uplink", "uplink-send", "uplink-receive",
+            "fabric", "below spec", "collectives")  # fmt: skip
+#: A median pair below this share of the baseline is a fault, where the interval says so, too.
+SLOWER = 0.90
+SURELY = 0.95
+#: More nodes than this share, and more than one, are no nodes' fault.
+CAP = 0.05
+_OF_A_NODE = ("node", "send", "receive", "lost", "unreachable", "absent")
+_CODES = {"node": "ic-both", "send": "ic-send", "receive": "ic-recv", "lost": "ic-lost",
+          "unreachable": "ic-none", "absent": "ic-absent"}  # fmt: skip
+
+
+class Finding(Frozen):
+    """nodes: that it is about; for a link sender and receiver. ratio: of what healthy peers reach.
+    evidence: what was measured, in words."""
+
+    weight: Weight
+    what: str  # node, send, receive, link, corrupt, unreachable, lost, contention, ...
+    nodes: tuple[str, ...] = ()
+    ratio: float | None = None
+    evidence: str
+
+
+class Verdict(Frozen):
+    """middle: bit/s, of the median node. visible: share of it below which a side would have been a
+    suspect; visible_links: a link, below this share of what others reach of their ends' rates."""
+
+    status: Status
+    findings: tuple[Finding, ...]
+    nodes: int
+    middle: float | None
+    visible: float | None
+    visible_links: float | None = None
+
+
+def doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str]) -> Finding:
+    """The finding, no longer a fault where the rates that it rests on are in doubt.
+
+    Rates that processors or noise limit show nothing of links, nodes or the fabric. Traffic that
+    took, or may have taken, another way shows nothing of its node, that node's leaf switch, or all
+    nodes together.
+
+    Args:
+        own: findings about the run itself, among them the doubts.
+        switches: node -> leaf switch.
+    """
+    if finding.weight != "fault" or finding.what not in _BY_RATE:
+        return finding
+    doubts = [f for f in own if f.weight == "open"]
+    elsewhere = [f for f in doubts if f.what == "interface"]
+    about = {node for f in elsewhere for node in f.nodes}
+    about |= {switches[node] for node in about if node in switches}
+    if finding.what == "collectives":
+        astray = bool(elsewhere)
+    else:
+        astray = bool(about & set(finding.nodes)) if finding.nodes else bool(about)
+    doubtful = astray or any(f.what in _UNSURE for f in doubts)
+    return finding.model_copy(update={"weight": "open"}) if doubtful else finding
+
+
+def ratio_finding(estimate: Estimate, what: str, nodes: tuple[str, ...], said: str) -> Finding:
+    """A remark from SLOWER on; below, a fault if the interval lies below SURELY, else open."""
+    value = value_of(estimate)
+    weight: Weight = "remark"
+    if value < SLOWER:
+        weight = "fault" if estimate.high is not None and estimate.high < SURELY else "open"
+    return Finding(weight=weight, what="baseline" if weight == "remark" else what, nodes=nodes,
+                   ratio=value, evidence=said)  # fmt: skip
+
+
+def ratio_text(estimate: Estimate, of: str = "pairs") -> str:
+    """``0.50 (0.48 to 0.52, 12 pairs)``"""
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.2f} ({estimate.note})"
+    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}, {estimate.n} {of})"
+
+
+def bits(rate: float) -> str:
+    """bit/s"""
+    return _scaled(rate, (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)), "bit/s")
+
+
+def seconds(time: float) -> str:
+    return _scaled(time, (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)), "us", 1e-6)
+
+
+def size(count: float) -> str:
+    """Bytes, in powers of two as they are measured."""
+    return _scaled(count, (("MiB", 2.0**20), ("KiB", 2.0**10)), "B")
+
+
+def _scaled(
+    value: float, units: tuple[tuple[str, float], ...], smallest: str, one: float = 1.0
+) -> str:
+    for unit, of in units:
+        if abs(value) >= 0.9995 * of:  # three digits would round up to the next unit
+            return f"{value / of:.3g} {unit}"
+    return f"{value / one:.3g} {smallest}"
+
+
+def seen(verdict: Verdict) -> list[str]:
+    """What a fault would have had to be to be seen."""
+    faults = []
+    if verdict.visible is not None:
+        faults.append(f"node or direction below {verdict.visible:.2f} of the median")
+    if verdict.visible_links is not None:
+        faults.append(f"link below {verdict.visible_links:.2f} of what its ends reach with others")
+    return faults or ["fault among what was measured"]
+
+
+def headline(verdict: Verdict) -> str:
+    """The reason for the verdict in one line."""
+    if verdict.status == "PASS":
+        return f"no {', no '.join(seen(verdict))}"
+    weight = "fault" if verdict.status == "FAIL" else "open"
+    return "; ".join(
+        f"{finding.what} {' -> '.join(finding.nodes)}".strip()
+        for finding in verdict.findings
+        if finding.weight == weight
+    )
+
+
+def sentence(finding: Finding) -> str:
+    where = f" {' -> '.join(finding.nodes)}" if finding.nodes else ""
+    return f"{finding.what}{where}: {finding.evidence}"
+
+
+def lines(verdict: Verdict, run: str) -> list[str]:
+    """Drain, undo and exclude; where too many nodes are slow, that is said instead."""
+    bad = [f for f in verdict.findings if f.weight == "fault" and f.what in _OF_A_NODE
+           and len(f.nodes) == 1]  # fmt: skip
+    if not bad:
+        return []
+    most = max(1, math.floor(CAP * verdict.nodes))
+    names = sorted({finding.nodes[0] for finding in bad})
+    if len(names) > most:
+        return [
+            f"# {len(names)} of {verdict.nodes} nodes are slow, more than {most}: look for what "
+            f"they share ({', '.join(map(_word, names))}) before any is drained"
+        ]
+    return [*_drains(bad, run), f"# or keep jobs away from it: --exclude={_word(','.join(names))}"]
+
+
+def _word(text: str) -> str:
+    """As one word of a shell's line, which no name ends."""
+    return shlex.quote("".join(sign if sign.isprintable() else "?" for sign in text))
+
+
+def _drains(bad: Sequence[Finding], run: str) -> list[str]:
+    commands = []
+    for finding in bad:
+        name = _word(finding.nodes[0])
+        # sinfo -R cuts at twenty characters: the code and the number come first
+        ratio = "" if finding.ratio is None else f" {finding.ratio:.2f}x"
+        reason = _word(f"{_CODES[finding.what]}{ratio} run={run}")
+        commands.append(f"scontrol update NodeName={name} State=DRAIN Reason={reason}")
+        commands.append(f"# once it is fixed: scontrol update NodeName={name} State=RESUME")
+    return commands

@@ -1,0 +1,233 @@
+"""A run as one page with CSV and figures, as JUnit, and on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import permutations
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from analysis.figures import Figure, standalone
+from analysis.interconnect.collectives import collectives_frame, predicted_frame, series_findings
+from analysis.interconnect.facts import facts_frame
+from analysis.interconnect.figures import (
+    bandwidth_figure,
+    latency_figure,
+    latency_heatmap,
+    rate_heatmap,
+)
+from analysis.interconnect.finding import (
+    Finding,
+    Verdict,
+    bits,
+    headline,
+    lines,
+    seconds,
+    seen,
+    sentence,
+)
+from analysis.interconnect.links import expected
+from analysis.interconnect.run import Run, pairs_frame
+from analysis.interconnect.tables import findings_table, rates_table, tables_of
+from analysis.page.terminal import print_table
+from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
+from train.interconnect.collectives.record import WAYS, Series
+from train.interconnect.record import ALL_PAIRS
+from train.record.atomic import write_atomically
+
+VERDICT_NAME = "verdict.json"
+#: A matrix of more nodes does not fit on a terminal; the findings name what matters.
+WIDEST = 16
+_COLOURS = {"fault": "red", "open": "yellow", "remark": "cyan"}
+_STATUS = {"PASS": "bold green", "FAIL": "bold red", "UNDECIDED": "bold yellow"}
+_TAG: dict[str, Literal["failure", "error"]] = {"fault": "failure", "open": "error"}
+
+
+def write_run(run: Run, verdict: Verdict, line_bits: float | None = None) -> Path:
+    """Write verdict.json and report/ into the run's folder; the page's path.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    out = run.folder / "report"
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    figures, frames = figures_of(run, line_bits), frames_of(run)
+    write_atomically(run.folder / VERDICT_NAME, verdict.model_dump_json(indent=1) + "\n")
+    write_atomically(out / "junit.xml", junit(run, verdict))
+    for name, frame in frames.items():
+        write_atomically(out / f"{name}.csv", csv_text(frame))
+    for figure in figures:
+        write_atomically(out / "figures" / f"{figure.key}.svg", standalone(figure.svg or ""))
+    page = out / "report.html"
+    write_atomically(page, render(run, verdict, figures, [f"{name}.csv" for name in frames]))
+    return page
+
+
+def frames_of(run: Run) -> dict[str, pd.DataFrame]:
+    """File name without its ending -> table, of what was measured."""
+    frames: dict[str, pd.DataFrame] = {}
+    if run.tournament is not None:
+        frames["pairs"] = pairs_frame(run.tournament)
+    if run.collectives is not None:
+        frames["collectives"] = collectives_frame(run.collectives)
+        for way in WAYS:
+            frames[f"foretold_{way}"] = predicted_frame(run.collectives, way)
+    if run.facts:
+        frames["nodes"] = facts_frame(run.facts)
+    return frames
+
+
+def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
+    """line_bits: of the links, where it is known from elsewhere than the nodes."""
+    figures = []
+    pairs = run.tournament
+    if pairs is not None and pairs.decision.middle is not None:
+        frame = pairs_frame(pairs)
+        frame = frame[frame["phase"] == "tournament"]
+        names = in_switch_order([node.name for node in pairs.nodes], pairs.switches)
+        figures += [
+            rate_heatmap(frame, names, pairs.decision.middle), latency_heatmap(frame, names)
+        ]  # fmt: skip
+    if run.collectives is not None:
+        frame, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
+        likely = expected(run.facts, line_bits)
+        figures.append(bandwidth_figure(frame, ranks, likely.levels if likely else []))
+        figures.append(latency_figure(frame, ranks))
+    return [figure for figure in figures if figure.svg is not None]
+
+
+def in_switch_order(names: list[str], switches: dict[str, str]) -> list[str]:
+    return sorted(names, key=lambda name: (switches.get(name, ""), names.index(name)))
+
+
+def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequence[str] = ()) -> str:
+    """files: beside the page, with all numbers. Everything that a record says is escaped."""
+    template = environment().get_template("interconnect.html.j2")
+    return template.render(
+        status=verdict.status, headline=headline(verdict), facts=facts(run, verdict),
+        findings=findings_table(verdict), lines=lines(verdict, run.name), figures=figures,
+        tables=tables_of(run), files=files,
+    )  # fmt: skip
+
+
+def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
+    """Term and value of what the numbers rest on."""
+    terms = [("Run", run.name)]
+    if run.job is not None:
+        terms += [("Job", f"{run.job.job} on {run.job.nodes}"), ("Image", run.job.image)]
+    if run.tournament is None:
+        return terms
+    tournament = run.tournament
+    streams = tournament.streams
+    interfaces = ", ".join(sorted({node.interface for node in tournament.nodes}))
+    terms += [
+        ("Begun", f"{tournament.started_at:%Y-%m-%d %H:%M:%S} UTC, {tournament.seconds:.0f} s"),
+        ("Nodes", f"{len(tournament.nodes)} over {interfaces}"),
+        ("Measurements", f"{len(tournament.measurements)}, plain TCP, up to {tournament.company} "
+         f"at the same time, {'one connection' if streams == 1 else f'{streams} connections'} "
+         "each"),
+    ]  # fmt: skip
+    if verdict.middle is not None:
+        terms.append(("Median, one way", bits(verdict.middle)))
+    latencies = [m.latency_s for m in tournament.measurements if m.latency_s is not None]
+    if latencies:
+        terms.append(("Median latency", seconds(float(np.median(latencies)))))
+    if tournament.noise is not None:
+        terms.append(("Noise of one pair", f"{tournament.noise.cv:.2%}"))
+    if tournament.decision.across is not None:
+        share = f"{tournament.decision.across:.2f} of those within one"
+        terms.append(("Pairs across leaf switches", share))
+    if verdict.visible is not None:
+        terms.append(("Would have seen", "; ".join(seen(verdict))))
+    return terms
+
+
+def show(run: Run, verdict: Verdict, out: Console) -> None:
+    """On a terminal: facts, the matrix, tables, findings, the verdict, what to type next."""
+    for term, value in facts(run, verdict):
+        _say(out, f"{term}: {value}")
+    matrix = () if run.tournament is None or len(run.tournament.nodes) > WIDEST else (
+        rates_table(run.tournament),
+    )  # fmt: skip
+    for table in (*matrix, *tables_of(run)):
+        if len(table.data):
+            print_table(table, out, notes=True)
+    for finding in verdict.findings:
+        _say(out, sentence(finding), _COLOURS[finding.weight])
+    _say(out, f"{verdict.status} {headline(verdict)}", _STATUS[verdict.status])
+    for line in lines(verdict, run.name):
+        _say(out, line)
+
+
+def _say(out: Console, line: str, style: str = "") -> None:
+    """As it is: no markup, nothing that a terminal obeys."""
+    out.print(Text(printable(line), style), soft_wrap=True)
+
+
+def junit(run: Run, verdict: Verdict) -> str:
+    """The text of junit.xml."""
+    findings = [f for f in verdict.findings if f.weight in _TAG]
+    nodes = _nodes(run)
+    names = [node.name for node in run.tournament.nodes] if run.tournament else []
+    measured = (
+        {(m.sender, m.receiver) for m in run.tournament.measurements} if run.tournament else set()
+    )
+    series = run.collectives.series if run.collectives else ()
+    # of many nodes most pairs were never to be measured
+    links = list(permutations(names, 2)) if len(names) <= ALL_PAIRS else sorted(measured)
+    known = {(name,) for name in nodes} | set(links)
+    about: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        about.setdefault(finding.nodes if finding.nodes in known else (), []).append(finding)
+    parts: dict[str, tuple[Sequence[Case], float]] = {
+        "nodes": ([_case(n, about.get((n,), []), looked) for n, looked in nodes.items()], 0.0),
+        "links": (
+            [_case(f"{a} to {b}", about.get((a, b), []), (a, b) in measured) for a, b in links],
+            run.tournament.seconds if run.tournament else 0.0,
+        ),
+        "collectives": (
+            [_case(_title(s), list(series_findings(s))) for s in series],
+            run.collectives.seconds if run.collectives else 0.0,
+        ),
+        "run": ([_case("verdict", about.get((), []))], 0.0),
+    }  # fmt: skip
+    return junit_text(
+        [Suite(name, cases, f"interconnect.{name}", "interconnect", _began(run), seconds)
+         for name, (cases, seconds) in parts.items()]
+    )  # fmt: skip
+
+
+def _case(name: str, findings: list[Finding], measured: bool = True) -> Case:
+    """One case has one result: the gravest."""
+    if not findings:
+        return Case(name, None if measured else Result("skipped", "", ""))
+    gravest = min(findings, key=lambda finding: finding.weight != "fault")
+    text = "; ".join(f"{finding.what}: {finding.evidence}" for finding in findings)
+    return Case(name, Result(_TAG[gravest.weight], gravest.what, gravest.evidence, text))
+
+
+def _nodes(run: Run) -> dict[str, bool]:
+    """Every node that a phase knows, whether it was looked at; those of the tournament first."""
+    job, tournament = run.job, run.tournament
+    seen = [*(node.name for node in tournament.nodes), *tournament.lost] if tournament else []
+    seen += [one.node for one in run.facts]
+    asked = [*job.expected, *(t.node for step in job.steps for t in step.troubles)] if job else []
+    return dict.fromkeys(seen, True) | {
+        name: False for name in asked if name not in seen and name != "?"
+    }
+
+
+def _began(run: Run) -> datetime:
+    begun = [part.started_at for part in (run.tournament, run.collectives) if part is not None]
+    return min(begun).astimezone(UTC) if begun else datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _title(series: Series) -> str:
+    operation = series.operation.replace("_", "-")
+    return f"{operation} {series.way} {series.place} {series.mode} {series.ranks} ranks"

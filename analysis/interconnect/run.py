@@ -1,0 +1,157 @@
+"""One run of results/interconnect/ as it lies on disk, and its pairs as a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ValidationError
+
+from analysis.records.extract import recorded
+from analysis.table import Column, frame
+from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
+from train.interconnect.facts.record import FACTS_GLOB, NodeFacts
+from train.interconnect.record import (
+    JOB_NAME,
+    TOURNAMENT_NAME,
+    End,
+    JobNote,
+    Measurement,
+    Tournament,
+)
+
+_Model = TypeVar("_Model", bound=BaseModel)
+PAIRS = (
+    Column("sender", "string", description="node that sends", path="sender"),
+    Column("receiver", "string", description="node that receives", path="receiver"),
+    Column("phase", "string", description="noise, uplinks, tournament or retest", path="phase"),
+    Column(
+        "together",
+        "Int64",
+        description="pairs that were measured at the same time",
+        path="together",
+    ),
+    Column("samples", "Int64", description="samples of the rate"),
+    Column("rate", unit="bit/s", description="median of the samples"),
+    Column("rate_min", unit="bit/s", description="slowest sample"),
+    Column("rate_max", unit="bit/s", description="fastest sample"),
+    Column(
+        "latency_s",
+        unit="s",
+        description="half of a round trip of 8 bytes, median",
+        path="latency_s",
+    ),
+    Column(
+        "latency_min_s",
+        unit="s",
+        description="half of a round trip of 8 bytes, fastest",
+        path="latency_min_s",
+    ),
+    Column("wrong_bytes", "Int64", description="received bytes that differ from what was sent"),
+    Column(
+        "retransmitted",
+        "Int64",
+        description="TCP segments that were sent again",
+        path="tcp.retransmitted",
+    ),
+    Column(
+        "path_mtu",
+        "Int64",
+        unit="B",
+        description="largest packet of the path, by TCP",
+        path="tcp.path_mtu",
+    ),
+    Column("sender_busy", description="share of the time for which the sender computed"),
+    Column("sender_waited", description="share of the time for which the sender had no core"),
+    Column("receiver_busy", description="share of the time for which the receiver computed"),
+    Column("receiver_waited", description="share of the time for which the receiver had no core"),
+    Column("sent_carried", description="bytes that the sender's interface counted, over the sent"),
+    Column("received_carried", description="as sent_carried, at the receiver's interface"),
+    Column("error", "string", description="why the pair gave no rate", path="error"),
+)  # fmt: skip
+
+
+class RunError(ValueError):
+    """There is no run to judge; the text says what was found, expected and what to do."""
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    job: JobNote | None  # None: the program was started by hand
+    tournament: Tournament | None  # None: it was not measured, as the two below
+    collectives: Collectives | None = None
+    facts: tuple[NodeFacts, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def load_run(folder: Path) -> Run:
+    """
+    Raises:
+        RunError: no such folder, none of its files, or one that is broken.
+    """
+    if not folder.is_dir():
+        raise RunError(f"{folder}: no such folder. Expected one of results/interconnect/, which "
+                       "make interconnect makes")  # fmt: skip
+    job = _read(folder / JOB_NAME, JobNote)
+    tournament = _read(folder / TOURNAMENT_NAME, Tournament)
+    collectives = _read(folder / COLLECTIVES_NAME, Collectives)
+    if job is None and tournament is None and collectives is None:
+        raise RunError(f"{folder} holds neither {TOURNAMENT_NAME} nor {JOB_NAME}: expected the "
+                       "folder of one run, as make interconnect prints it")  # fmt: skip
+    facts = (_read(file, NodeFacts) for file in sorted(folder.glob(FACTS_GLOB)))
+    return Run(folder, job, tournament, collectives, tuple(one for one in facts if one))
+
+
+def _read(file: Path, model: type[_Model]) -> _Model | None:
+    try:
+        return model.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole file"
+        raise RunError(
+            f"{file} is broken or of another version: {where}: {first['msg']}. Measure again"
+        ) from error
+
+
+def pairs_frame(tournament: Tournament) -> pd.DataFrame:
+    """One row per measurement, columns PAIRS; a pair that gave no number has its error."""
+    return frame([_row(m) for m in tournament.measurements], PAIRS)
+
+
+def _row(m: Measurement) -> dict[str, object]:
+    rates = np.array(m.rates, dtype=float)
+    some = len(rates) > 0
+    return {
+        **recorded(m, PAIRS),
+        "samples": len(rates),
+        "rate": np.median(rates) if some else None,
+        "rate_min": rates.min() if some else None,
+        "rate_max": rates.max() if some else None,
+        "wrong_bytes": m.wrong_bytes if some else None,
+        "sender_busy": _share(m.at_sender, "cpu_s"),
+        "sender_waited": _share(m.at_sender, "waited_s"),
+        "receiver_busy": _share(m.at_receiver, "cpu_s"),
+        "receiver_waited": _share(m.at_receiver, "waited_s"),
+        "sent_carried": _carried(m, m.at_sender.sent_bytes if m.at_sender else None),
+        "received_carried": _carried(m, m.at_receiver.received_bytes if m.at_receiver else None),
+    }
+
+
+def _share(end: End | None, of: str) -> float | None:
+    seconds = None if end is None else getattr(end, of)
+    return None if seconds is None or end is None else seconds / end.wall_s
+
+
+def _carried(m: Measurement, counted: int | None) -> float | None:
+    return None if counted is None or not m.bytes else counted / m.bytes

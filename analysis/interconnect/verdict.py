@@ -1,0 +1,152 @@
+"""PASS, FAIL or UNDECIDED, and every finding that it rests on. No evidence is never a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from pydantic import AwareDatetime
+
+from analysis.interconnect.baseline import Baseline
+from analysis.interconnect.collectives import collectives_findings
+from analysis.interconnect.comparison import UPLINKS_HELD, against_baseline
+from analysis.interconnect.doubts import TWO_ALONE, doubts, path_findings
+from analysis.interconnect.facts import facts_findings
+from analysis.interconnect.finding import Finding, Status, Verdict, doubted
+from analysis.interconnect.links import against_spec, loaded
+from analysis.interconnect.run import Run
+from analysis.interconnect.suspects import TWO_LEAVES, suspect_findings, uplink_findings
+from train.config.frozen import Frozen
+from train.interconnect.record import GAVE_UP, Measurement, Step, Tournament
+
+#: Remarks that say that all is as fast as it should be, which frees two that have no peers.
+_HELD = {TWO_ALONE: ("baseline", "spec"), TWO_LEAVES: (UPLINKS_HELD,)}
+
+
+class Yardstick(Frozen):
+    """What a run is held against beside its own nodes. force: compare with the baseline though the
+    environment differs. line_bits: of a link as sold, bit/s."""
+
+    baseline: Baseline | None = None
+    force: bool = False
+    line_bits: float | None = None
+    now: AwareDatetime | None = None
+
+
+def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
+    """From all that a run left; pure."""
+    against = tuple(_against(run, yardstick or Yardstick()))
+    good = {f.what for f in against if f.weight == "remark"}
+    freed = {what for what, by in _HELD.items() if good & set(by)}
+    own = [f for f in _findings(run) if f.what not in freed]
+    findings = (*own, *against)
+    switches = run.tournament.switches if run.tournament else {}
+    findings = tuple(doubted(finding, own, switches) for finding in findings)
+    weights = {finding.weight for finding in findings}
+    status: Status = "FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS"
+    decision = run.tournament.decision if run.tournament else None
+    return Verdict(
+        status=status,
+        findings=findings,
+        nodes=len(run.tournament.nodes) if run.tournament else 0,
+        middle=decision.middle if decision else None,
+        visible=decision.visible if decision else None,
+        visible_links=decision.visible_links if decision else None,
+    )
+
+
+def _findings(run: Run) -> Iterator[Finding]:
+    if run.job is not None:
+        for step in run.job.steps:
+            yield from _ended(step)
+        for phase in run.job.phases:
+            if phase not in {step.phase for step in run.job.steps}:
+                why = f"{phase} was requested but did not begin: the job ended before"
+                yield Finding(weight="open", what="not measured", evidence=why)
+        if not run.job.ended:
+            why = "the job was ended, or lost with its first node, before it was done"
+            yield Finding(weight="open", what="stopped", evidence=why)
+    yield from _absent(run)
+    yield from facts_findings(run.facts)
+    if run.collectives is not None:
+        yield from collectives_findings(run.collectives)
+    if run.tournament is None:
+        why = "no pair was measured: nothing shows which node is slow"
+        yield Finding(weight="open", what="nothing", evidence=why)
+        return
+    tournament = run.tournament
+    for node, why in tournament.lost.items():
+        yield Finding(weight="fault", what="lost", nodes=(node,), evidence=why)
+    yield from _coverage(tournament)
+    yield from _corrupt(tournament.measurements)
+    yield from suspect_findings(tournament)
+    yield from doubts(tournament)
+    yield from path_findings(tournament, run.facts)
+    yield from uplink_findings(tournament)
+
+
+def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
+    yield from loaded(run)
+    if yardstick.baseline is not None:
+        now = yardstick.now or datetime.now(UTC)
+        yield from against_baseline(run, yardstick.baseline, now, force=yardstick.force)
+    if yardstick.line_bits is not None:
+        yield from against_spec(run, yardstick.line_bits)
+
+
+def _absent(run: Run) -> Iterator[Finding]:
+    """Nodes that were asked for and did not take part: a fault, where the node's own program says
+    that it could not, and others measured."""
+    if run.job is None:
+        return
+    troubles = {(s.phase, t.node): t for s in run.job.steps for t in s.troubles}
+    came = {node.name for node in run.tournament.nodes} if run.tournament else set()
+    for name in run.job.expected:
+        if len(came) > 1 and name not in came:
+            trouble = troubles.get(("tournament", name))
+            gave_up = trouble is not None and trouble.what == GAVE_UP
+            yield Finding(
+                weight="fault" if gave_up else "open", what="absent", nodes=(name,),
+                evidence="it took no part in the tournament"
+                + (f": {trouble.found}" if trouble is not None else ""),
+            )  # fmt: skip
+        if "preflight" in run.job.phases and name not in {one.node for one in run.facts}:
+            yield Finding(weight="open", what="unknown", nodes=(name,),
+                          evidence="its preflight left no record")  # fmt: skip
+
+
+def _ended(step: Step) -> Iterator[Finding]:
+    for trouble in step.troubles:
+        named = () if trouble.node == "?" else (trouble.node,)
+        yield Finding(weight="open", what=trouble.what, nodes=named,
+                      evidence=f"{step.phase}: {trouble.found}")  # fmt: skip
+    if step.stopped:
+        yield Finding(weight="open", what="stopped", evidence=f"{step.phase}: {step.stopped}")
+    elif step.exit_code is None:
+        why = f"{step.phase} did not end while the job ran"
+        yield Finding(weight="open", what="failed", evidence=why)
+    elif step.exit_code and not step.troubles:
+        why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
+        yield Finding(weight="open", what="failed", evidence=why)
+
+
+def _coverage(tournament: Tournament) -> Iterator[Finding]:
+    met = {(m.sender, m.receiver) for m in tournament.measurements if m.phase == "tournament"}
+    possible = len(tournament.nodes) * (len(tournament.nodes) - 1)
+    if tournament.cut is None and len(met) < possible:
+        why = f"{len(met)} of {possible} ordered pairs were measured: a slow link may be another"
+        yield Finding(weight="remark", what="coverage", evidence=why)
+
+
+def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:
+    """Wrong bytes end all doubt, whatever the speed."""
+    pairs: dict[tuple[str, str], list[int]] = {}
+    for m in measurements:
+        if m.wrong_bytes:
+            pairs.setdefault((m.sender, m.receiver), []).append(m.wrong_bytes)
+    for pair, wrong in pairs.items():
+        yield Finding(
+            weight="fault", what="corrupt", nodes=pair,
+            evidence=f"{sum(wrong)} wrong bytes in {len(wrong)} measurements, expected none: TCP's "
+            "own checksum let them pass",
+        )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Bandwidths against arithmetic, wrong elements, the fit against what made the times."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.interconnect.collectives import (
+    all_reduce_times,
+    collectives_findings,
+    collectives_frame,
+    fitted,
+    predicted_frame,
+    summary_frame,
+)
+from analysis.interconnect.tables import tables_of
+from analysis.prediction.collectives import Link
+from analysis.table import plain_rows
+from tests.analysis.interconnect.runs import collectives, run, series, tournament
+from train.interconnect.collectives.record import Carried, Point
+
+
+def one(**told: object) -> Point:
+    return Point(**({"bytes": 2**20, "calls": 3, "seconds": (0.1, 0.2, 0.4), "wrong": 0} | told))
+
+
+@pytest.mark.parametrize(
+    ("operation", "bus"),
+    [("all_reduce", 1.5), ("all_gather", 0.75), ("broadcast", 1.0)],
+)
+def test_bus_bandwidth_is_factor_times_bytes_over_the_median(operation: str, bus: float) -> None:
+    found = collectives(series(operation=operation, points=(one(),)))
+    (row,) = plain_rows(collectives_frame(found))
+    assert row["algbw"] == pytest.approx(8 * 2**20 / 0.2)
+    assert row["busbw"] == pytest.approx(bus * 8 * 2**20 / 0.2)
+    assert row["nicbw"] == pytest.approx(row["busbw"])  # one rank per node
+    assert (row["min_s"], row["max_s"], row["mad_s"]) == pytest.approx((0.1, 0.4, 0.1))
+    assert row["p99_s"] is None  # of three samples it would only be the largest
+
+
+def test_the_rate_of_a_nodes_port_with_more_ranks_than_nodes() -> None:
+    """4 nodes of 8: 377 GB/s of bus bandwidth are 36.5 GB/s per port (ml-engineering)."""
+    seconds = (2 * 31 / 32 * 2**34 / 377e9,) * 7
+    found = collectives(series(ranks=32, points=(one(bytes=2**34, seconds=seconds),)), ranks=32)
+    (row,) = plain_rows(collectives_frame(found))
+    assert row["busbw"] / 8e9 == pytest.approx(377)
+    assert row["nicbw"] / 8e9 == pytest.approx(36.5, rel=0.01)
+
+
+def test_horovod_beside_the_wire_at_the_largest_size_that_both_reached() -> None:
+    found = collectives(
+        series("raw"), series("horovod", slower=1.25, points=series(slower=1.25).points[:4])
+    )
+    (row,) = summary_frame(collectives_frame(found), 4).to_dict("records")
+    assert row["bytes"] == 2**18
+    assert row["horovod_over_raw"] == pytest.approx(0.8)
+
+
+def test_one_wrong_element_is_a_fault() -> None:
+    found = collectives(series(points=(one(), one(bytes=64, wrong=2))))
+    (finding,) = collectives_findings(found)
+    assert (finding.weight, finding.what) == ("fault", "corrupt")
+    assert "2 wrong elements at 64 bytes" in finding.evidence
+
+
+def test_a_collective_that_failed_is_open() -> None:
+    (finding,) = collectives_findings(collectives(series(points=(), error="no NCCL here")))
+    assert finding.weight == "open" and "no NCCL here" in finding.evidence
+
+
+def what(*sent: int | None, ports: int | None = None) -> list[str]:
+    """Findings where each of the ranks' interfaces counted so much of a million bytes."""
+    carried = tuple(
+        Carried(host=f"n{n}", interface="eth0", received_bytes=s, sent_bytes=s,
+                port_sent_bytes=ports) for n, s in enumerate(sent)
+    )  # fmt: skip
+    told = series(payload_bytes=1_000_000, carried=carried)
+    return [f.what for f in collectives_findings(collectives(told))]
+
+
+def test_bytes_that_went_another_way_are_open() -> None:
+    assert what(250_000, 250_000) == ["interface"]
+    assert what(500_000, 510_000) == what(1_030_000, 0) == [], "a tree's leaves send nothing"
+    assert what(510_000, None) == ["interface"], "no proof"
+
+
+def test_what_went_through_infiniband_ports_did_not_go_another_way() -> None:
+    assert what(1000, 1000, ports=510_000) == ["RDMA"]
+    assert what(1000, 1000, ports=0) == ["interface"]
+
+
+def test_series_that_are_missing_are_no_pass() -> None:
+    (finding,) = collectives_findings(collectives(series(), planned=28))
+    assert (finding.weight, finding.evidence) == ("open", "1 of 28 series were measured")
+
+
+def test_ranks_that_share_a_node_are_no_network_to_fit() -> None:
+    found = collectives(series(ranks=2), series(ranks=4), ranks=8)
+    assert predicted_frame(found, "horovod").empty
+    assert not [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
+
+
+def test_all_to_all_leaves_a_node_as_it_is() -> None:
+    """2 nodes of 4: 4 of 8 parts of each rank's array go to the other node."""
+    point = one(bytes=8_000_000, seconds=(1.0,) * 7)
+    found = collectives(series(operation="all_to_all", ranks=8, points=(point,)), ranks=8, nodes=2)
+    (row,) = plain_rows(collectives_frame(found))
+    assert row["nicbw"] == pytest.approx(8 * 4_000_000)
+
+
+def test_a_fit_on_two_ranks_predicts_the_ring_that_made_the_times() -> None:
+    found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
+    own = fitted(all_reduce_times(found, "horovod"))
+    assert own is not None and 8 / own.large.link.beta == pytest.approx(2e8)
+    frame = predicted_frame(found, "horovod")
+    assert set(frame["ranks"]) == {3, 4}
+    assert frame["error"].abs().max() < 1e-6
+    assert predicted_frame(found, "raw").empty
+
+
+def test_a_ring_that_is_slower_than_the_model_shows_in_the_error() -> None:
+    found = collectives(series(ranks=2), series(ranks=4, slower=1.2))
+    assert predicted_frame(found, "horovod")["error"].to_numpy() == pytest.approx(0.2)
+    (table,) = [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
+    (row,) = table.shown().rows
+    assert row[-3:-1] == ("4", "+20%") and row[-1].startswith("+20% at ")
+    assert row[2].startswith("200 Mbit/s (")
+
+
+def test_a_bandwidth_that_cannot_be_seen_has_its_reason() -> None:
+    same = Link(1.0, 0.0)
+    found = collectives(series(ranks=2, link=same), series(ranks=4, link=same))
+    (table,) = [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
+    shown = table.shown()
+    assert shown.rows[0][2] == "n/a\u00a0¹"
+    assert shown.notes == ("¹ too high to be seen beside alpha",)

@@ -1,0 +1,343 @@
+"""A run against a baseline and a specification."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from analysis.interconnect.baseline import baseline_of, keep, read_baseline
+from analysis.interconnect.comparison import against_baseline, refusals
+from analysis.interconnect.links import against_spec, expected, goodput
+from analysis.interconnect.run import Run, RunError
+from analysis.interconnect.verdict import Yardstick, judge
+from tests.analysis.interconnect.runs import (
+    HEALTHY,
+    collectives,
+    end,
+    measurement,
+    node_facts,
+    retest,
+    run,
+    series,
+    tournament,
+)
+from train.interconnect.collectives.record import Carried
+from train.interconnect.record import Noise
+
+NOW = datetime(2026, 1, 20, tzinfo=UTC)
+FACTS = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in "abcd")
+GOOD = run(tournament(), facts=FACTS)
+ALL_SLOW = {("*", n): 0.5 for n in "abcd"}
+
+
+def yard(**more: object) -> Yardstick:
+    return Yardstick(**({"baseline": baseline_of(GOOD), "now": NOW} | more))
+
+
+def test_a_fabric_that_is_slow_as_a_whole_only_fails_against_its_baseline() -> None:
+    slow = run(tournament(slow=ALL_SLOW), facts=FACTS)
+    assert judge(slow).status == "PASS"
+    verdict = judge(slow, yard())
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert fault.what == "fabric" and fault.ratio == pytest.approx(0.5)
+    assert judge(GOOD, yard()).status == "PASS"
+
+
+def test_two_nodes_alone_can_be_judged_by_a_baseline() -> None:
+    two = run(tournament("ab"), facts=FACTS[:2])
+    assert judge(two).status == "UNDECIDED"
+    assert judge(two, yard()).status == "PASS"
+    slow = run(tournament("ab", slow={("a", "b"): 0.5, ("b", "a"): 0.5}), facts=FACTS[:2])
+    assert judge(slow, yard()).status == "FAIL"
+
+
+def test_a_node_that_got_slower_than_the_fabric_is_named() -> None:
+    slow = run(tournament(slow={("c", "*"): 0.5}), facts=FACTS)
+    found = {(f.weight, f.what, f.nodes) for f in against_baseline(slow, baseline_of(GOOD), NOW)
+             if f.weight != "remark"}  # fmt: skip
+    assert found == {("open", "send", ("c",))}, "alone it was not tried"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [("confirmed", "FAIL"), ("recovered", "PASS"), ("cpu", "UNDECIDED")]
+)
+def test_what_a_node_does_alone_decides_with_a_baseline_too(outcome: str, status: str) -> None:
+    again = (retest("send", ("c",), 0.5, outcome),)
+    slow = run(tournament(slow={("c", "*"): 0.5}, retests=again), facts=FACTS)
+    assert judge(slow).status == judge(slow, yard()).status == status
+    other = (retest("receive", ("c",), 0.5, "recovered"),)
+    slow = run(tournament(slow={("c", "*"): 0.5}, retests=other), facts=FACTS)
+    said = [f for f in judge(slow, yard()).findings if "not retested" in f.evidence]
+    assert any("what it sends" in f.evidence for f in said), "the other direction was tried"
+
+
+def test_an_expired_baseline_decides_nothing() -> None:
+    verdict = judge(GOOD, yard(now=NOW + timedelta(days=200)))
+    assert verdict.status == "UNDECIDED"
+    assert "218 days old, expected at most 90" in verdict.findings[-1].evidence
+
+
+def test_other_hardware_is_refused_with_the_difference() -> None:
+    other = run(tournament(), facts=tuple(
+        node_facts(n, MTU="9000", driver="mlx5_core") for n in "abcd"
+    ))  # fmt: skip
+    (reason,) = refusals(baseline_of(GOOD), other, NOW)
+    assert reason == "network: MTU: 1500 then, 9000 now"
+    assert judge(other, yard()).status == "UNDECIDED"
+    (reason,) = refusals(baseline_of(GOOD), run(tournament()), NOW)
+    assert reason.startswith("this run has no preflight")
+    (reason,) = refusals(baseline_of(run(tournament())), GOOD, NOW)
+    assert reason.startswith("it has no preflight")
+
+
+def test_other_hardware_is_compared_by_force_and_the_difference_is_told() -> None:
+    other = run(tournament(slow=ALL_SLOW), facts=tuple(
+        node_facts(n, MTU="9000", driver="mlx5_core") for n in "abcd"
+    ))  # fmt: skip
+    verdict = judge(other, yard(force=True))
+    assert verdict.status == "FAIL"
+    (forced,) = [f for f in verdict.findings if f.what == "forced"]
+    assert "MTU: 1500 then, 9000 now" in forced.evidence
+
+
+def test_fewer_pairs_at_once_than_there_were_is_no_pass() -> None:
+    eight = "abcdefgh"
+    facts = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in eight)
+    good, crowded = (run(tournament(eight, company=c), facts=facts) for c in (4, 1))
+    verdict = judge(crowded, yard(baseline=baseline_of(good)))
+    assert verdict.status == "UNDECIDED"
+    (found,) = [f for f in verdict.findings if f.what == "concurrency"]
+    assert "up to 4 pairs ran at the same time without loss" in found.evidence
+    assert judge(crowded, yard(baseline=baseline_of(good), force=True)).status == "PASS"
+    assert judge(good, yard(baseline=baseline_of(crowded))).status == "PASS"
+    assert judge(GOOD, yard(baseline=baseline_of(good))).status == "PASS", "fewer nodes"
+
+
+def test_other_nodes_are_refused() -> None:
+    strangers = run(tournament("wxyz"), facts=tuple(
+        node_facts(n, MTU="1500", driver="mlx5_core") for n in "wxyz"
+    ))  # fmt: skip
+    for force in (False, True):
+        verdict = judge(strangers, yard(force=force))
+        assert verdict.status == "UNDECIDED"
+        assert "no pair of nodes" in verdict.findings[-1].evidence
+
+
+def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "baseline.json"
+    keep(baseline_of(GOOD), file)
+    assert read_baseline(file) == baseline_of(GOOD)
+    file.write_text("{}")
+    with pytest.raises(RunError, match="is no baseline of this version: run: Field required"):
+        read_baseline(file)
+    with pytest.raises(RunError, match="No such file"):
+        read_baseline(tmp_path / "none.json")
+    with pytest.raises(RunError, match="measured no pairs"):
+        baseline_of(run(None))
+
+
+def test_a_specification_is_what_headers_leave_of_the_line() -> None:
+    assert goodput(1e9, 1500) == pytest.approx(1e9 * 1448 / 1538)
+    assert goodput(1e9, 9000) == pytest.approx(1e9 * 8948 / 9038)
+    (good,) = against_spec(GOOD, 2.1e8)
+    assert good.weight == "remark"
+    (bad,) = against_spec(GOOD, 1e9)
+    assert bad.weight == "fault" and bad.ratio == pytest.approx(0.2 * 1538 / 1448, rel=1e-3)
+    assert judge(GOOD, Yardstick(line_bits=1e9)).status == "FAIL"
+
+
+def test_processors_that_are_the_limit_do_not_fail_the_links() -> None:
+    """One stream of Python cannot fill 100 Gbit/s: the verdict is that it cannot tell."""
+    busy = {(a, b): {"at_sender": end(busy=0.99)} for a in "abcd" for b in "abcd" if a != b}
+    verdict = judge(run(tournament(changes=busy), facts=FACTS), Yardstick(line_bits=100e9))
+    assert verdict.status == "UNDECIDED"
+    assert {f.what for f in verdict.findings if f.weight == "open"} == {"cpu-limited", "below spec"}
+
+
+def test_links_that_were_hardly_loaded_are_no_pass() -> None:
+    claims = {"speed,_Mbit/s": "100000", "driver": "mlx5_core"}
+    verdict = judge(run(tournament(), facts=tuple(node_facts(n, **claims) for n in "abcd")))
+    assert verdict.status == "UNDECIDED"
+    assert "0.2 Gbit/s of links of 100 Gbit/s" in verdict.findings[-1].evidence
+
+
+def test_one_stream_is_no_proof_against_a_fast_line() -> None:
+    (found,) = against_spec(GOOD, 100e9)
+    assert (found.weight, found.what) == ("open", "below spec")
+    many = run(tournament(streams=16), facts=FACTS)
+    (found,) = against_spec(many, 100e9)
+    assert found.weight == "fault"
+    assert "1 connections, this run's 16" in next(iter(refusals(baseline_of(GOOD), many, NOW)))
+
+
+def test_what_links_should_give_is_known_from_the_nodes_or_told() -> None:
+    claims = {"speed,_Mbit/s": "25000", "MTU": "9000"}
+    assert expected([node_facts("a", **claims)]) is None, "a virtual interface claims any speed"
+    found = expected([node_facts("a", driver="mlx5_core", **claims)])
+    assert found is not None
+    assert (found.line, found.collective) == (25e9, 20e9)
+    assert found.goodput == pytest.approx(24.75e9, rel=1e-3)
+    port = [node_facts("a", **{"mlx5_0:1_rate": "200 Gb/sec (4X HDR)"})]
+    told = expected(port)
+    assert told is not None and (told.line, told.verbs) == (200e9, 190e9)
+    assert expected([node_facts("a", MTU="1500")]) is None
+
+
+# --- populations, uplinks and collectives ---------------------------------------------------------
+
+EIGHT = "abcdefgh"
+LEAVES = {n: "leaf1" if n in "abcd" else "leaf2" for n in EIGHT}
+FACTS8 = tuple(node_facts(n, MTU="1500", driver="mlx5_core") for n in EIGHT)
+ACROSS = {(a, b): 0.5 for a in EIGHT for b in EIGHT if LEAVES[a] != LEAVES[b]}
+
+
+def leaf_run(slow: dict[tuple[str, str], float] | None = None, **fields: object) -> Run:
+    found = tournament(EIGHT, slow=slow, switches=LEAVES, **fields)
+    crossing = tuple(measurement(a, b, phase="uplinks") for a, b in ("ae", "ea"))
+    more = {"measurements": (*found.measurements, *crossing)}
+    return run(found.model_copy(update=more), facts=FACTS8)
+
+
+def test_all_that_is_between_two_leaves_got_slower() -> None:
+    good = yard(baseline=baseline_of(leaf_run()))
+    assert judge(leaf_run(), good).status == "PASS"
+    verdict = judge(leaf_run(ACROSS), good)
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert fault.what == "fabric" and fault.ratio == pytest.approx(0.5)
+    assert fault.evidence.startswith("pairs across leaf switches reach 0.50")
+
+
+def with_uplinks(shares: tuple[float, ...], wide: int = 4) -> Run:
+    """shares: of the rate, in each round of whole leaves to each other."""
+    found = tournament(EIGHT, switches=LEAVES)
+    crossing = tuple(
+        measurement(a, b, share * HEALTHY, phase="uplinks")
+        for share in shares
+        for one, other in (("abcd", "efgh"), ("efgh", "abcd"))
+        for a, b in zip(one[:wide], other[:wide], strict=True)
+    )
+    more = {"measurements": (*found.measurements, *crossing)}
+    return run(found.model_copy(update=more), facts=FACTS8)
+
+
+def test_uplinks_are_held_against_the_baseline_too() -> None:
+    good = yard(baseline=baseline_of(with_uplinks((1.0, 0.95, 0.98))))
+    assert judge(with_uplinks((0.97, 1.0, 0.96)), good).status == "PASS"
+    verdict = judge(with_uplinks((0.6, 0.58, 0.6)), good)
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert fault.evidence.startswith("whole leaf switches to each other reach 0.61")
+    # a slow node of a leaf is no slow uplink
+    one = with_uplinks((1.0, 1.0, 1.0))
+    slower = tuple(
+        m.model_copy(update={"rates": tuple(r / 2 for r in m.rates)})
+        if m.phase == "uplinks" and "c" in (m.sender, m.receiver) else m
+        for m in one.tournament.measurements
+    )  # fmt: skip
+    one = replace(one, tournament=one.tournament.model_copy(update={"measurements": slower}))
+    assert judge(one, good).status == "PASS"
+    assert "2 of 2 ways less in every round" in fault.evidence
+    # routes may have met in some rounds; another number of pairs over the same uplink
+    assert judge(with_uplinks((0.6, 0.96, 0.6)), good).status == "UNDECIDED"
+    assert judge(with_uplinks((0.6, 0.58, 0.6), wide=2), good).status == "PASS"
+
+
+def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
+    """Within its leaf it has one pair, whose samples do not know what differs from run to run."""
+    leaves = {n: "leaf1" if n in "abcdef" else "leaf2" for n in EIGHT}
+    before = baseline_of(run(tournament(EIGHT, switches=leaves), facts=FACTS8))
+    odd = run(tournament(EIGHT, slow={("g", "h"): 0.88}, switches=leaves), facts=FACTS8)
+    found = {f.nodes for f in against_baseline(odd, before, NOW) if f.weight != "remark"}
+    assert found == set()
+    slow = run(tournament(EIGHT, slow={("g", "*"): 0.6}, switches=leaves), facts=FACTS8)
+    found = {(f.what, f.nodes) for f in against_baseline(slow, before, NOW)
+             if f.weight == "open"}  # fmt: skip
+    assert found == {("send", ("g",))}
+
+
+def test_half_of_the_pairs_slower_is_no_pass_where_no_switch_is_known() -> None:
+    before = baseline_of(run(tournament(EIGHT), facts=FACTS8))
+    verdict = judge(run(tournament(EIGHT, slow=ACROSS), facts=FACTS8), yard(baseline=before))
+    assert verdict.status == "UNDECIDED"
+    (found,) = [f for f in verdict.findings if f.what == "fabric"]
+    assert found.weight == "open" and found.ratio == pytest.approx(0.5)
+
+
+def test_an_interval_that_leaves_it_open_does_not_free_two_nodes() -> None:
+    before = baseline_of(run(tournament("ab"), facts=FACTS[:2]))
+    mixed = run(tournament("ab", slow={("a", "b"): 0.5}), facts=FACTS[:2])
+    assert judge(mixed, yard(baseline=before)).status == "UNDECIDED"
+
+
+def with_collectives(slower: float = 1.0, port: int | None = None, **changes: object) -> Run:
+    """A slow series takes too long for its largest size."""
+    carried = (Carried(host="a", interface="eth0", received_bytes=10**9, sent_bytes=10**9,
+                       port_sent_bytes=port),)  # fmt: skip
+    sizes = slice(None) if slower == 1 else slice(None, -1)
+    theirs = [
+        one.model_copy(update={"points": one.points[sizes]})
+        for one in (
+            series("horovod", slower=slower, carried=carried, payload_bytes=10**8),
+            series("horovod", "all_gather", slower=slower),
+        )
+    ]
+    found = collectives(series("raw"), *theirs, **changes)
+    return run(tournament(), facts=FACTS, collectives=found)
+
+
+def test_collectives_that_got_slower_fail_though_all_pairs_are_as_they_were() -> None:
+    good = yard(baseline=baseline_of(with_collectives()))
+    assert judge(with_collectives(), good).status == "PASS"
+    verdict = judge(with_collectives(20.0), good)
+    assert verdict.status == "FAIL"
+    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
+    assert "collectives by horovod reach 0.05 (0.05 to 0.05, 2 series)" in fault.evidence
+    # ranks that share cores wait for each other
+    assert judge(with_collectives(20.0, oversubscribed=True), good).status == "PASS"
+    assert judge(GOOD, good).status == "PASS", "another phase was not asked for"
+    other = judge(with_collectives(20.0, controller="mpi"), good)
+    assert other.status == "PASS" and "not compared: 4 ranks on 4 nodes, gloo" in str(other)
+
+
+def test_one_common_collective_has_no_interval_and_is_no_fault() -> None:
+    def alone(slower: float) -> Run:
+        found = collectives(series("raw"), series("horovod", slower=slower))
+        return run(tournament(), facts=FACTS, collectives=found)
+
+    good = yard(baseline=baseline_of(alone(1.0)))
+    assert judge(alone(1.0), good).status == "PASS"
+    verdict = judge(alone(20.0), good)
+    assert verdict.status == "UNDECIDED"
+    (found,) = [f for f in verdict.findings if f.weight == "open"]
+    assert found.what == "collectives"
+    assert "reach 0.05 (a single value, so without an interval)" in found.evidence
+
+
+def test_one_common_pair_has_no_interval_and_is_no_fault() -> None:
+    dead = {("b", "a"): {"rates": (), "error": "no answer"}}
+    good = yard(baseline=baseline_of(run(tournament("ab"), facts=FACTS[:2])))
+    slow = run(tournament("ab", slow={("a", "b"): 0.5}, changes=dead), facts=FACTS[:2])
+    (found,) = [f for f in judge(slow, good).findings if f.what == "fabric"]
+    assert found.weight == "open" and "without an interval" in found.evidence
+
+
+def test_slow_collectives_of_a_noisy_run_are_no_fault() -> None:
+    good = yard(baseline=baseline_of(with_collectives()))
+    noise = Noise(pair=("a", "b"), cv=0.2, together=1.0)
+    noisy = replace(with_collectives(20.0), tournament=tournament(noise=noise))
+    assert judge(noisy, good).status == "UNDECIDED"
+
+
+def test_a_data_plane_that_fell_back_to_sockets_is_a_fault() -> None:
+    good = yard(baseline=baseline_of(with_collectives(port=10**8)))
+    assert judge(with_collectives(port=10**8), good).status == "PASS"
+    verdict = judge(with_collectives(port=0), good)
+    assert verdict.status == "FAIL"
+    assert [f.what for f in verdict.findings if f.weight == "fault"] == ["RDMA"]
+    assert judge(with_collectives(port=None), good).status == "UNDECIDED", "ports not counted"
+    assert judge(with_collectives(port=0, controller="mpi"), good).status == "FAIL"

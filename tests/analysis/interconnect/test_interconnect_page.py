@@ -1,0 +1,106 @@
+"""What a run leaves on disk: the page and the CSV."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.interconnect.report import figures_of, junit, render, write_run
+from analysis.interconnect.run import Run, pairs_frame
+from analysis.interconnect.verdict import judge
+from tests.analysis.interconnect.runs import (
+    collectives,
+    end,
+    node_facts,
+    retest,
+    run,
+    series,
+    tournament,
+)
+from train.interconnect.collectives.record import WAYS
+from train.interconnect.record import Calibrated
+
+SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
+CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
+
+
+def test_pairs_keep_the_numbers_and_the_reasons() -> None:
+    broken = {"rates": (), "error": "no route, to host", "at_sender": None, "at_receiver": None}
+    busy = {"at_sender": end(busy=0.5, carried=1.25)}
+    frame = pairs_frame(tournament(changes={("a", "b"): broken, ("a", "c"): busy}))
+    again = pd.read_csv(io.StringIO(frame.to_csv(index=False))).set_index(["sender", "receiver"])
+    assert len(again) == 12
+    assert again.loc["a", "b"]["error"] == "no route, to host"
+    assert pd.isna(again.loc["a", "b"]["rate"]) and again.loc["a", "b"]["samples"] == 0
+    assert again.loc["a", "c"]["sender_busy"] == 0.5
+    assert again.loc["a", "c"]["sent_carried"] == 1.25
+    assert again.loc["c", "d"]["rate"] == 2e8
+
+
+def test_the_page_names_the_culprit_and_what_to_type(tmp_path: Path) -> None:
+    found = Run(tmp_path, None, tournament(slow=SLOW, retests=CONFIRMED))
+    page = write_run(found, judge(found))
+    text = page.read_text()
+    assert '<span class="status FAIL">FAIL</span>' in text
+    assert "0.50 of its peers, with 3 of 3 partners; alone with a, b 0.50" in text
+    assert "scontrol update NodeName=c State=DRAIN" in text
+    assert text.count("<svg") == 2 and "hatched" in text.lower()
+    left = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert left == {
+        "verdict.json", "report/report.html", "report/junit.xml", "report/pairs.csv",
+        "report/figures/rates.svg", "report/figures/latency.svg",
+    }  # fmt: skip
+
+
+def test_all_phases_on_one_page(tmp_path: Path) -> None:
+    whole = [series(way, ranks=4, place="out", mode=mode)
+             for way in WAYS for mode in ("blocked", "pipelined")]  # fmt: skip
+    fewer = [series(way, ranks=ranks) for way in WAYS for ranks in (2, 3, 4)]
+    rows = (Calibrated(share=1, trials=40, named=0, wrong=0),
+            Calibrated(share=0.5, trials=40, named=40, wrong=0))  # fmt: skip
+    facts = tuple(
+        node_facts(
+            n,
+            **{"kernel": "6.1" if n == "a" else "6.2", "speed,_Mbit/s": "1000", "driver": "e1000"},
+        )
+        for n in "abcd"
+    )
+    found = Run(tmp_path, None, tournament(calibrated=rows), collectives(*whole, *fewer), facts)
+    text = write_run(found, judge(found)).read_text()
+    for key in ("collectives", "model", "differences", "calibration"):
+        assert f'<section class="table" id="{key}">' in text
+    assert text.count("<svg") == 4 and "80 % of it" in text
+    assert "one node at 0.5" in text and "40 of 40" in text
+    left = {file.name for file in (tmp_path / "report").glob("*.csv")}
+    assert left == {"pairs.csv", "collectives.csv", "foretold_raw.csv", "foretold_horovod.csv",
+                    "nodes.csv"}  # fmt: skip
+    frame = pd.read_csv(tmp_path / "report" / "collectives.csv")
+    assert len(frame) == 10 * 5 and {"busbw", "algbw", "p95_s", "wrong"} <= set(frame.columns)
+
+
+def test_what_records_say_is_escaped() -> None:
+    gone = {"rates": (), "error": "<script>alert(1)</script>"}
+    found = run(tournament(changes={("a", "b"): gone}))
+    text = render(found, judge(found), figures_of(found))
+    # inside the CSV of the page, nothing ends its script
+    assert "alert(1)</script>" not in text and "&lt;script&gt;alert(1)" in text
+    assert "<script>" not in junit(found, judge(found))
+
+
+def test_a_run_without_measurements_has_a_page_too(tmp_path: Path) -> None:
+    found = Run(tmp_path, None, None)
+    text = write_run(found, judge(found)).read_text()
+    assert "UNDECIDED" in text and "Nothing was measured." in text
+
+
+@pytest.mark.parametrize("count", [2, 20, 70])
+def test_heatmaps_of_many_sizes(count: int) -> None:
+    names = [f"n{number}" for number in range(count)]
+    found = tournament(names)  # type: ignore[arg-type]
+    figures = figures_of(run(found))
+    assert [figure.key for figure in figures] == ["rates", "latency"]
+    assert all("<svg" in (figure.svg or "") for figure in figures)
+    assert ("n1<" in (figures[0].svg or "")) == (count <= 64)

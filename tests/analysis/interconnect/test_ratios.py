@@ -1,0 +1,86 @@
+"""Intervals of ratios: simulated networks whose pairs share their nodes, and closed forms."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.stats import quantile_test, ttest_1samp
+
+from analysis.interconnect.ratios import ratio
+from analysis.table import Estimate
+from tests.analysis.interconnect.coverage import TRUE, holds, network, taken_for_independent
+
+
+@pytest.mark.parametrize("count", [3, 4, 8, 16])
+def test_intervals_hold_the_truth_where_pairs_share_nodes(count: int) -> None:
+    random, trials = np.random.default_rng(count), 400
+    networks = [network(count, 0.03, 0.01, random) for _ in range(trials)]
+    assert sum(holds(ratio(*one)) for one in networks) >= 0.93 * trials
+    wrong = sum(taken_for_independent(*one, random) for one in networks[:100])
+    assert wrong <= 85, "else this network has no node effects and proves nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alike", [0.0, 1.0])
+@pytest.mark.parametrize("count", [3, 4, 5, 8, 16, 32])
+def test_more_networks(count: int, alike: float) -> None:
+    random, trials = np.random.default_rng(count), 2000 if count < 32 else 1000
+    held = sum(holds(ratio(*network(count, 0.03, 0.01, random, alike))) for _ in range(trials))
+    assert held >= 0.93 * trials
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_without_node_effects_the_interval_holds_too(count: int) -> None:
+    random, trials = np.random.default_rng(count), 300
+    held = sum(holds(ratio(*network(count, 0.0, 0.03, random))) for _ in range(trials))
+    assert held >= 0.93 * trials
+
+
+@pytest.mark.parametrize("partners", [3, 5, 7, 15])
+def test_the_side_of_one_node_varies_with_its_partners(partners: int) -> None:
+    random, trials, held = np.random.default_rng(partners), 400, 0
+    for _ in range(trials):
+        changed = TRUE * random.lognormal(0, 0.03, partners)
+        now = {("a", f"n{i:02}"): (1e8 * c,) for i, c in enumerate(changed)}
+        held += holds(ratio(now, dict.fromkeys(now, (1e8,))))
+    assert held >= 0.93 * trials
+
+
+def test_few_values_have_students_interval() -> None:
+    few = {"a": (0.8,), "b": (0.9,), "c": (0.95,)}
+    found = ratio(few, dict.fromkeys(few, (1.0,)))
+    expected = ttest_1samp(np.log([0.8, 0.9, 0.95]), 0).confidence_interval(0.95)
+    assert found is not None and (found.value, found.n) == (pytest.approx(0.9), 3)
+    assert (found.low, found.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
+
+
+@pytest.mark.parametrize("count", range(6, 41))
+def test_more_values_have_the_order_statistics_of_their_median(count: int) -> None:
+    shares = np.random.default_rng(count).lognormal(0, 0.1, count)
+    now = {f"{i}": (float(share),) for i, share in enumerate(shares)}
+    found = ratio(now, dict.fromkeys(now, (1.0,)))
+    expected = quantile_test(shares, q=1.0, p=0.5).confidence_interval(0.95)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_one_slow_node_does_not_widen_the_interval_of_the_others() -> None:
+    now = {p: ((0.3 if "c" in p else 1.0) * 1e8,) for p in permutations("abcdefgh", 2)}
+    found = ratio(now, dict.fromkeys(now, (1e8,)))
+    assert found is not None and found.low == found.value == found.high == 1.0
+
+
+def test_half_of_the_pairs_slower_is_no_narrow_interval() -> None:
+    """Each node has as many slow pairs as any other: deleting nodes shows nothing."""
+    now = {p: ((0.5 if len({*p} & {*"abcd"}) == 1 else 1.0) * 1e8,)
+           for p in permutations("abcdefgh", 2)}  # fmt: skip
+    found = ratio(now, dict.fromkeys(now, (1e8,)))
+    assert found is not None and found[:3] == pytest.approx((0.5, 0.5, 1.0))
+
+
+def test_one_value_has_no_interval_and_none_no_ratio() -> None:
+    found = ratio({"a": (0.5,)}, {"a": (1.0,), "b": (1.0,)})
+    assert found == Estimate(0.5, n=1, note="a single value, so without an interval")
+    assert ratio({("a", "b"): (1.0,)}, {("b", "a"): (1.0,)}) is None
