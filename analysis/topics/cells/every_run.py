@@ -102,7 +102,8 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
     by_cell = steady.groupby("cell_id", sort=False, observed=True)
     middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
-    grows = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"].nunique() > 1
+    batches = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"]
+    grows = (batches.max() > batches.min()).fillna(False)
     limit = pd.concat([_UNEQUAL * middle, middle + _HICCUP_S], axis=1).max(axis=1)
     slow = (worst > limit) & ~grows.reindex(worst.index)
     if slow.any():
