@@ -117,7 +117,11 @@ def up(place: Place) -> int:
                 f"each with 2 CPUs, {shape.nodes[0].memory_mb} MB and 2 pretend GPUs"
             )
     say("use it:")
-    say("  make sweep SWEEP=smoke SITE=practice")
+    if place == Place():
+        say("  make sweep SWEEP=smoke SITE=practice")
+    else:
+        say(f"  a copy of jobs/sites/practice.yaml with slurm_conf: {place.slurm_conf}")
+        say("  make sweep SWEEP=smoke SITE=that file")
     say(f"  export SLURM_CONF={place.slurm_conf}    # then sinfo, sbatch, srun ... as any user")
     say("  python3 containers/practice exec node2 -- bash    # a root shell in a node")
     say("  make cluster-down    # ends it")
