@@ -17,6 +17,7 @@ from train.errors import interrupt_on_signals
 
 if TYPE_CHECKING:
     from analysis.page.report import Report
+    from analysis.records.frames import Frames
 
 WRONG_REQUEST = 2
 #: Beside the page: what it was made of, and the exit code.
@@ -98,24 +99,71 @@ def compare(
     ] = None,
 ) -> None:
     """Regression check: 0 no condition got worse, 1 some did, 3 some are undecided."""
-    from analysis.page.junit import changes_junit  # noqa: PLC0415
+    from analysis.page.junit import changes_suite  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
-    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
-    from analysis.writing import console  # noqa: PLC0415
-    from train.record.atomic import write_atomically  # noqa: PLC0415
+    from analysis.writing import console, junit_text  # noqa: PLC0415
 
-    try:
-        now = load_frames(after)
-        found = changes.table(load_frames(before), now)
-        if junit is not None:
-            write_atomically(junit, changes_junit(found, now))
-    except SweepError as error:
-        _wrong(str(error))
-    except OSError as error:
-        _wrong(f"cannot write {error.filename or junit}: {error.strerror}")
+    now = _frames(after, cache=True)
+    found = changes.table(_frames(before, cache=True), now)
+    if junit is not None:
+        _write(junit, junit_text([changes_suite(found, now)]))
     print_table(found, console(), notes=True)
     raise typer.Exit(changes.exit_code(found))
+
+
+@app.command()
+def check(
+    results_dir: ResultsDir,
+    min_efficiency: Annotated[
+        float | None, typer.Option(metavar="X", help="of each count above the smallest, as 0.8")
+    ] = None,
+    min_accuracy: Annotated[
+        float | None, typer.Option(metavar="X", help="validation accuracy of each condition")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="earlier results: nothing may be worse than there"),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
+    ] = None,
+) -> None:
+    """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
+    from analysis import check as thresholds  # noqa: PLC0415
+    from analysis.page.junit import changes_suite  # noqa: PLC0415
+    from analysis.page.terminal import print_table  # noqa: PLC0415
+    from analysis.topics.comparisons import changes  # noqa: PLC0415
+    from analysis.writing import console, junit_text, printable  # noqa: PLC0415
+
+    asked = []
+    for name, least, make in (
+        ("--min-efficiency", min_efficiency, thresholds.efficiency),
+        ("--min-accuracy", min_accuracy, thresholds.accuracy),
+    ):
+        if least is not None and not 0 < least <= 1:
+            _wrong(f"{name}: found {least:g}, expected a number above 0 and at most 1, as 0.8")
+        asked += [] if least is None else [make(least)]
+    if not asked and baseline is None:
+        _wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
+    report, suites, codes = _build(results_dir, draw=False), [], set()
+    if asked:
+        found = thresholds.table(report, asked)
+        print_table(found, console(), notes=True)
+        for sentence in thresholds.sentences(found):
+            typer.echo(printable(sentence))
+        suites += thresholds.suites(found, report.frames)
+        codes.add(thresholds.exit_code(found))
+    if baseline is not None:
+        moved = changes.table(_frames(baseline), report.frames)
+        print_table(moved, console(), notes=True)
+        suites.append(changes_suite(moved, report.frames))
+        codes.add(changes.exit_code(moved))
+    if junit is not None:
+        _write(junit, junit_text(suites))
+    code = next(one for one in (1, 3, 0) if one in codes)
+    typer.echo({0: "check: PASS", 1: "check: FAIL", 3: "check: UNDECIDED"}[code])
+    raise typer.Exit(code)
 
 
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")]
@@ -253,14 +301,28 @@ def _build(results_dir: Path, *, draw: bool, anonymous: bool = False) -> Report:
     from analysis.page.anonymous import without_names  # noqa: PLC0415
     from analysis.page.network import network_beside  # noqa: PLC0415
     from analysis.page.report import build  # noqa: PLC0415
+
+    frames = _frames(results_dir, cache=draw and not anonymous)
+    network = network_beside(frames)
+    return build(without_names(frames) if anonymous else frames, network=network, draw=draw)
+
+
+def _frames(results_dir: Path, *, cache: bool = False) -> Frames:
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
 
     try:
-        frames = load_frames(results_dir, cache=draw and not anonymous)
+        return load_frames(results_dir, cache=cache)
     except SweepError as error:
         _wrong(str(error))
-    network = network_beside(frames)
-    return build(without_names(frames) if anonymous else frames, network=network, draw=draw)
+
+
+def _write(path: Path, text: str) -> None:
+    from train.record.atomic import write_atomically  # noqa: PLC0415
+
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        _wrong(f"cannot write {error.filename or path}: {error.strerror}")
 
 
 def _as_owner(folder: Path) -> None:
