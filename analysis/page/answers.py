@@ -30,6 +30,7 @@ from analysis.table import (
     runs_in_words,
     significant,
 )
+from analysis.topics import ranks
 from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import named, only, with_context
@@ -63,6 +64,7 @@ def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) ->
         lambda: _targets(rows.get("targets", ())),
         lambda: _critical_batch(rows.get("critical_batch", ())),
         lambda: _nodes(frames, rows.get("node_effects", ())),
+        lambda: ranks.answer(frames, rows.get("ranks", ())),
     )
     if {answer.key for answer in first} <= {"complete", "nodes"}:
         first += found(lambda: _alone(rows))

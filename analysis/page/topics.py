@@ -14,7 +14,7 @@ from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Table, first_of
-from analysis.topics import class_scores, completeness, machine, usage
+from analysis.topics import class_scores, completeness, machine, ranks, usage
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
     by_batch,
@@ -208,6 +208,7 @@ def topics_of(of: Shared) -> Iterable[Topic]:
             used,
             lambda: usage.queue_table(frames.attempts),
             lambda: nodes.table(runs),
+            lambda: ranks.table(frames.ranks),
             lambda: completeness.every_run(runs),
             lambda: machine.traffic(frames.traffic, epochs, runs),
             lambda: machine.hosts(runs),
