@@ -151,7 +151,8 @@ summary: setup-login ## print the tables of SWEEP, one or several
 	@$(FOLDERS); $(PY) -m analysis summary "$${folders[@]}"
 
 compare: setup-login ## is SWEEP slower or less accurate than in the earlier results BASELINE=folder?
-	@folder=$(FOLDER) && $(PY) -m analysis compare "$${BASELINE:?the folder of earlier results, as in BASELINE=DIR}" "$$folder"
+	@if [ -z "$$BASELINE" ]; then echo "make compare: no BASELINE=DIR, the folder of the earlier results" >&2; exit 2; fi; \
+	folder=$(FOLDER) && $(PY) -m analysis compare "$$BASELINE" "$$folder"
 
 test: setup-dev ## the tests that prove the program, within minutes
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not slurm" $$TESTS

@@ -30,7 +30,7 @@ from analysis.table import (
     runs_in_words,
     significant,
 )
-from analysis.topics import ranks
+from analysis.topics import axes, ranks
 from analysis.topics.convergence.critical_batch import images
 from analysis.topics.scaling.nodes import blamed, ready_command, suspects
 from analysis.topics.topic import named, only, with_context
@@ -60,6 +60,7 @@ def answers(frames: Frames, tables: Mapping[str, Table], failures: list[str]) ->
         lambda: ranking(rows.get("ranking", ()), rows.get("pairs", ())),
         lambda: larger_batch(rows.get("larger_batch", ())),
         lambda: libraries(rows.get("frameworks", ())),
+        lambda: axes.answers(rows.get("axes", ())),
         lambda: _sharpness(frames.runs),
         lambda: _targets(rows.get("targets", ())),
         lambda: _critical_batch(rows.get("critical_batch", ())),

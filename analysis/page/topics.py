@@ -14,7 +14,7 @@ from analysis.page.parts import parts
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Table, first_of
-from analysis.topics import class_scores, completeness, machine, ranks, usage
+from analysis.topics import axes, class_scores, completeness, machine, ranks, usage
 from analysis.topics.comparisons import larger_batch, libraries, ranking, techniques
 from analysis.topics.convergence import (
     by_batch,
@@ -84,6 +84,10 @@ class Shared:
         return learning_rates.table(of.planned, of.runs, of.settings, of.techniques)
 
     @cached_property
+    def axes(self) -> Table:
+        return axes.table(self.frames)
+
+    @cached_property
     def increases(self) -> increases.Increases:
         return increases.tables(self.by_series, self.frames.techniques)
 
@@ -145,6 +149,12 @@ def topics_of(of: Shared) -> Iterable[Topic]:
             lambda: by_batch.figure(of.reached.data, of.seen),
             lambda: curves.figure(epochs, curves.ACCURACY, of.seen),
         ),
+    )
+    yield topic(
+        "axes",
+        "What each setting does",
+        (lambda: of.axes,),
+        (lambda: axes.figure(of.axes.data),),
     )
     yield topic(
         "learning_rates",
