@@ -38,6 +38,7 @@ from analysis.table import (
     signed,
     significant,
 )
+from analysis.topics.comparisons.comparison import SOME_DIVERGED, STOPS
 from analysis.topics.topic import ranks_text
 
 #: Of the config; the others are what may not differ.
@@ -55,6 +56,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("value", "string", "value"),
     Column("at", "Float64"),
     Column("n", "Int64", "runs", "completed"),
+    Column("diverged", "Int64", "diverged", "runs that are in no mean", only_if_varied=True),
     Column("accuracy", "Float64", "validation accuracy", "mean over completed runs, with the 95 % "
            "t interval", format=_THREE, estimate=True),
     Column("change", "Float64", "against the first value", "difference of means, with Welch's 95 "
@@ -68,8 +70,8 @@ COLUMNS: tuple[Column, ...] = (
 
 def table(frames: Frames) -> Table:
     """A row per axis, set of runs that are equal but for it, and value."""
-    done = frames.runs[frames.runs["status"] == "completed"].reset_index(drop=True)
-    settings = _settings(done, frames.settings)
+    runs = frames.runs
+    settings = _settings(runs, frames.settings)
     axes = _axes(settings)
     fixed = settings[[name for name in settings if _varies(settings[name])]]
     rows: list[Row] = []
@@ -77,7 +79,7 @@ def table(frames: Frames) -> Table:
         others = _told(fixed.drop(columns=[axis, *along], errors="ignore"))
         names = others.apply(_equal, axis=1) if others.shape[1] else pd.Series("", fixed.index)
         known = settings[axis].notna()
-        for equal, own in done[known].groupby(names[known], sort=False):
+        for equal, own in runs[known].groupby(names[known], sort=False):
             if settings.loc[own.index, axis].nunique() > 1:
                 rows += _rows(axis, along, str(equal), own, settings.loc[own.index, axis])
     columns = [c for c in COLUMNS if c.name not in ("sharpness", "times")]
@@ -87,7 +89,8 @@ def table(frames: Frames) -> Table:
 
 def answers(rows: Sequence[Row]) -> Iterable[Answer]:
     """One per axis: what changes from its first value to its last. ``rows``: of the table."""
-    for own in groups(rows, ("axis",))[:_MOST]:
+    told = {row["axis"] for row in rows if row["change_note"] != STOPS or row["times"] is not None}
+    for own in [own for own in groups(rows, ("axis",)) if own[0]["axis"] in told][:_MOST]:
         sets = groups(own, ("equal",))
         axis, words = own[0]["axis"], own[0]["axis"].partition(" (")[0]
         said = [_said(rows_, len(sets) > 1) for rows_ in sets[:_MOST]]
@@ -207,19 +210,22 @@ def _rows(
     order = sorted(order) if numeric else order
     place = values.map({value: at for at, value in enumerate(order)}).to_numpy(int)
     size = len(order)
-    sharp = runs["sharpness_largest"].where(runs["sharpness_largest"] > 0)
+    done = (runs["status"] == "completed").to_numpy(bool)
+    why = STOPS if runs["target"].notna().any() else None if done.all() else SOME_DIVERGED
+    sharp = runs["sharpness_largest"].where(done & (runs["sharpness_largest"] > 0).fillna(False))
     with np.errstate(divide="ignore"):
         logs = np.log(sharp.to_numpy(float, na_value=np.nan))
     accuracy = grouped_moments(
-        runs["validation_accuracy"].to_numpy(float, na_value=np.nan), place, size
+        runs["validation_accuracy"].where(done).to_numpy(float, na_value=np.nan), place, size
     )
     sharpness = grouped_moments(logs, place, size)
     too = f" ({', '.join(map(_axis_words, along))} too)" if along else ""
     made = pd.DataFrame({
         "axis": _axis_words(axis) + too, "equal": equal, "value": [_value(v) for v in order],
-        "at": order if numeric else [None] * size, "n": np.bincount(place, minlength=size),
+        "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
+        "diverged": np.bincount(place[~done], minlength=size),
         **estimates_as("accuracy", t_intervals(accuracy, "share")),
-        **estimates_as("change", differences(accuracy, _first(accuracy))),
+        **estimates_as("change", _unless(why, differences(accuracy, _first(accuracy)))),
         **estimates_as("sharpness", t_intervals(sharpness, "positive")),
         **estimates_as("times", ratios(sharpness, _first(sharpness))),
     })  # fmt: skip
@@ -227,7 +233,13 @@ def _rows(
         f"{name}{end}": None for name in ("change", "times") for end in ("", "_low", "_high")
     }
     rows = plain_rows(made)
-    return [rows[0] | of_itself | {"change_note": None, "times_note": None}, *rows[1:]]
+    return [rows[0] | of_itself | {"change_note": why, "times_note": None}, *rows[1:]]
+
+
+def _unless(why: str | None, found: pd.DataFrame) -> pd.DataFrame:
+    """No difference of accuracy where runs end at a target, after epochs of their own, or where
+    some diverged, so that the means are of the others."""
+    return found.assign(value=np.nan, low=np.nan, high=np.nan, note=why) if why else found
 
 
 def _first(found: Moments) -> Moments:
@@ -255,7 +267,12 @@ def _said(rows: Sequence[Row], several: bool) -> str:
     which = f"with {last['equal']} " if several else ""
     known = [row for row in rows if row["accuracy"] is not None]
     best = max(known, key=lambda row: row["accuracy"], default=last)
-    if _is_list(rows) and known:
+    if last["change_note"] == SOME_DIVERGED:
+        lost, every = (sum(row[name] for row in rows) for name in ("diverged", "n"))
+        return f"{which}{lost} of {lost + every} runs diverged: no change is claimed"
+    if last["change_note"] == STOPS:
+        best = last
+    elif _is_list(rows) and known:
         low = min(known, key=lambda row: row["accuracy"])
         return (
             f"{which}the lowest mean accuracy is {_THREE(low['accuracy'])} ({low['value']}), the "

@@ -40,12 +40,13 @@ FEWEST, ALPHA, LATER = 4, 0.05, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
 _SCALE, _EFFICIENCY = 1.4826, 0.37
 _PARTS = ("step_s", "input_s", "compute_s", "communication_s", "waiting_s")
-#: Runs that a sentence names.
-_MOST = 3
+#: Runs that a sentence names, and rows of the page.
+_MOST, _ROWS = 3, 64
 COLUMNS: tuple[Column, ...] = (
     Column("cell_id", "string", "cell", wide=True),
     *NAMES,
     Column("gpus", "Int64", "ranks"),
+    Column("seed", "Int64"),
     Column("rank", "Int64", "rank", "from 0", format=str),
     Column("host", "string", "host"),
     Column("local_rank", "Int64", "local rank", "from 0, among the ranks of its host", format=str),
@@ -62,7 +63,8 @@ COLUMNS: tuple[Column, ...] = (
            "by its waiting or, in older records, by its input and computing"),
     Column("behind", "Float64", "of a step", "the same as a share of the step", format=percent),
     Column("p", "Float64", "p", "of a rank as late as this among equal ones, Bonferroni over "
-           "all ranks that are tested", format=p_value),
+           "all ranks that are tested", format=p_value, note="why"),
+    Column("why", "string"),
     Column("late", "boolean", "stands out", f"more than {percent(LATER)} of a step late, p below "
            f"{ALPHA}"),
 )  # fmt: skip
@@ -79,7 +81,8 @@ def table(ranks: pd.DataFrame) -> Table:
         intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
     ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]
     data = ordered[[*types(COLUMNS)]].astype(types(COLUMNS)).reset_index(drop=True)
-    return Table("ranks", "Ranks of each run", COLUMNS, data, intro=intro, folded=True)
+    return Table("ranks", "Ranks of each run", COLUMNS, data, intro=intro, folded=True,
+                 most_rows=_ROWS)  # fmt: skip
 
 
 def judged(ranks: pd.DataFrame) -> pd.DataFrame:
@@ -96,7 +99,13 @@ def judged(ranks: pd.DataFrame) -> pd.DataFrame:
     count = run.groupby(run).transform("size")
     step = pd.Series(real["step_s"], ranks.index).groupby(run).transform("median")
     good = (ranks["status"] == "completed") & ~ranks["oversubscribed"].fillna(True)
-    tested = good & (count >= FEWEST) & behind.notna() & (step > 0)
+    why = np.select(
+        [~good, count < FEWEST, behind.isna() | ~(step > 0)],
+        ["the run diverged, or its ranks share cores", f"fewer than {FEWEST} ranks",
+         "the record does not have it"],
+        "",
+    )  # fmt: skip
+    tested = pd.Series(why == "", ranks.index)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(behind > 0, behind / spread, -np.inf)
     p = np.minimum(1, tested.sum() * p_alone(t, count))
@@ -106,6 +115,7 @@ def judged(ranks: pd.DataFrame) -> pd.DataFrame:
         behind=behind / step.where(step > 0),
         p=pd.Series(p, ranks.index).where(tested),
         late=late.where(tested),
+        why=pd.Series(why, ranks.index).where(~tested, None),
     )
 
 
@@ -131,7 +141,8 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         said.append(
             f"{_who(slow, own)} {is_are} ready {significant(worst['behind_s'])} s after the median "
             f"rank, {percent(worst['behind'])} of a step, and the other {len(own) - len(slow)} "
-            f"ranks wait (p {_p(worst['p'])}, {worst['technique_label']} on {worst['gpus']} ranks)"
+            f"ranks wait (p {_p(worst['p'])}; {worst['technique_label']}, {worst['gpus']} ranks, "
+            f"seed {worst['seed']})"
         )
     more = f"; so do ranks of {len(runs) - _MOST} more runs" if len(runs) > _MOST else ""
     first = [row for row in rows if row["cell_id"] == runs[0]]

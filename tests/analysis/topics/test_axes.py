@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.page.report import Report, build
 from analysis.records.load import load_frames
+from analysis.table import plain_rows
+from analysis.topics import axes
 from tests.analysis.builders import config, record, technique, write_sweep
 from train.config.optimizer import Sgd
 from train.record.run import RunRecord, Sharpness
@@ -153,3 +156,20 @@ def test_ranks_batch_technique_and_rate_are_no_axes(tmp_path: Path) -> None:
         runs(0.6, epochs=2, technique=faster),
     )
     assert said(found) == {} and "axes" not in [t.key for t in found.topics]
+
+
+def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) -> None:
+    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    sharp = [*runs(0.4, 10.0, width=1.0, **of), *runs(0.7, 40.0, width=2.0, **of)]
+    frames = load_frames(write_sweep(tmp_path / "a", sharp))
+    frames.runs["target"] = "validation 0.3"
+    (ended,) = axes.answers(plain_rows(axes.table(frames).data))
+    assert "Hessian is multiplied by 4.00" in ended.text and "accuracy" not in ended.text
+    frames.runs["sharpness_largest"] = pd.NA
+    assert not [*axes.answers(plain_rows(axes.table(frames).data))]
+    lost = runs(0.7, width=2.0, **of)
+    lost[0] = record(lost[0].config, status="diverged", accuracies=[0.1, None])
+    text = said(report(tmp_path / "b", runs(0.4, width=1.0, **of), lost))[
+        "What changes with width?"
+    ]
+    assert text == "From width 1 to 2, 1 of 6 runs diverged: no change is claimed."
