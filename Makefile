@@ -1,7 +1,7 @@
 # Horoscale. `make` alone lists what there is. Every target prepares what it needs, once.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary image cluster \
+.PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary compare image cluster \
   cluster-down test test-all invariants bench lint check fmt schemas lock golden clean
 
 VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES INTERFACE \
@@ -75,6 +75,10 @@ INSIDE = $${IMAGE:+--image "$$IMAGE"}
 CRASHED = echo "[make] error: the command broke off (above) before it named its results: no report" >&2; exit 3
 # the folder of the sweep's results; its name is written in the sweep's file
 FOLDER = "$$($(PY) -m jobs where "$$SWEEP" --results "$$RESULTS")"
+# of each sweep of SWEEP="a b"; a file's name may have blanks
+FOLDERS = set -f; folders=(); if [ -e "$$SWEEP" ]; then sweeps=("$$SWEEP"); else sweeps=($$SWEEP); fi; \
+  for one in "$${sweeps[@]}"; do \
+    one="$$($(PY) -m jobs where "$$one" --results "$$RESULTS")" || exit; folders+=("$$one"); done
 
 help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
@@ -142,11 +146,15 @@ cluster: ## start a real Slurm with 4 nodes on this machine (root)
 cluster-down: ## end it and remove its files (packages, Apptainer and the user practice stay)
 	@$(BARE) containers/practice down
 
-report: setup-login ## build the tables, figures and the page of SWEEP from its records
-	@folder=$(FOLDER) && $(PY) -m analysis report "$$folder"
+report: setup-login ## build the tables, figures and the page of SWEEP, one or several (SWEEP="a b"), from its records
+	@$(FOLDERS); $(PY) -m analysis report "$${folders[@]}"
 
-summary: setup-login ## print the tables of SWEEP
-	@folder=$(FOLDER) && $(PY) -m analysis summary "$$folder"
+summary: setup-login ## print the tables of SWEEP, one or several
+	@$(FOLDERS); $(PY) -m analysis summary "$${folders[@]}"
+
+compare: setup-login ## is SWEEP slower or less accurate than in the earlier results BASELINE=folder?
+	@if [ -z "$$BASELINE" ]; then echo "make compare: no BASELINE=DIR, the folder of the earlier results" >&2; exit 2; fi; \
+	folder=$(FOLDER) && $(PY) -m analysis compare "$$BASELINE" "$$folder"
 
 test: setup-dev ## the tests that prove the program, within minutes
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not slurm" $$TESTS

@@ -1,15 +1,16 @@
-"""Tables, statistics and pages from records. For notebooks: load_runs, merge, compare."""
+"""Tables, statistics and pages from records. For notebooks: report, load_runs, merge, compare."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _LAZY = {
+    "report": ("analysis.notebook", "report"),
     "load_runs": ("analysis.records.load", "load_frames"),
     "merge": ("analysis.records.frames", "merge"),
     "compare": ("analysis.topics.comparisons.changes", "table"),
 }
-__all__ = ["compare", "load_runs", "merge"]
+__all__ = ["compare", "load_runs", "merge", "report"]
 
 
 def __getattr__(name: str) -> Any:

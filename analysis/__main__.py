@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -17,6 +18,7 @@ from train.errors import interrupt_on_signals
 
 if TYPE_CHECKING:
     from analysis.page.report import Report
+    from analysis.records.frames import Frames
 
 WRONG_REQUEST = 2
 #: Beside the page: what it was made of, and the exit code.
@@ -28,6 +30,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+ResultsDirs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RESULTS_DIR...", help="results/<sweep>, one, or several as one"),
+]
 ResultsDir = Annotated[
     Path, typer.Argument(metavar="RESULTS_DIR", help="results/<sweep>, with its sweep.json")
 ]
@@ -35,7 +41,7 @@ ResultsDir = Annotated[
 
 @app.command()
 def report(
-    results_dir: ResultsDir,
+    results_dirs: ResultsDirs,
     if_changed: Annotated[
         bool,
         typer.Option("--if-changed", help="leave a report of unchanged files"),
@@ -44,11 +50,14 @@ def report(
         bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
     ] = False,
 ) -> None:
-    """Write RESULTS_DIR/report/ and print the answers with the paths."""
-    _as_owner(results_dir)
+    """Write RESULTS_DIR/report/ (of several sweeps A+B/report/ beside the first) and print the
+    answers with the paths."""
+    for one in results_dirs:
+        _as_owner(one)
+    results_dir = _report_of(results_dirs)
     page = results_dir / "report" / "report.html"
     kept = page.with_name(SOURCES_NAME)
-    sources = _sources(results_dir, anonymous=anonymous)
+    sources = _sources(results_dirs, anonymous=anonymous)
     whole = all(
         page.with_name(name).is_file() for name in ("report.html", "report.md", "answers.json")
     )
@@ -63,7 +72,7 @@ def report(
     from analysis.writing import console  # noqa: PLC0415
     from train.record.atomic import write_atomically  # noqa: PLC0415
 
-    built = _build(results_dir, draw=True, anonymous=anonymous)
+    built = _build(results_dirs, draw=True, anonymous=anonymous)
     try:
         if anonymous:
             (results_dir / CACHE).unlink(missing_ok=True)
@@ -79,12 +88,12 @@ def report(
 
 
 @app.command()
-def summary(results_dir: ResultsDir) -> None:
+def summary(results_dirs: ResultsDirs) -> None:
     """Print the tables here; write nothing."""
     from analysis.page.terminal import print_tables  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
-    built = _build(results_dir, draw=False)
+    built = _build(results_dirs, draw=False)
     print_tables(built, console())
     raise typer.Exit(built.exit_code)
 
@@ -98,24 +107,94 @@ def compare(
     ] = None,
 ) -> None:
     """Regression check: 0 no condition got worse, 1 some did, 3 some are undecided."""
-    from analysis.page.junit import changes_junit  # noqa: PLC0415
+    from analysis.page.junit import changes_suite  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
-    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
-    from analysis.writing import console  # noqa: PLC0415
-    from train.record.atomic import write_atomically  # noqa: PLC0415
+    from analysis.writing import console, junit_text  # noqa: PLC0415
+
+    now = _frames(after, cache=True)
+    found = changes.table(_frames(before, cache=True), now)
+    if junit is not None:
+        _write(junit, junit_text([changes_suite(found, now)]))
+    print_table(found, console(), notes=True)
+    raise typer.Exit(changes.exit_code(found))
+
+
+@app.command()
+def export(
+    results_dirs: ResultsDirs,
+    csv: Annotated[Path, typer.Option(metavar="DIR", help="folder to write the CSV files to")],
+) -> None:
+    """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
+    from analysis.records.load import SweepError  # noqa: PLC0415
+    from analysis.several import exported, frames_of  # noqa: PLC0415
+    from analysis.writing import csv_text  # noqa: PLC0415
 
     try:
-        now = load_frames(after)
-        found = changes.table(load_frames(before), now)
-        if junit is not None:
-            write_atomically(junit, changes_junit(found, now))
+        frames, _ = frames_of(results_dirs)
+        csv.mkdir(parents=True, exist_ok=True)
     except SweepError as error:
         _wrong(str(error))
     except OSError as error:
-        _wrong(f"cannot write {error.filename or junit}: {error.strerror}")
-    print_table(found, console(), notes=True)
-    raise typer.Exit(changes.exit_code(found))
+        _wrong(f"cannot write {error.filename or csv}: {error.strerror}")
+    for name, table in exported(frames).items():
+        _write(csv / name, csv_text(table))
+        typer.echo(f"{csv / name}: {len(table):,} rows")
+    raise typer.Exit(0 if len(frames.runs) else 3)
+
+
+@app.command()
+def check(
+    results_dir: ResultsDir,
+    min_efficiency: Annotated[
+        float | None, typer.Option(metavar="X", help="of each count above the smallest, as 0.8")
+    ] = None,
+    min_accuracy: Annotated[
+        float | None, typer.Option(metavar="X", help="validation accuracy of each condition")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="earlier results: nothing may be worse than there"),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
+    ] = None,
+) -> None:
+    """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
+    from analysis import check as thresholds  # noqa: PLC0415
+    from analysis.page.junit import changes_suite  # noqa: PLC0415
+    from analysis.page.terminal import print_table  # noqa: PLC0415
+    from analysis.topics.comparisons import changes  # noqa: PLC0415
+    from analysis.writing import console, junit_text, printable  # noqa: PLC0415
+
+    asked = []
+    for name, least, make in (
+        ("--min-efficiency", min_efficiency, thresholds.efficiency),
+        ("--min-accuracy", min_accuracy, thresholds.accuracy),
+    ):
+        if least is not None and not 0 < least <= 1:
+            _wrong(f"{name}: found {least:g}, expected a number above 0 and at most 1, as 0.8")
+        asked += [] if least is None else [make(least)]
+    if not asked and baseline is None:
+        _wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
+    report, suites, codes = _build([results_dir], draw=False), [], set()
+    if asked:
+        found = thresholds.table(report, asked)
+        print_table(found, console(), notes=True)
+        for sentence in thresholds.sentences(found):
+            typer.echo(printable(sentence))
+        suites += thresholds.suites(found, report.frames)
+        codes.add(thresholds.exit_code(found))
+    if baseline is not None:
+        moved = changes.table(_frames(baseline), report.frames)
+        print_table(moved, console(), notes=True)
+        suites.append(changes_suite(moved, report.frames))
+        codes.add(changes.exit_code(moved))
+    if junit is not None:
+        _write(junit, junit_text(suites))
+    code = next(one for one in (1, 3, 0) if one in codes)
+    typer.echo({0: "check: PASS", 1: "check: FAIL", 3: "check: UNDECIDED"}[code])
+    raise typer.Exit(code)
 
 
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")]
@@ -209,7 +288,15 @@ def interconnect_baseline(
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
-def _sources(results_dir: Path, *, anonymous: bool) -> str:
+def _report_of(folders: Sequence[Path]) -> Path:
+    """Where their report is: of several sweeps a folder a+b beside the first of them."""
+    if len(folders) == 1:
+        return folders[0]
+    places = [folder.resolve() for folder in folders]
+    return places[0].parent / "+".join(place.name for place in places)
+
+
+def _sources(results_dirs: Sequence[Path], *, anonymous: bool) -> str:
     """A digest that changes when a file that a report reads, this program or the option does, or
     when one of the files or a cell's folder comes or goes. It costs two looks at a cell."""
     program = Path(__file__).parent
@@ -218,16 +305,17 @@ def _sources(results_dir: Path, *, anonymous: bool) -> str:
     def look(*files: Path) -> None:
         found.extend((str(f), s.st_size, s.st_mtime_ns) for f in files if (s := _stat(f)))
 
-    beside = results_dir.resolve().parent / "interconnect"
-    look(results_dir / "sweep.json", *sorted(results_dir.glob(".slurm/[!.]*.json")))
-    look(*sorted(beside.glob("*/*.json")))
-    for cell in sorted(results_dir.glob("[!.]*/")):
-        before = len(found)
-        look(cell / "record.json")
-        if len(found) == before and cell.name != "report":
-            found.append((str(cell), 0, 0))
-            look(cell / "epochs.jsonl")  # read where there is no record
-        look(cell / "config.json")
+    for results_dir in results_dirs:
+        beside = results_dir.resolve().parent / "interconnect"
+        look(results_dir / "sweep.json", *sorted(results_dir.glob(".slurm/[!.]*.json")))
+        look(*sorted(beside.glob("*/*.json")))
+        for cell in sorted(results_dir.glob("[!.]*/")):
+            before = len(found)
+            look(cell / "record.json")
+            if len(found) == before and cell.name != "report":
+                found.append((str(cell), 0, 0))
+                look(cell / "epochs.jsonl")  # read where there is no record
+            look(cell / "config.json")
     for folder in (program, program.parent / "train"):
         look(*sorted(folder.rglob("*.py")), *sorted(folder.rglob("templates/*")))
     return hashlib.sha256(json.dumps([found, anonymous]).encode()).hexdigest()
@@ -247,19 +335,33 @@ def _kept_code(kept: Path, sources: str) -> int | None:
     return None
 
 
-def _build(results_dir: Path, *, draw: bool, anonymous: bool = False) -> Report:
+def _build(results_dirs: Sequence[Path], *, draw: bool, anonymous: bool = False) -> Report:
     """``draw``: for files, beside which the cache is kept; without them nothing is written."""
-    from analysis.page.anonymous import without_names  # noqa: PLC0415
-    from analysis.page.network import network_beside  # noqa: PLC0415
-    from analysis.page.report import build  # noqa: PLC0415
+    from analysis.records.load import SweepError  # noqa: PLC0415
+    from analysis.several import report_of  # noqa: PLC0415
+
+    try:
+        return report_of(results_dirs, draw=draw, cache=draw and not anonymous, anonymous=anonymous)
+    except SweepError as error:
+        _wrong(str(error))
+
+
+def _frames(results_dir: Path, *, cache: bool = False) -> Frames:
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
 
     try:
-        frames = load_frames(results_dir, cache=draw and not anonymous)
+        return load_frames(results_dir, cache=cache)
     except SweepError as error:
         _wrong(str(error))
-    network = network_beside(frames)
-    return build(without_names(frames) if anonymous else frames, network=network, draw=draw)
+
+
+def _write(path: Path, text: str) -> None:
+    from train.record.atomic import write_atomically  # noqa: PLC0415
+
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        _wrong(f"cannot write {error.filename or path}: {error.strerror}")
 
 
 def _as_owner(folder: Path) -> None:

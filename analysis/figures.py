@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,11 +141,29 @@ class Tips:
         return svg
 
 
+#: SVG -> the canvas that it was made from, of a notebook's report while it is drawn.
+_KEPT: ContextVar[dict[str, Canvas] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keeping() -> Iterator[dict[str, Canvas]]:
+    """Gathers the canvas of each SVG that is made meanwhile."""
+    kept: dict[str, Canvas] = {}
+    token = _KEPT.set(kept)
+    try:
+        yield kept
+    finally:
+        _KEPT.reset(token)
+
+
 def to_svg(canvas: Canvas, tips: Tips | None = None) -> str:
     """The figure as a standalone SVG file: dark ink on white; call within :func:`style`."""
     out = io.StringIO()
     canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return tips.into(out.getvalue()) if tips else out.getvalue()
+    svg = tips.into(out.getvalue()) if tips else out.getvalue()
+    if (kept := _KEPT.get()) is not None:
+        kept[svg] = canvas
+    return svg
 
 
 def standalone(svg: str) -> str:

@@ -29,13 +29,13 @@ def junit(frames: Frames) -> str:
         Case(cell, results.get(cell), seconds.get(cell, 0.0)) for cell in frames.planned["cell_id"]
     ]
     total = sum(seconds.values())
-    return junit_text([Suite(frames.name, cases, frames.name, "sweep", _first(frames), total)])
+    return junit_text([Suite(frames.name, cases, frames.name, "sweep", began(frames), total)])
 
 
-def _first(frames: Frames) -> datetime:
+def began(frames: Frames) -> datetime:
     """When the first usable run began."""
-    began = [datetime.fromisoformat(text) for text in frames.runs["started_at"].dropna()]
-    return min(began, default=datetime(1970, 1, 1, tzinfo=UTC))
+    starts = [datetime.fromisoformat(text) for text in frames.runs["started_at"].dropna()]
+    return min(starts, default=datetime(1970, 1, 1, tzinfo=UTC))
 
 
 def _result(problem: Problem, sweep: str) -> Result:
@@ -48,9 +48,9 @@ def _result(problem: Problem, sweep: str) -> Result:
     return Result("failure", problem.kind, why(problem), text)
 
 
-def changes_junit(found: Table, after: Frames) -> str:
-    """``analysis compare`` as JUnit: a case per condition; failure: it is worse or lost now;
-    skipped: undecided. ``found``: the table of changes.py."""
+def changes_suite(found: Table, after: Frames) -> Suite:
+    """``analysis compare``: a case per condition; failure: it is worse or lost now; skipped:
+    undecided. ``found``: the table of changes.py."""
     cases = [
         Case(
             f"{with_context(row)}, ranks {row['gpus']}, global batch {row['global_batch']}",
@@ -60,7 +60,7 @@ def changes_junit(found: Table, after: Frames) -> str:
     ]
     if not cases:  # no evidence is no pass
         cases = [Case("a condition that both have", Result("skipped", "", "there is none"))]
-    return junit_text([Suite(found.title, cases, after.name, "compare", _first(after))])
+    return Suite(found.title, cases, after.name, "compare", began(after))
 
 
 def _changed(row: Row) -> Result | None:

@@ -32,7 +32,7 @@ METHODS = (
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
-_OF_ANY = ("accuracy_by_batch", "waterfall", "step_parts")
+_OF_ANY = ("axes", "accuracy_by_batch", "waterfall", "step_parts")
 #: Rows of epochs.csv.
 MOST_EPOCHS = 200_000
 

@@ -43,6 +43,7 @@ PAGE = (
         "convergence.reached",
         "comparisons.larger_batch",
     )),
+    Place("axes", "What each setting does", ("axes",)),
     Place("libraries", "Which library", ("comparisons.libraries",)),
     Place("targets", "Time to the target", (
         "convergence.targets",
@@ -55,6 +56,7 @@ PAGE = (
     Place("classes", "Classes", ("training.class_scores",)),
     Place("cells", "Cells and machines", (
         "cells.usage",
+        "ranks",
         "scaling.nodes",
         "cells.every_run",
         "cells.machine",

@@ -269,6 +269,22 @@ TRAFFIC = (
            "traffic."),
     _count("sent_bytes", "likewise", "traffic."),
 )  # fmt: skip
+#: Of a step on one rank; the fastest one is a run's.
+PARTS_OF_A_RANK = tuple(part for part in STEP_PARTS if part.name != "compute_fastest_s")
+RANKS = (
+    _text("cell_id", "of the run"),
+    _STATUS,
+    *_OF_A_CONDITION,
+    _SEED,
+    _count("rank", "from 0"),
+    _text("host", "machine of the rank"),
+    _count("local_rank", "from 0, among the ranks of its host"),
+    _count("sampled", "steps that were taken in parts; null: all of them"),
+    *PARTS_OF_A_RANK,
+    _seconds("outside_epochs_s", "of the run's last attempt, before, between and after its epochs: "
+             "its first step waited no longer"),
+    _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
+)  # fmt: skip
 ATTEMPTS = (
     _text("cell_id", "of every record that can be read, of a cell that is not planned, too"),
     _text("outcome", "of a usable run its status; else rejected, not in the plan, or the status"),
@@ -286,5 +302,5 @@ ATTEMPTS = (
 )
 FRAMES: dict[str, tuple[Column, ...]] = {
     "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
-    "goals": GOALS, "traffic": TRAFFIC, "attempts": ATTEMPTS,
+    "goals": GOALS, "traffic": TRAFFIC, "ranks": RANKS, "attempts": ATTEMPTS,
 }  # fmt: skip

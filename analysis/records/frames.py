@@ -21,6 +21,7 @@ from analysis.records.columns import (
     LABELS,
     NOISE,
     OF_A_RUN,
+    RANKS,
     RUNS,
     TRAFFIC,
     TRUST,
@@ -33,7 +34,7 @@ _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
 #: As labels write numbers: 16, 1,024, 0.05, 5e-05.
 _NUMBER = re.compile(r"\d+(,\d{3})*(\.\d+)?(e[+-]?\d+)?")
 #: Frames with labels.
-_LABELLED = ("planned", "runs", "epochs", "classes", "goals")
+_LABELLED = ("planned", "runs", "epochs", "classes", "goals", "ranks")
 _ALL = (*_LABELLED, "traffic", "attempts")
 #: Tables with rows of cells that are not usable.
 _OF_ALL = ("cells", "attempts")
@@ -48,8 +49,8 @@ class Frames:
     ``planned`` has a row per planned cell, ``runs`` one per usable run in the order of the plan,
     ``epochs`` one per usable run and epoch, ``classes`` one per usable run and class of its last
     evaluation, ``goals`` one per usable run with a target, ``traffic`` one per usable run and
-    network interface, ``attempts`` one per attempt of every cell whose record can be read, those
-    that the plan does not name included.
+    network interface, ``ranks`` one per usable run and rank, ``attempts`` one per attempt of every
+    cell whose record can be read, those that the plan does not name included.
     """
 
     folder: Path
@@ -62,6 +63,7 @@ class Frames:
     classes: pd.DataFrame
     goals: pd.DataFrame
     traffic: pd.DataFrame
+    ranks: pd.DataFrame
     attempts: pd.DataFrame
     problems: tuple[Problem, ...]
     unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
@@ -155,6 +157,7 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
         "classes": _with_runs(by_run["classes"], runs, CLASSES),
         "goals": _with_runs(by_run["goals"], runs, GOALS),
         "traffic": _with_runs(by_run["traffic"], runs, TRAFFIC),
+        "ranks": _with_runs(by_run["ranks"], runs, RANKS),
         "epochs": _epochs(by_run, runs),
     }
 

@@ -19,10 +19,12 @@ from analysis.records.columns import (
     LABELS,
     MEASURED,
     NOISE,
+    RANKS,
     RUNS,
     TRAFFIC,
     TRUST,
 )
+from analysis.records.ranks import rank_values
 from analysis.table import plain_rows, types
 from train.record.run import EpochRecord, RunRecord
 
@@ -81,15 +83,20 @@ TABLES: dict[str, dict[str, str]] = {
     "classes": {"cell": "int64", **_without(types(CLASSES), *_ABOUT_RUN)},
     "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
     "traffic": {"cell": "int64", **_without(types(TRAFFIC), "cell_id")},
+    "ranks": {"cell": "int64", **_without(types(RANKS), *_ABOUT_RUN, "oversubscribed")},
     "attempts": {"cell": "int64", **_without(types(ATTEMPTS), *JOINED)},
 }  # fmt: skip
+#: Tables of many rows a record, which are gathered column by column.
+_LONG = {"epochs": extract.epoch_values, "ranks": rank_values}
 Gathered = dict[str, pd.DataFrame]
 
 
 def gather(cells: Iterable[Cell]) -> Gathered:
     """Tables of these cells; of a cell with a problem the config, if known, and the problem."""
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    columns: dict[str, list[Any]] = {name: [] for name in TABLES["epochs"]}
+    columns: dict[str, dict[str, list[Any]]] = {
+        table: {name: [] for name in TABLES[table]} for table in _LONG
+    }
     for place, cell in enumerate(cells):
         record = cell.record
         # of another cell: what it took was not spent here
@@ -99,21 +106,23 @@ def gather(cells: Iterable[Cell]) -> Gathered:
             rows["cells"].append(_problem_row(cell))
             continue
         rows["cells"].append(extract.run_row(record))
-        for name, values in extract.epoch_values(record):
-            columns[name].extend(values)
-        columns["cell"].extend([place] * len(record.epochs))
-        for table, found in (
+        for table, values_of in _LONG.items():
+            for name, values in values_of(record):
+                columns[table][name].extend(values)
+            columns[table]["cell"].extend([place] * len(values))
+        for kind, found in (
             ("noise", extract.noise_rows(record)),
             ("trust", extract.trust_rows(record)),
             ("classes", extract.class_rows(record)),
             ("traffic", extract.traffic_rows(record)),
             ("goals", extract.goal_rows(record)),
         ):
-            rows[table] += [{"cell": place, **row} for row in found]
+            rows[kind] += [{"cell": place, **row} for row in found]
     made = {name: _table(found, TABLES[name]) for name, found in rows.items()}
-    made["epochs"] = pd.DataFrame(
-        {name: _array(columns[name], dtype) for name, dtype in TABLES["epochs"].items()}, copy=False
-    )
+    for table, own in columns.items():
+        made[table] = pd.DataFrame(
+            {name: _array(own[name], dtype) for name, dtype in TABLES[table].items()}, copy=False
+        )
     return made
 
 

@@ -39,7 +39,7 @@ def technique_labels(settings: Iterable[str]) -> dict[str, str]:
     by_name: dict[str, dict[str, dict[str, Any]]] = {}
     for text in dict.fromkeys(settings):
         found = json.loads(text)
-        by_name.setdefault(found["name"], {})[text] = _flat(found)
+        by_name.setdefault(found["name"], {})[text] = flat_settings(found)
     labels = {}
     for name, variants in by_name.items():
         usual = _usual(list(variants.values()))
@@ -132,7 +132,7 @@ def target_text(target: Target | None) -> str | None:
     return None if target is None else target.in_words()
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """{"schedule": {"name": "step", "factor": 0.1}}: schedule is step, schedule.factor 0.1."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():

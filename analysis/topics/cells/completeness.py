@@ -84,7 +84,9 @@ def complete(frames: Frames) -> Iterable[Answer]:
         said.append(f"{counted(len(others), 'more reason')} ({cells})")
     text = _head(frames, kinds, found)
     text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
-    text += f"{command('sweep', SWEEP=frames.name)} runs "
+    sweeps = dict.fromkeys(frames.planned["sweep"]) if "sweep" in frames.planned else [frames.name]
+    text += " and ".join(command("sweep", SWEEP=one) for one in sweeps)
+    text += " run " if len(sweeps) > 1 else " runs "
     text += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
     # a rejected record says completed or diverged, so a sweep takes it for done
     text += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
@@ -131,7 +133,11 @@ def why(problem: Problem) -> str:
 
 
 def command(goal: str, **variables: str) -> str:
-    """A line that make and the shell take as it is meant, whatever a name holds."""
+    """A line that make and the shell take as it is meant, whatever a name holds. A cell SWEEP/CELL,
+    of several sweeps, is that of the one that it names."""
+    sweep, slash, cell = variables.get("CELL", "").partition("/")
+    if slash:
+        variables |= {"SWEEP": sweep, "CELL": cell}
     # make takes $ for its own before the shell does
     given = (f"{key}={shlex.quote(text).replace('$', '$$')}" for key, text in variables.items())
     return " ".join(["make", goal, *given])

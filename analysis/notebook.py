@@ -1,0 +1,67 @@
+"""A report in a notebook: DataFrames, matplotlib's figures, and the first screen as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures import keeping
+from analysis.page.report import Report
+from analysis.page.write import render
+from analysis.several import report_of
+from analysis.topics.topic import Answer
+
+
+@dataclass(frozen=True, repr=False)
+class NotebookReport:
+    """What ``analysis.report`` gives.
+
+    tables: by name: the frames (runs, epochs, ranks, ...) and every table of the page with a row.
+    figures: by name; ``figures["efficiency"].savefig("efficiency.pdf")`` writes one.
+    """
+
+    tables: Mapping[str, pd.DataFrame]
+    figures: Mapping[str, Figure]
+    page: Report
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return self.page.answers
+
+    def __repr__(self) -> str:
+        said = (f"{answer.question} {answer.text}" for answer in self.answers)
+        return "\n".join([self.page.title, *said])
+
+    def _repr_html_(self) -> str:
+        return render(self.page, "notebook.html.j2")
+
+
+def report(*folders: str | PathLike[str]) -> NotebookReport:
+    """The report of a sweep's results, or of several sweeps together; nothing is written.
+
+    Args:
+        folders: results/<sweep>, one or more.
+
+    Raises:
+        SweepError: one of them is no sweep, or two have one name.
+        TypeError: no folder is given.
+    """
+    if not folders:
+        raise TypeError("report() needs at least one folder: report('results/quickstart')")
+    with keeping() as drawn:
+        page = report_of([Path(folder) for folder in folders])
+    frames = ("runs", "epochs", "ranks", "planned", "classes", "goals", "traffic", "attempts")
+    tables = {name: getattr(page.frames, name) for name in frames}
+    tables |= {name: table.data for name, table in page.tables.items() if name not in tables}
+    figures = {
+        figure.key: drawn[figure.svg]
+        for topic in page.topics
+        for figure in topic.figures
+        if figure.svg in drawn
+    }
+    return NotebookReport({name: own for name, own in tables.items() if len(own)}, figures, page)

@@ -1,0 +1,199 @@
+"""Every rank of a run, and whether one of them holds up the others: found from one run alone.
+
+In synchronous training all ranks' steps last equally long, since each waits for the slowest. The
+slowest is the rank that waits least. ``behind_s`` is how much later than the median rank a rank is
+ready: the median of ``waiting_s`` over the ranks minus its own. In older records, which have no
+``waiting_s``, it is what the rank's input and computing last longer than the median rank's.
+
+A rank stands out where behind_s is above 5 % of a step and t = behind_s / (1.4826 MAD) is beyond
+Student's t with 0.37 (n - 1) degrees of freedom (0.37: the efficiency of the median absolute
+deviation) at 0.05 after Bonferroni over all ranks of all runs that are tested. Ranks that share
+cores, and runs of fewer than four ranks, are not tested. Fewer than half of the ranks may be slow.
+docs/statistics.md has how often this errs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import special
+
+from analysis.records.frames import Frames
+from analysis.stats.intervals import Floats
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    p_value,
+    percent,
+    significant,
+    types,
+)
+from analysis.topics.names import NAMES, only
+from analysis.topics.scaling.nodes import ready_command
+from analysis.topics.topic import Answer, Sweep, Topic, sentence, some
+
+FEWEST, ALPHA, LATER = 4, 0.05, 0.05
+#: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
+_SCALE, _EFFICIENCY = 1.4826, 0.37
+_PARTS = ("step_s", "input_s", "compute_s", "communication_s", "waiting_s")
+#: Runs that a sentence names, and rows of the page.
+_MOST, _ROWS = 3, 64
+COLUMNS: tuple[Column, ...] = (
+    Column("cell_id", "string", "cell", wide=True),
+    *NAMES,
+    Column("gpus", "Int64", "ranks"),
+    Column("seed", "Int64"),
+    Column("rank", "Int64", "rank", "from 0", format=str),
+    Column("host", "string", "host"),
+    Column("local_rank", "Int64", "local rank", "from 0, among the ranks of its host", format=str),
+    Column("step_s", "Float64", "step s", "median of the steady steps, as all parts: about equal "
+           "on all ranks, since each waits for the slowest"),
+    Column("input_s", "Float64", "input s"),
+    Column("compute_s", "Float64", "compute s"),
+    Column("communication_s", "Float64", "all-reduce s", "with the waiting in it"),
+    Column("waiting_s", "Float64", "waiting s", "until the slowest rank was there: the slowest "
+           "waits least"),
+    Column("outside_epochs_s", "Float64", "outside epochs s", "start, first compilation and end of "
+           "the run's last attempt; its first step waited no longer"),
+    Column("behind_s", "Float64", "behind s", "how much later than the median rank it is ready: "
+           "by its waiting or, in older records, by its input and computing"),
+    Column("behind", "Float64", "of a step", "the same as a share of the step", format=percent),
+    Column("p", "Float64", "p", "of a rank as late as this among equal ones, Bonferroni over "
+           "all ranks that are tested", format=p_value, note="why"),
+    Column("why", "string"),
+    Column("late", "boolean", "stands out", f"more than {percent(LATER)} of a step late, p below "
+           f"{ALPHA}"),
+)  # fmt: skip
+
+
+def table(ranks: pd.DataFrame) -> Table:
+    """One row per rank of the runs with several; those that stand out first."""
+    rows = judged(ranks[ranks["gpus"] > 1])
+    late = rows["late"].fillna(False).to_numpy(bool)
+    tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
+    found = f"{late.sum()} stand out" if late.any() else "none stands out"
+    intro = f"Ranks of {tested:,} runs are compared within their run: {found}."
+    if not tested:
+        intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
+    ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]
+    data = ordered[[*types(COLUMNS)]].astype(types(COLUMNS)).reset_index(drop=True)
+    return Table("ranks", "Ranks of each run", COLUMNS, data, intro=intro, folded=True,
+                 most_rows=_ROWS)  # fmt: skip
+
+
+def judged(ranks: pd.DataFrame) -> pd.DataFrame:
+    """``ranks`` with behind_s, behind, p and late, null where a run is not tested."""
+    run = ranks["cell_id"]
+    real = {name: ranks[name].to_numpy(float, na_value=np.nan) for name in _PARTS}
+    own = real["input_s"] + real["compute_s"]
+    waits = pd.Series(-real["waiting_s"], ranks.index)
+    unknown = waits.isna().groupby(run).transform("any")
+    # ready later: larger, of either kind
+    ready = waits.mask(unknown, pd.Series(own, ranks.index))
+    behind = ready - ready.groupby(run).transform("median")
+    spread = _SCALE * behind.abs().groupby(run).transform("median")
+    count = run.groupby(run).transform("size")
+    step = pd.Series(real["step_s"], ranks.index).groupby(run).transform("median")
+    good = (ranks["status"] == "completed") & ~ranks["oversubscribed"].fillna(True)
+    why = np.select(
+        [~good, count < FEWEST, behind.isna() | ~(step > 0)],
+        ["the run diverged, or its ranks share cores", f"fewer than {FEWEST} ranks",
+         "the record does not have it"],
+        "",
+    )  # fmt: skip
+    tested = pd.Series(why == "", ranks.index)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(behind > 0, behind / spread, -np.inf)
+    p = np.minimum(1, tested.sum() * p_alone(t, count))
+    late = ((behind > LATER * step) & (p < ALPHA)).astype("boolean")
+    return ranks.assign(
+        behind_s=behind,
+        behind=behind / step.where(step > 0),
+        p=pd.Series(p, ranks.index).where(tested),
+        late=late.where(tested),
+        why=pd.Series(why, ranks.index).where(~tested, None),
+    )
+
+
+def p_alone(t: ArrayLike, count: ArrayLike) -> Floats:
+    """One-sided p of a rank that is t = behind / (1.4826 MAD) later than the median of ``count``
+    equal ranks, without correction."""
+    return np.asarray(special.stdtr(_EFFICIENCY * (np.asarray(count) - 1), -np.asarray(t)), float)
+
+
+def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
+    """Who holds up the others, with the command that measures the pairs of hosts; ``rows``: of the
+    table."""
+    late = [row for row in rows if row["late"]]
+    if not late:
+        return
+    runs = list(dict.fromkeys(row["cell_id"] for row in late))
+    said = []
+    for cell in runs[:_MOST]:
+        own = [row for row in rows if row["cell_id"] == cell]
+        slow = [row for row in own if row["late"]]
+        worst = slow[0]
+        is_are = "is" if len(slow) == 1 else "are"
+        said.append(
+            f"{_who(slow, own)} {is_are} ready {significant(worst['behind_s'])} s after the median "
+            f"rank, {percent(worst['behind'])} of a step, and the other {len(own) - len(slow)} "
+            f"ranks wait (p {_p(worst['p'])}; {worst['technique_label']}, {worst['gpus']} ranks, "
+            f"seed {worst['seed']})"
+        )
+    more = f"; so do ranks of {len(runs) - _MOST} more runs" if len(runs) > _MOST else ""
+    first = [row for row in rows if row["cell_id"] == runs[0]]
+    numbers = {"cell": runs[0], "rank": late[0]["rank"], "host": late[0]["host"],
+               "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
+    text = f"{'; '.join(said)}{more}"
+    command = _pair_test(first, only([*frames.attempts["site"].dropna().unique()]))
+    if command:
+        numbers["command"] = command
+        text += f". Whether host or network: {command} measures these pairs and compares the hosts"
+    yield Answer("nodes", "Does a rank hold up the others?", sentence(text), "ranks", "ranks",
+                 numbers)  # fmt: skip
+
+
+def _p(p: float) -> str:
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
+    """Hosts by name where more than half of their ranks are slow, else single ranks."""
+    whole, single = [], []
+    for host in dict.fromkeys(row["host"] for row in slow):
+        there = [row for row in own if row["host"] == host]
+        late = [row for row in slow if row["host"] == host]
+        if len(late) > 1 and 2 * len(late) > len(there):
+            whole.append(f"{len(late)} of {len(there)} ranks of {host}")
+        else:
+            single += [
+                f"rank {row['rank']} ({host}, local rank {row['local_rank']})" for row in late
+            ]
+    return some([*whole, *single])
+
+
+def _pair_test(rows: Sequence[Row], site: object) -> str:
+    """Of the hosts with late ranks against the others of the run; empty where it has one host, or
+    names and site of the cluster are unknown."""
+    hosts: dict[str, list[Row]] = {}
+    for row in rows:
+        hosts.setdefault(str(row["host"]), []).append(row)
+    by_host = [
+        {"host": host, "effect": float(np.median([row["behind"] for row in own]))}
+        for host, own in hosts.items()
+    ]
+    late = {str(row["host"]) for row in rows if row["late"]}
+    slow = [one for one in by_host if one["host"] in late]
+    return ready_command(slow, by_host, site) if site and len(hosts) > len(slow) else ""
+
+
+def each_rank(of: Sweep) -> Table:
+    return table(of.frames.ranks)
+
+
+TOPIC = Topic(tables=(each_rank,), answers=(lambda of: answer(of.frames, of.rows(each_rank)),))

@@ -1,0 +1,142 @@
+"""analysis check: thresholds are judged by intervals; the exit code is that of the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from analysis.__main__ import app
+from tests.analysis.builders import config, failed, record, write_sweep
+from train.record.run import RunRecord
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, words)])
+
+
+def runs(
+    gpus: int,
+    rates: Sequence[float],
+    accuracies: Sequence[float] | None = None,
+    name: str = "naive",
+) -> list[RunRecord]:
+    """A run per rate, given as its efficiency against 100 images/s of one rank."""
+    found = accuracies or [0.8 + seed / 100 for seed in range(len(rates))]
+    return [
+        record(config(name, gpus=gpus, seed=seed), images_per_s=100 * gpus * rate,
+               accuracies=[0.3, 0.5, reached])
+        for seed, (rate, reached) in enumerate(zip(rates, found, strict=True))
+    ]  # fmt: skip
+
+
+def scaled(folder: Path, *efficiencies: tuple[int, float], spread: float = 0.01) -> Path:
+    """A sweep of three runs of each of these (ranks, efficiency), and of one rank."""
+    ranks = [(1, 1.0), *efficiencies]
+    each = [runs(n, [e - spread, e, e + spread]) for n, e in ranks]
+    return write_sweep(folder, [one for own in each for one in own])
+
+
+@pytest.mark.parametrize(
+    ("efficiencies", "code", "said"),
+    [
+        ([(2, 0.95), (4, 0.9)], 0, "2 passed of 2"),
+        ([(2, 0.95), (4, 0.7), (8, 0.6)], 1, "at 4 ranks, batch 64: 0.700 (0.6"),
+        ([(2, 0.95), (4, 0.8)], 3, "Undecided: efficiency of naive (weak, 16 a rank) at 4 ranks"),
+    ],
+)
+def test_efficiency_is_judged_by_its_interval(
+    tmp_path: Path, efficiencies: list[tuple[int, float]], code: int, said: str
+) -> None:
+    done = call(scaled(tmp_path / "s", *efficiencies), "--min-efficiency", 0.8)
+    assert done.exit_code == code, done.output
+    assert said in done.output
+    assert ("4 ranks: the first count that fails" in done.output) == (code == 1)
+    assert "8 ranks: the first" not in done.output
+
+
+def test_a_point_above_the_threshold_is_no_pass_and_the_runs_that_decide_are_named(
+    tmp_path: Path,
+) -> None:
+    done = call(scaled(tmp_path / "s", (4, 0.85), spread=0.06), "--min-efficiency", 0.8)
+    assert done.exit_code == 3
+    assert "more of this and of the baseline each would narrow it to ± 0.02" in done.output
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "code", "said"),
+    [
+        ([0.80, 0.81, 0.82], 0, "1 passed of 1"),
+        ([0.50, 0.51, 0.52], 1, "Failed: accuracy of lamb"),
+        ([0.60, 0.72, 0.84], 3, "more would narrow it to ± 0.02"),
+        ([0.90], 3, "n=1: further seeds would give an interval"),
+    ],
+)
+def test_accuracy_is_judged_by_its_interval(
+    tmp_path: Path, accuracies: list[float], code: int, said: str
+) -> None:
+    made = runs(2, [0.9] * len(accuracies), accuracies, "lamb")
+    done = call(write_sweep(tmp_path / "s", made), "--min-accuracy", 0.7)
+    assert (done.exit_code, said in done.output) == (code, True), done.output
+
+
+def test_no_evidence_is_no_pass(tmp_path: Path) -> None:
+    """A lost condition, a diverged run, one rank count alone, no run at all."""
+    good = runs(1, [1.0] * 3)
+    lost = write_sweep(tmp_path / "lost", [*good, failed(config(gpus=2))])
+    done = call(lost, "--min-accuracy", 0.7)
+    assert done.exit_code == 3 and "no usable run of a planned condition" in done.output
+    diverged = record(config(seed=7), status="diverged", accuracies=[0.1, None])
+    some = write_sweep(tmp_path / "some", [*good, diverged])
+    assert "1 of 4 runs diverged" in (done := call(some, "--min-accuracy", 0.7)).output
+    assert done.exit_code == 3
+    all_ = write_sweep(tmp_path / "all", [diverged])
+    assert call(all_, "--min-accuracy", 0.7).exit_code == 1
+    one = write_sweep(tmp_path / "one", good)
+    assert call(one, "--min-efficiency", 0.8).exit_code == 3
+    none = write_sweep(tmp_path / "none", [])
+    assert call(none, "--min-efficiency", 0.8, "--min-accuracy", 0.7).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--min-efficiency", "80"],
+        ["--min-accuracy", "0"],
+        ["--min-accuracy", "nan"],
+        ["--baseline", "nowhere"],
+        ["--min-accuracy", "0.7", "--junit", "nowhere/at/all.xml"],
+    ],
+)
+def test_a_wrong_request_says_what_is_expected(tmp_path: Path, words: list[str]) -> None:
+    done = call(write_sweep(tmp_path / "s", runs(1, [1.0] * 3)), *words)
+    assert done.exit_code == 2, done.output
+    assert call(tmp_path / "none", "--min-accuracy", "0.7").exit_code == 2
+
+
+@pytest.mark.parametrize(("rate", "code"), [(1.0, 0), (0.5, 1)])
+def test_nothing_may_be_worse_than_in_the_baseline(tmp_path: Path, rate: float, code: int) -> None:
+    rates = [0.999, 1.0, 1.001, 1.002]
+    reached = [0.8, 0.801, 0.802, 0.803]
+    before = write_sweep(tmp_path / "before", runs(2, rates, reached))
+    after = write_sweep(tmp_path / "after", runs(2, [rate * one for one in rates], reached))
+    done = call(after, "--baseline", before, "--min-accuracy", 0.1)
+    assert done.exit_code == code, done.output
+    assert ("slower" in done.output) == (code == 1)
+
+
+def test_junit_has_a_case_per_condition(tmp_path: Path) -> None:
+    folder, file = scaled(tmp_path / "s", (2, 0.95), (4, 0.7), (8, 0.8)), tmp_path / "check.xml"
+    words = ("--min-efficiency", 0.8, "--min-accuracy", 0.1, "--baseline", folder)
+    assert call(folder, *words, "--junit", file).exit_code == 1
+    suites = Xml.parse(file).getroot()
+    counts = [(s.get("name"), s.get("tests"), s.get("failures"), s.get("errors")) for s in suites]
+    assert counts == [
+        ("efficiency", "3", "1", "1"), ("accuracy", "4", "0", "0"), ("s after s", "4", "0", "0")
+    ]  # fmt: skip
+    (case,) = [one for one in suites.iter("testcase") if one.find("failure") is not None]
+    assert case.get("name") == "efficiency of naive (weak, 16 a rank) at 4 ranks, batch 64"

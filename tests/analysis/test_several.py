@@ -1,0 +1,125 @@
+"""Reports, notebooks and exports of one sweep or several."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from typer.testing import CliRunner, Result
+
+import analysis
+from analysis.__main__ import app
+from analysis.records.columns import FRAMES
+from analysis.records.load import SweepError
+from analysis.table import types
+from tests.analysis.builders import config, failed, record, write_sweep
+from tests.analysis.samples import good_records, good_sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def two(folder: Path) -> list[Path]:
+    """Sweeps that share a run, as one of them is a larger one of the other; a cell of b failed."""
+    records = good_records()
+    a, b = records[:4], [*records[3:], failed(config(gpus=2, seed=8))]
+    return [write_sweep(folder / name, own) for name, own in (("a", a), ("b", b))]
+
+
+def test_several_sweeps_are_one_report_and_a_shared_cell_counts_once(tmp_path: Path) -> None:
+    done = call("report", *two(tmp_path))
+    assert done.exit_code == 1, done.output  # a cell failed
+    out = tmp_path / "a+b" / "report"
+    assert str(out / "report.html") in done.output
+    runs = pd.read_csv(out / "runs.csv")
+    assert runs["sweep"].value_counts().to_dict() == {"a": 4, "b": 4}
+    assert "1 cells are planned by several" in (out / "report.html").read_text()
+    told = json.loads((out / "answers.json").read_text())["answers"]
+    (complete,) = [one for one in told if one["key"] == "complete"]
+    assert "make logs SWEEP=b CELL=digits-" in complete["text"]
+    assert "make sweep SWEEP=a and make sweep SWEEP=b run the rest" in complete["text"]
+    # one technique is in one sweep, its reference in the other: compared as if in one
+    assert any(one["key"] == "scaling" for one in told)
+
+
+def test_sweeps_of_one_name_and_a_missing_one_are_wrong_requests(tmp_path: Path) -> None:
+    first, second = good_sweep(tmp_path / "x" / "s"), good_sweep(tmp_path / "y" / "s")
+    done = call("report", first, second)
+    assert done.exit_code == 2 and "analysis compare BEFORE AFTER" in done.output
+    assert call("summary", first, tmp_path / "none").exit_code == 2
+    assert call("export", tmp_path / "none", "--csv", tmp_path / "out").exit_code == 2
+
+
+def test_export_writes_documented_columns(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "csv"
+    assert call("export", good_sweep(tmp_path / "s"), "--csv", out).exit_code == 0
+    about = pd.read_csv(out / "columns.csv", keep_default_na=False)
+    for name, columns in FRAMES.items():
+        found = pd.read_csv(out / f"{name}.csv")
+        assert list(found) == [*types(columns)]
+        assert list(about.loc[about["table"] == name, "column"]) == list(found)
+    assert (about["description"] != "").all()
+    assert len(pd.read_csv(out / "ranks.csv")) == 4 * 1 + 4 * 2
+    several = tmp_path / "both"
+    assert call("export", *two(tmp_path), "--csv", several).exit_code == 0
+    assert set(pd.read_csv(several / "runs.csv")["sweep"]) == {"a", "b"}
+    nothing = write_sweep(tmp_path / "n", [failed(config())])
+    assert call("export", nothing, "--csv", out).exit_code == 3
+    (tmp_path / "file").touch()
+    assert call("export", nothing, "--csv", tmp_path / "file").exit_code == 2
+
+
+def test_a_notebook_gets_tables_figures_and_the_first_screen(tmp_path: Path) -> None:
+    found = analysis.report(good_sweep(tmp_path / "s"))
+    assert {"runs", "epochs", "ranks", "scaling", "convergence", "claims"} <= set(found.tables)
+    assert all(isinstance(table, pd.DataFrame) and len(table) for table in found.tables.values())
+    assert "efficiency" in found.figures
+    for figure in found.figures.values():
+        assert isinstance(figure, Figure)
+    found.figures["efficiency"].savefig(tmp_path / "efficiency.pdf")
+    html = found._repr_html_()
+    assert "How far does it scale?" in html and "<svg" in html and "<html" not in html
+    assert "How far does it scale?" in repr(found)
+    assert not (tmp_path / "s" / "report").exists()
+
+
+def test_a_notebook_escapes_what_records_say(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record()], title="<script>alert(1)</script>")
+    assert "<script" not in analysis.report(folder)._repr_html_()
+
+
+def test_a_notebook_without_a_folder_or_sweep_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="at least one folder"):
+        analysis.report()
+    with pytest.raises(SweepError, match="no such folder"):
+        analysis.report(tmp_path / "none")
+
+
+def test_the_example_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Jupyter would run it, in its folder, cell by cell; it holds no outputs."""
+    monkeypatch.chdir(ROOT / "docs")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    cells = json.loads(Path("notebook.ipynb").read_text())["cells"]
+    names: dict[str, Any] = {}
+    for cell in (one for one in cells if one["cell_type"] == "code"):
+        assert cell["outputs"] == [] and cell["execution_count"] is None
+        exec("".join(cell["source"]), names)
+    assert "How far does it scale?" in names["report"]._repr_html_()
+    assert isinstance(names["efficiency"], Figure)
+
+
+def test_importing_analysis_loads_nothing() -> None:
+    code = "import analysis, sys; print([m for m in ('pandas', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

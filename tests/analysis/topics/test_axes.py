@@ -1,0 +1,175 @@
+"""What a setting that a sweep varies does, with everything else equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.page.report import Report, build
+from analysis.records.load import load_frames
+from analysis.table import plain_rows
+from analysis.topics import axes
+from tests.analysis.builders import config, record, technique, write_sweep
+from train.config.optimizer import Sgd
+from train.record.run import RunRecord, Sharpness
+
+
+def runs(accuracy: float, sharpness: float | None = None, **changes: object) -> list[RunRecord]:
+    """Three runs of a condition, on both sides of its mean."""
+    sharp = {"images": 64, "largest_error": 0.1, "scaled": 1.0, "scaled_error": 0.1}
+    return [
+        record(
+            config(seed=seed, **changes),
+            accuracies=[0.1, accuracy + by],
+            sharpness=None
+            if sharpness is None
+            else Sharpness(largest=sharpness * (1 + by), **sharp),
+        )
+        for seed, by in enumerate((-0.01, 0.0, 0.01))
+    ]
+
+
+def decayed(accuracy: float, decay: float, **changes: object) -> list[RunRecord]:
+    of = technique(optimizer=Sgd(weight_decay=decay))
+    return runs(accuracy, technique=of, epochs=2, **changes)
+
+
+def report(folder: Path, *conditions: Sequence[RunRecord], draw: bool = False) -> Report:
+    items = [one for own in conditions for one in own]
+    return build(load_frames(write_sweep(folder / "s", items)), draw=draw)
+
+
+def said(found: Report) -> dict[str, str]:
+    return {a.question: a.text for a in found.answers if a.evidence == "axes"}
+
+
+@pytest.mark.parametrize(
+    ("values", "question", "text"),
+    [
+        (
+            {"width": [0.25, 1.0, 2.0]},
+            "What changes with width?",
+            "From width 0.25 to 2, validation accuracy rises from 0.400 to 0.600, by +0.200 (+0.1",
+        ),
+        (
+            {"data_fraction": [0.25, 0.5, 1.0]},
+            "What changes with the share of the training images?",
+            "From the share of the training images 0.25 to 1, validation accuracy rises from",
+        ),
+        (
+            {"shortcuts": [True, False]},
+            "What changes with shortcuts?",
+            "From shortcuts on to off, validation accuracy rises from 0.400 to 0.500, by +0.100",
+        ),
+    ],
+)
+def test_a_sweep_is_answered_on_the_axis_that_it_varies(
+    tmp_path: Path, values: dict[str, list[object]], question: str, text: str
+) -> None:
+    ((name, settings),) = values.items()
+    conditions = [
+        runs(0.4 + place / 10, epochs=2, model="resnet_mini", dataset="cifar10", **{name: value})
+        for place, value in enumerate(settings)
+    ]
+    found = report(tmp_path, *conditions, draw=True)
+    assert said(found)[question].startswith(text)
+    assert not any(topic.failures for topic in found.topics)
+    drawn = [f.key for topic in found.topics for f in topic.figures]
+    assert ("axes" in drawn) == (name != "shortcuts")  # numbers are drawn
+
+
+def test_a_number_of_a_technique_is_an_axis_at_each_batch(tmp_path: Path) -> None:
+    found = report(
+        tmp_path,
+        decayed(0.5, 0.0),
+        decayed(0.505, 0.001),
+        decayed(0.5, 0.0, batch_per_rank=32),
+        decayed(0.4, 0.001, batch_per_rank=32),
+    )
+    text = said(found)["What changes with weight decay?"]
+    assert "with batch 16 no change is shown of validation accuracy (+0.005, -0.018 to" in text
+    assert "with batch 32 validation accuracy falls from 0.500 to 0.400, by -0.100 (" in text
+
+
+def test_sharpness_is_a_ratio(tmp_path: Path) -> None:
+    epochs = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    found = report(
+        tmp_path, runs(0.5, 10.0, width=1.0, **epochs), runs(0.5, 40.0, width=2.0, **epochs)
+    )
+    text = said(found)["What changes with width?"]
+    assert "the largest eigenvalue of the Hessian is multiplied by 4.00 (3.9" in text
+    assert "no change is shown of validation accuracy (+0.000, -0.02" in text
+
+
+def test_what_follows_from_an_axis_is_named_and_is_no_axis(tmp_path: Path) -> None:
+    found = report(
+        tmp_path,
+        runs(0.4, epochs=2, data_fraction=0.5),
+        [record(one.config.model_copy(update={"seed": n}), accuracies=[0.1, 0.5, 0.6 + n / 100])
+         for n, one in enumerate([record(config(epochs=3))] * 3)],
+    )  # fmt: skip
+    (text,) = said(found).values()
+    assert "(with " in text and "changing)" in text
+
+
+def test_the_best_of_several_is_exploratory(tmp_path: Path) -> None:
+    """An inner value of a number, and names, which have no order."""
+    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    inner = report(
+        tmp_path / "a", *(runs(a, width=w, **of) for a, w in ((0.4, 0.5), (0.7, 1.0), (0.5, 2.0)))
+    )
+    assert (
+        "the highest of 3 means, 0.700, is at 1 (exploratory"
+        in said(inner)["What changes with width?"]
+    )
+    orders = ("partition", "independent", "same")
+    names = report(
+        tmp_path / "b",
+        *(runs(0.4 + n / 10, epochs=2, gpus=2, partition=name) for n, name in enumerate(orders)),
+    )
+    text = said(names)["What changes with partition?"]
+    assert text.startswith(
+        "Of 3 values of partition, the lowest mean accuracy is 0.400 (partition)"
+    )
+    assert "exploratory: no test compares them" in text
+
+
+def test_one_run_each_claims_nothing(tmp_path: Path) -> None:
+    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    text = said(
+        report(tmp_path, *(runs(a, width=w, **of)[:1] for a, w in ((0.4, 0.5), (0.7, 1.0))))
+    )
+    assert "no change is shown of validation accuracy (+0.300, without an interval)" in str(text)
+
+
+def test_ranks_batch_technique_and_rate_are_no_axes(tmp_path: Path) -> None:
+    faster = technique(base_lr=0.2)
+    found = report(
+        tmp_path,
+        runs(0.4, epochs=2),
+        runs(0.5, epochs=2, gpus=2),
+        runs(0.5, epochs=2, batch_per_rank=32),
+        runs(0.6, epochs=2, technique=technique("lamb")),
+        runs(0.6, epochs=2, technique=faster),
+    )
+    assert said(found) == {} and "axes" not in [t.key for t in found.topics]
+
+
+def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) -> None:
+    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    sharp = [*runs(0.4, 10.0, width=1.0, **of), *runs(0.7, 40.0, width=2.0, **of)]
+    frames = load_frames(write_sweep(tmp_path / "a", sharp))
+    frames.runs["target"] = "validation 0.3"
+    (ended,) = axes.answers(plain_rows(axes.table(frames).data))
+    assert "Hessian is multiplied by 4.00" in ended.text and "accuracy" not in ended.text
+    frames.runs["sharpness_largest"] = pd.NA
+    assert not [*axes.answers(plain_rows(axes.table(frames).data))]
+    lost = runs(0.7, width=2.0, **of)
+    lost[0] = record(lost[0].config, status="diverged", accuracies=[0.1, None])
+    text = said(report(tmp_path / "b", runs(0.4, width=1.0, **of), lost))[
+        "What changes with width?"
+    ]
+    assert text == "From width 1 to 2, 1 of 6 runs diverged: no change is claimed."
