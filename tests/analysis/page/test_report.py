@@ -93,14 +93,14 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     rich = [table.key for table in report.tables.values() if len(table.data)]
     assert rich == [
         "claims", "ranking", "pairs", "convergence", "scaling", "frameworks", "targets",
-        "noise_scale", "applied", "classification", "usage",
+        "noise_scale", "applied", "classification", "usage", "ranks",
         "every_run", "provenance",
     ]  # fmt: skip
     plain = report_of(good_sweep(tmp_path / "plain"))
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
         "claims", "ranking", "pairs", "convergence", "larger_batch", "scaling", "lost_efficiency",
-        "recommended", "increases", "applied", "usage", "every_run", "provenance",
+        "recommended", "increases", "applied", "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
 
 
