@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.command import as_owner, frames_at, kept_code, report_folder, sources_of, write, wrong
 from train.environment import enter
 from train.errors import interrupt_on_signals
 
 if TYPE_CHECKING:
     from analysis.page.report import Report
-    from analysis.records.frames import Frames
 
-WRONG_REQUEST = 2
 #: Beside the page: what it was made of, and the exit code.
 SOURCES_NAME = "sources.json"
 app = typer.Typer(
@@ -53,15 +49,15 @@ def report(
     """Write RESULTS_DIR/report/ (of several sweeps A+B/report/ beside the first) and print the
     answers with the paths."""
     for one in results_dirs:
-        _as_owner(one)
-    results_dir = _report_of(results_dirs)
+        as_owner(one)
+    results_dir = report_folder(results_dirs)
     page = results_dir / "report" / "report.html"
     kept = page.with_name(SOURCES_NAME)
-    sources = _sources(results_dirs, anonymous=anonymous)
+    sources = sources_of(results_dirs, anonymous=anonymous)
     whole = all(
         page.with_name(name).is_file() for name in ("report.html", "report.md", "answers.json")
     )
-    if if_changed and whole and (code := _kept_code(kept, sources)) is not None:
+    if if_changed and whole and (code := kept_code(kept, sources)) is not None:
         left_out = "" if code == 0 else "; it says which cells are in no table, and why"
         typer.echo(f"the report is newer than all records: {page}{left_out}")
         raise typer.Exit(code)
@@ -82,7 +78,7 @@ def report(
             made_of = {"sources": sources, "exit_code": built.exit_code}
             write_atomically(kept, json.dumps(made_of))
     except OSError as error:
-        _wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
+        wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())
     raise typer.Exit(built.exit_code)
 
@@ -112,10 +108,10 @@ def compare(
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text  # noqa: PLC0415
 
-    now = _frames(after, cache=True)
-    found = changes.table(_frames(before, cache=True), now)
+    now = frames_at(after, cache=True)
+    found = changes.table(frames_at(before, cache=True), now)
     if junit is not None:
-        _write(junit, junit_text([changes_suite(found, now)]))
+        write(junit, junit_text([changes_suite(found, now)]))
     print_table(found, console(), notes=True)
     raise typer.Exit(changes.exit_code(found))
 
@@ -134,11 +130,11 @@ def export(
         frames, _ = frames_of(results_dirs)
         csv.mkdir(parents=True, exist_ok=True)
     except SweepError as error:
-        _wrong(str(error))
+        wrong(str(error))
     except OSError as error:
-        _wrong(f"cannot write {error.filename or csv}: {error.strerror}")
+        wrong(f"cannot write {error.filename or csv}: {error.strerror}")
     for name, table in exported(frames).items():
-        _write(csv / name, csv_text(table))
+        write(csv / name, csv_text(table))
         typer.echo(f"{csv / name}: {len(table):,} rows")
     raise typer.Exit(0 if len(frames.runs) else 3)
 
@@ -161,37 +157,33 @@ def check(
     ] = None,
 ) -> None:
     """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
-    from analysis import check as thresholds  # noqa: PLC0415
+    from analysis import check as judge  # noqa: PLC0415
     from analysis.page.junit import changes_suite  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text, printable  # noqa: PLC0415
 
-    asked = []
-    for name, least, make in (
-        ("--min-efficiency", min_efficiency, thresholds.efficiency),
-        ("--min-accuracy", min_accuracy, thresholds.accuracy),
-    ):
-        if least is not None and not 0 < least <= 1:
-            _wrong(f"{name}: found {least:g}, expected a number above 0 and at most 1, as 0.8")
-        asked += [] if least is None else [make(least)]
+    try:
+        asked = judge.thresholds(min_efficiency, min_accuracy)
+    except ValueError as error:
+        wrong(str(error))
     if not asked and baseline is None:
-        _wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
+        wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
     report, suites, codes = _build([results_dir], draw=False), [], set()
     if asked:
-        found = thresholds.table(report, asked)
+        found = judge.table(report, asked)
         print_table(found, console(), notes=True)
-        for sentence in thresholds.sentences(found):
+        for sentence in judge.sentences(found):
             typer.echo(printable(sentence))
-        suites += thresholds.suites(found, report.frames)
-        codes.add(thresholds.exit_code(found))
+        suites += judge.suites(found, report.frames)
+        codes.add(judge.exit_code(found))
     if baseline is not None:
-        moved = changes.table(_frames(baseline), report.frames)
+        moved = changes.table(frames_at(baseline), report.frames)
         print_table(moved, console(), notes=True)
         suites.append(changes_suite(moved, report.frames))
         codes.add(changes.exit_code(moved))
     if junit is not None:
-        _write(junit, junit_text(suites))
+        write(junit, junit_text(suites))
     code = next(one for one in (1, 3, 0) if one in codes)
     typer.echo({0: "check: PASS", 1: "check: FAIL", 3: "check: UNDECIDED"}[code])
     raise typer.Exit(code)
@@ -222,7 +214,7 @@ def interconnect(
     from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
-    _as_owner(run_dir)
+    as_owner(run_dir)
     usual = run_dir.resolve().parent / BASELINE_NAME
     if baseline is None and usual.is_file():
         baseline = usual
@@ -231,12 +223,12 @@ def interconnect(
         before = read_baseline(baseline) if baseline else None
         rate = read_rate(line) if line else None
     except (RunError, ValueError) as error:
-        _wrong(str(error))
+        wrong(str(error))
     verdict = judge(run, Yardstick(baseline=before, force=force, line_bits=rate))
     try:
         page = write_run(run, verdict, rate)
     except OSError as error:
-        _wrong(f"cannot write {error.filename or run_dir}: {error.strerror}")
+        wrong(f"cannot write {error.filename or run_dir}: {error.strerror}")
     show(run, verdict, console())
     typer.echo(f"page, CSV and JUnit: {page}")
     raise typer.Exit({"PASS": 0, "FAIL": 1, "UNDECIDED": 3}[verdict.status])
@@ -257,7 +249,7 @@ def interconnect_baseline(
     from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
     from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
 
-    _as_owner(run_dir)
+    as_owner(run_dir)
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
     try:
         run = load_run(run_dir)
@@ -269,70 +261,23 @@ def interconnect_baseline(
             verdict.status == "UNDECIDED" and doubts <= {TWO_ALONE, "baseline"}
         )
         if not good and not force:
-            _wrong(
+            wrong(
                 f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
                 "baseline is what a healthy network reached; fix it and measure again, or say "
                 "FORCE=1 (--force)"
             )
         if not run.facts and not force:
-            _wrong(
+            wrong(
                 f"{run_dir} has no preflight, so nothing would tell whether later runs meet the "
                 "same nodes: measure again with that phase, or say FORCE=1 (--force)"
             )
         kept = baseline.baseline_of(run)
         baseline.keep(kept, file)
     except RunError as error:
-        _wrong(str(error))
+        wrong(str(error))
     except OSError as error:
-        _wrong(f"cannot write {error.filename or file}: {error.strerror}")
+        wrong(f"cannot write {error.filename or file}: {error.strerror}")
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
-
-
-def _report_of(folders: Sequence[Path]) -> Path:
-    """Where their report is: of several sweeps a folder a+b beside the first of them."""
-    if len(folders) == 1:
-        return folders[0]
-    places = [folder.resolve() for folder in folders]
-    return places[0].parent / "+".join(place.name for place in places)
-
-
-def _sources(results_dirs: Sequence[Path], *, anonymous: bool) -> str:
-    """A digest that changes when a file that a report reads, this program or the option does, or
-    when one of the files or a cell's folder comes or goes. It costs two looks at a cell."""
-    program = Path(__file__).parent
-    found: list[tuple[str, int, int]] = []
-
-    def look(*files: Path) -> None:
-        found.extend((str(f), s.st_size, s.st_mtime_ns) for f in files if (s := _stat(f)))
-
-    for results_dir in results_dirs:
-        beside = results_dir.resolve().parent / "interconnect"
-        look(results_dir / "sweep.json", *sorted(results_dir.glob(".slurm/[!.]*.json")))
-        look(*sorted(beside.glob("*/*.json")))
-        for cell in sorted(results_dir.glob("[!.]*/")):
-            before = len(found)
-            look(cell / "record.json")
-            if len(found) == before and cell.name != "report":
-                found.append((str(cell), 0, 0))
-                look(cell / "epochs.jsonl")  # read where there is no record
-            look(cell / "config.json")
-    for folder in (program, program.parent / "train"):
-        look(*sorted(folder.rglob("*.py")), *sorted(folder.rglob("templates/*")))
-    return hashlib.sha256(json.dumps([found, anonymous]).encode()).hexdigest()
-
-
-def _stat(file: Path) -> os.stat_result | None:
-    with contextlib.suppress(OSError):
-        return file.stat()
-    return None
-
-
-def _kept_code(kept: Path, sources: str) -> int | None:
-    """Exit code of the report that was made of these very sources; None: it is to be made anew."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads(kept.read_text(encoding="utf-8"))
-        return int(told["exit_code"]) if told["sources"] == sources else None
-    return None
 
 
 def _build(results_dirs: Sequence[Path], *, draw: bool, anonymous: bool = False) -> Report:
@@ -343,40 +288,7 @@ def _build(results_dirs: Sequence[Path], *, draw: bool, anonymous: bool = False)
     try:
         return report_of(results_dirs, draw=draw, cache=draw and not anonymous, anonymous=anonymous)
     except SweepError as error:
-        _wrong(str(error))
-
-
-def _frames(results_dir: Path, *, cache: bool = False) -> Frames:
-    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
-
-    try:
-        return load_frames(results_dir, cache=cache)
-    except SweepError as error:
-        _wrong(str(error))
-
-
-def _write(path: Path, text: str) -> None:
-    from train.record.atomic import write_atomically  # noqa: PLC0415
-
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        _wrong(f"cannot write {error.filename or path}: {error.strerror}")
-
-
-def _as_owner(folder: Path) -> None:
-    """Root writes nothing where the practice cluster's user may have planted a link: this command
-    goes on as that user, and does not return."""
-    with contextlib.suppress(OSError, KeyError):  # no such folder, an id without a name
-        if os.geteuid() == 0 and folder.owner() == "practice":
-            program = str(Path(__file__).parents[1] / "containers" / "practice")
-            again = [sys.executable, "-m", "analysis", *sys.argv[1:]]
-            os.execv(sys.executable, [sys.executable, program, "login", "--", *again])  # noqa: S606
-
-
-def _wrong(message: str) -> NoReturn:
-    typer.echo(message, err=True)
-    raise typer.Exit(WRONG_REQUEST)
+        wrong(str(error))
 
 
 if __name__ == "__main__":

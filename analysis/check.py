@@ -67,18 +67,29 @@ class Threshold:
     arms: int = 1
 
 
-def efficiency(least: float) -> Threshold:
-    return Threshold("efficiency", "scaling", "efficiency", least, arms=2)
+def thresholds(efficiency: float | None, accuracy: float | None) -> list[Threshold]:
+    """Those that are asked for.
+
+    Raises:
+        ValueError: one is no number above 0 and at most 1.
+    """
+    for name, least in (("efficiency", efficiency), ("accuracy", accuracy)):
+        if least is not None and not 0 < least <= 1:
+            raise ValueError(
+                f"--min-{name}: found {least:g}, expected a number above 0 and at most 1, as 0.8"
+            )
+    asked = []
+    if efficiency is not None:
+        asked.append(Threshold("efficiency", "scaling", "efficiency", efficiency, arms=2))
+    if accuracy is not None:
+        asked.append(Threshold("accuracy", "convergence", "validation_accuracy", accuracy))
+    return asked
 
 
-def accuracy(least: float) -> Threshold:
-    return Threshold("accuracy", "convergence", "validation_accuracy", least)
-
-
-def table(report: Report, thresholds: Sequence[Threshold]) -> Table:
+def table(report: Report, asked: Sequence[Threshold]) -> Table:
     """A row per threshold and condition; of efficiency without the baselines, which are 1."""
     rows: list[Row] = []
-    for one in thresholds:
+    for one in asked:
         found = plain_rows(report.tables[one.table].data) if one.table in report.tables else []
         if one.what == "efficiency":
             found = [row for row in found if row["gpus"] != row["n0"]]

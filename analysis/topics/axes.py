@@ -2,9 +2,9 @@
 
 Ranks, batch, technique, library and learning rate have topics of their own. Any other setting that
 differs between runs of one technique is an axis here. Its values are compared where all else is
-equal. A setting that follows from another one (epochs from the share of the data) is no axis; the
-answer says that it changes, too. Numbers are compared between the ends of the axis, which the plan
-fixes, other settings in pairs; one value of many that looks best is called exploratory.
+equal; a setting that follows from another one (epochs from the share of the data) is named, and no
+axis. Numbers are compared between the ends of the axis, which the plan fixes; a value in between
+that looks best, and the extremes of names, which have no order, are called exploratory.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def table(frames: Frames) -> Table:
         for equal, own in runs[known].groupby(names[known], sort=False):
             if settings.loc[own.index, axis].nunique() > 1:
                 rows += _rows(axis, along, str(equal), own, settings.loc[own.index, axis])
-    columns = [c for c in COLUMNS if c.name not in ("sharpness", "times")]
-    shown = COLUMNS if any(row["sharpness"] is not None for row in rows) else tuple(columns)
+    sharp = any(row["sharpness"] is not None for row in rows)
+    shown = COLUMNS if sharp else tuple(c for c in COLUMNS if c.name not in ("sharpness", "times"))
     return Table("axes", "What each setting does", shown, frame(rows, COLUMNS))
 
 
@@ -97,11 +97,10 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
         more = f"; {len(sets) - _MOST} more in the table" if len(sets) > _MOST else ""
         first, last = sets[0][0], sets[0][-1]
         text = f"{_span(axis, sets[0])}, {'; '.join(said)}{more}"
-        change = estimate_in(last, "change")
-        numbers = {"from": first["value"], "to": last["value"], "change": change.value,
-                   "low": change.low, "high": change.high}  # fmt: skip
-        key, question = f"axis_{words.replace(' ', '_')}", f"What changes with {words}?"
-        yield Answer(key, question, sentence(text), "axes", "runs", numbers)
+        numbers = {"axis": words, "from": first["value"], "to": last["value"],
+                   "change": last["change"], "low": last["change_low"],
+                   "high": last["change_high"]}  # fmt: skip
+        yield Answer("axis", f"What changes with {words}?", sentence(text), "axes", "runs", numbers)
 
 
 def figure(data: pd.DataFrame) -> Figure | None:
@@ -112,11 +111,11 @@ def figure(data: pd.DataFrame) -> Figure | None:
     axis = numeric["axis"].iloc[0]
     own = numeric[numeric["axis"] == axis]
     name = "sharpness" if own["sharpness"].notna().all() else "accuracy"
-    low, high = own["at"].min(), own["at"].max()
-    x = Axis(str(axis), "octaves" if low > 0 and high >= 4 * low else "linear", "{:,.3g}".format)
-    y = Axis("validation accuracy") if name == "accuracy" else Axis(
-        "largest eigenvalue of the Hessian", "decades"
-    )  # fmt: skip
+    wide = own["at"].max() >= 4 * own["at"].min() > 0
+    x = Axis(str(axis), "octaves" if wide else "linear", "{:,.3g}".format)
+    y = Axis("validation accuracy")
+    if name == "sharpness":
+        y = Axis("largest eigenvalue of the Hessian", "decades")
     sets = {str(equal): rows for equal, rows in own.groupby("equal", sort=False)}
     seen = looks([*sets])
     drawn = [
@@ -125,8 +124,8 @@ def figure(data: pd.DataFrame) -> Figure | None:
         for equal, rows in sets.items()
     ]  # fmt: skip
     caption = f"Means of completed runs with 95 % intervals, {n_of(own['n'])}."
-    title = f"{y.label[:1].upper()}{y.label[1:]} against {axis}"
-    return Figure("axes", title, caption, own, lines({"": drawn}, x, y))
+    return Figure("axes", f"{capital(y.label)} against {axis}", caption, own,
+                  lines({"": drawn}, x, y))  # fmt: skip
 
 
 def _settings(runs: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFrame:
@@ -139,10 +138,8 @@ def _settings(runs: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFrame
         for field in sorted({field for one in told.values() for field in one} - {*_ELSEWHERE}):
             values = {key: one.get(field) for key, one in told.items()}
             if len({json.dumps(value) for value in values.values()}) > 1:
-                column = own["technique_settings"].map(values).astype(object)
-                found.loc[own.index, field] = column.map(
-                    lambda value: value if isinstance(value, (bool, int, float)) else str(value)
-                )
+                plain = {key: v if isinstance(v, Real) else str(v) for key, v in values.items()}
+                found.loc[own.index, field] = own["technique_settings"].map(plain).astype(object)
     return found
 
 
@@ -152,7 +149,8 @@ def _axes(settings: pd.DataFrame) -> dict[str, list[str]]:
     varied.sort(key=lambda name: -settings[name].nunique())
     axes: dict[str, list[str]] = {}
     for name in varied:
-        of = next((axis for axis in axes if _follows(settings, name, axis)), None)
+        each = {a: settings[[name, a]].astype(str).drop_duplicates()[a] for a in axes}
+        of = next((axis for axis, values in each.items() if values.is_unique), None)
         if of is None:
             axes[str(name)] = []
         else:
@@ -164,16 +162,10 @@ def _varies(column: pd.Series[Any]) -> bool:
     return bool(column.nunique(dropna=True) > 1)
 
 
-def _follows(settings: pd.DataFrame, name: object, axis: str) -> bool:
-    each = settings[[name, axis]].astype(str).drop_duplicates()
-    return bool(each[axis].is_unique)
-
-
 def _told(others: pd.DataFrame) -> pd.DataFrame:
     """Without the accumulation, where ranks and batch leave no choice of it."""
     rest = others.drop(columns="accumulation", errors="ignore")
-    same = len(rest.drop_duplicates()) == len(others.drop_duplicates())
-    return rest if same else others
+    return rest if len(rest.drop_duplicates()) == len(others.drop_duplicates()) else others
 
 
 def _equal(row: pd.Series[Any]) -> str:
@@ -219,15 +211,18 @@ def _rows(
         runs["validation_accuracy"].where(done).to_numpy(float, na_value=np.nan), place, size
     )
     sharpness = grouped_moments(logs, place, size)
+    firsts = [
+        Moments(*(np.full_like(part, part[0]) for part in own)) for own in (accuracy, sharpness)
+    ]
     too = f" ({', '.join(map(_axis_words, along))} too)" if along else ""
     made = pd.DataFrame({
         "axis": _axis_words(axis) + too, "equal": equal, "value": [_value(v) for v in order],
         "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
         "diverged": np.bincount(place[~done], minlength=size),
         **estimates_as("accuracy", t_intervals(accuracy, "share")),
-        **estimates_as("change", _unless(why, differences(accuracy, _first(accuracy)))),
+        **estimates_as("change", _unless(why, differences(accuracy, firsts[0]))),
         **estimates_as("sharpness", t_intervals(sharpness, "positive")),
-        **estimates_as("times", ratios(sharpness, _first(sharpness))),
+        **estimates_as("times", ratios(sharpness, firsts[1])),
     })  # fmt: skip
     of_itself = {
         f"{name}{end}": None for name in ("change", "times") for end in ("", "_low", "_high")
@@ -240,11 +235,6 @@ def _unless(why: str | None, found: pd.DataFrame) -> pd.DataFrame:
     """No difference of accuracy where runs end at a target, after epochs of their own, or where
     some diverged, so that the means are of the others."""
     return found.assign(value=np.nan, low=np.nan, high=np.nan, note=why) if why else found
-
-
-def _first(found: Moments) -> Moments:
-    """Those of the first set, for each."""
-    return Moments(*(np.full_like(part, part[0]) for part in found))
 
 
 def _is_list(rows: Sequence[Row]) -> bool:
@@ -301,11 +291,11 @@ def _said(rows: Sequence[Row], several: bool) -> str:
             shown.append(f"{what} {verb} from {values}, by {by}")
     if open_:
         shown.append(f"no change is shown of {' and of '.join(open_)}")
-    text = f"{which}{', and '.join(shown) or 'nothing was measured'}, "
-    text += f"{first['n']} + {runs_in_words(last['n'])}"
+    runs = f"{first['n']} + {runs_in_words(last['n'])}"
+    text = f"{which}{', and '.join(shown) or 'nothing was measured'}, {runs}"
     if best is not first and best is not last:
-        text += f"; the highest of {len(rows)} means, {_THREE(best['accuracy'])}, is at "
-        text += f"{best['value']} (exploratory: no test compares it)"
+        at = f"{_THREE(best['accuracy'])}, is at {best['value']}"
+        text += f"; the highest of {len(rows)} means, {at} (exploratory: no test compares it)"
     return text
 
 
