@@ -41,8 +41,7 @@ CONFIG = (
     _text("partition", "how ranks share the images", "config."),
     _text("framework", "who averages the gradients", "config."),
     _text("target", "accuracy to be reached, in words"),
-    _bool("deterministic", "whether TensorFlow's deterministic operations were asked for",
-          "config."),
+    _bool("deterministic", "TensorFlow's deterministic operations were asked for", "config."),
     _text("scaling", "weak: batch per rank fixed; strong: global batch fixed", "config."),
     _count("gpus", "ranks: one per GPU, or per group of cores where there is none", "config."),
     _count("batch_per_rank", "of one batch", "config.", unit="images"),
@@ -219,14 +218,15 @@ EPOCHS = (
     *CLOCK,
 )
 _CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")
-_OF_A_CONDITION = tuple(column for column in CONFIG if column.name in _CONDITION)
+_OF_A_RUN = (
+    _text("cell_id", "of the run"),
+    _text("status", "completed or diverged"),
+    *(column for column in CONFIG if column.name in _CONDITION),
+)
 _SEED = _count("seed", "of the run")
-_STATUS = _text("status", "completed or diverged")
 SCORES = ("precision", "recall", "f1")
 CLASSES = (
-    _text("cell_id", "of the run"),
-    _STATUS,
-    *_OF_A_CONDITION,
+    *_OF_A_RUN,
     _SEED,
     _count("epoch", "after which it was measured"),
     _count("place", "of the class, from 0"),
@@ -241,9 +241,7 @@ CLASSES = (
 )
 _HELD = ("epoch", "steps", "images", "seconds")
 GOALS = (
-    _text("cell_id", "of the run"),
-    _STATUS,
-    *_OF_A_CONDITION,
+    *_OF_A_RUN,
     _text("target", "in words"),
     _SEED,
     _bool("met", "whether the target was held for as long as it asks, in time"),
@@ -265,26 +263,22 @@ TRAFFIC = (
     _text("cell_id", "of the run"),
     _text("host", "machine", "traffic."),
     _text("interface", "lo, eth0, or a port of InfiniBand as mlx5_0:1", "traffic."),
-    _count("received_bytes", "from the first step of the last attempt to the end of training",
-           "traffic."),
+    _count("received_bytes", "from the last attempt's first step to training's end", "traffic."),
     _count("sent_bytes", "likewise", "traffic."),
-)  # fmt: skip
+)
 #: Of a step on one rank; the fastest one is a run's.
 PARTS_OF_A_RANK = tuple(part for part in STEP_PARTS if part.name != "compute_fastest_s")
 RANKS = (
-    _text("cell_id", "of the run"),
-    _STATUS,
-    *_OF_A_CONDITION,
+    *_OF_A_RUN,
     _SEED,
     _count("rank", "from 0"),
     _text("host", "machine of the rank"),
     _count("local_rank", "from 0, among the ranks of its host"),
     _count("sampled", "steps that were taken in parts; null: all of them"),
     *PARTS_OF_A_RANK,
-    _seconds("outside_epochs_s", "of the run's last attempt, before, between and after its epochs: "
-             "its first step waited no longer"),
+    _seconds("outside_epochs_s", "of the last attempt: its first step waited no longer"),
     _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
-)  # fmt: skip
+)
 ATTEMPTS = (
     _text("cell_id", "of every record that can be read, of a cell that is not planned, too"),
     _text("outcome", "of a usable run its status; else rejected, not in the plan, or the status"),

@@ -19,7 +19,6 @@ import pandas as pd
 
 from analysis.figures import Figure, looks, n_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.records.frames import Frames
 from analysis.records.labels import flat_settings
 from analysis.stats.differences import differences, ratios
 from analysis.stats.intervals import Moments, grouped_moments, t_intervals
@@ -39,7 +38,7 @@ from analysis.table import (
 )
 from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS
 from analysis.topics.names import ranks_text
-from analysis.topics.topic import Answer, Sweep, Topic, groups, sentence
+from analysis.topics.topic import Answer, Sweep, Topic, capital, groups, sentence
 
 #: Of the config; the others are what may not differ.
 _SETTINGS = ("model", "width", "shortcuts", "image_size", "pretrained", "data_fraction", "epochs",
@@ -68,12 +67,11 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def table(frames: Frames) -> Table:
+def table(of: Sweep) -> Table:
     """A row per axis, set of runs that are equal but for it, and value."""
-    runs = frames.runs
-    settings = _settings(runs, frames.settings)
+    runs, settings = of.runs, _settings(of.runs, of.frames.settings)
     axes = _axes(settings)
-    fixed = settings[[name for name in settings if _varies(settings[name])]]
+    fixed = settings[[name for name in settings if settings[name].nunique() > 1]]
     rows: list[Row] = []
     for axis, along in axes.items():
         others = _told(fixed.drop(columns=[axis, *along], errors="ignore"))
@@ -145,7 +143,7 @@ def _settings(runs: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFrame
 
 def _axes(settings: pd.DataFrame) -> dict[str, list[str]]:
     """Axis -> the settings that follow from it."""
-    varied = [name for name in settings if name not in _EQUAL and _varies(settings[name])]
+    varied = [n for n in settings if n not in _EQUAL and settings[n].nunique() > 1]
     varied.sort(key=lambda name: -settings[name].nunique())
     axes: dict[str, list[str]] = {}
     for name in varied:
@@ -156,10 +154,6 @@ def _axes(settings: pd.DataFrame) -> dict[str, list[str]]:
         else:
             axes[of].append(str(name))
     return axes
-
-
-def _varies(column: pd.Series[Any]) -> bool:
-    return bool(column.nunique(dropna=True) > 1)
 
 
 def _told(others: pd.DataFrame) -> pd.DataFrame:
@@ -196,9 +190,7 @@ def _rows(
 ) -> list[Row]:
     """Of runs that are equal but for the axis, a row per value; numbers in their order."""
     order = list(dict.fromkeys(values))
-    numeric = all(
-        isinstance(v, (int, float)) and not isinstance(v, (bool, np.bool_)) for v in order
-    )
+    numeric = all(isinstance(v, Real) and not isinstance(v, (bool, np.bool_)) for v in order)
     order = sorted(order) if numeric else order
     place = values.map({value: at for at, value in enumerate(order)}).to_numpy(int)
     size = len(order)
@@ -299,13 +291,9 @@ def _said(rows: Sequence[Row], several: bool) -> str:
     return text
 
 
-def by_axis(of: Sweep) -> Table:
-    return table(of.frames)
-
-
 TOPIC = Topic(
-    tables=(by_axis,),
-    plots=(lambda of: figure(of.made(by_axis).data),),
-    answers=(lambda of: answers(of.rows(by_axis)),),
-    asks=lambda of: len(of.made(by_axis).data) > 0,
+    tables=(table,),
+    plots=(lambda of: figure(of.made(table).data),),
+    answers=(lambda of: answers(of.rows(table)),),
+    asks=lambda of: len(of.made(table).data) > 0,
 )

@@ -12,6 +12,7 @@ from analysis.page.report import Report, build
 from analysis.records.load import load_frames
 from analysis.table import plain_rows
 from analysis.topics import axes
+from analysis.topics.topic import Sweep
 from tests.analysis.builders import config, record, technique, write_sweep
 from train.config.optimizer import Sgd
 from train.record.run import RunRecord, Sharpness
@@ -163,10 +164,10 @@ def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) 
     sharp = [*runs(0.4, 10.0, width=1.0, **of), *runs(0.7, 40.0, width=2.0, **of)]
     frames = load_frames(write_sweep(tmp_path / "a", sharp))
     frames.runs["target"] = "validation 0.3"
-    (ended,) = axes.answers(plain_rows(axes.table(frames).data))
+    (ended,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
     assert "Hessian is multiplied by 4.00" in ended.text and "accuracy" not in ended.text
     frames.runs["sharpness_largest"] = pd.NA
-    assert not [*axes.answers(plain_rows(axes.table(frames).data))]
+    assert not [*axes.answers(plain_rows(axes.table(Sweep(frames)).data))]
     lost = runs(0.7, width=2.0, **of)
     lost[0] = record(lost[0].config, status="diverged", accuracies=[0.1, None])
     text = said(report(tmp_path / "b", runs(0.4, width=1.0, **of), lost))[
