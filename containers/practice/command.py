@@ -116,12 +116,9 @@ def up(place: Place) -> int:
                 f"ready after {time.monotonic() - start:.0f} s: node1 to node4 in {shape.subnet}, "
                 f"each with 2 CPUs, {shape.nodes[0].memory_mb} MB and 2 pretend GPUs"
             )
+    own = "" if place == Place() else ", if a copy of that site file names this slurm_conf"
     say("use it:")
-    if place == Place():
-        say("  make sweep SWEEP=smoke SITE=practice")
-    else:
-        say(f"  a copy of jobs/sites/practice.yaml with slurm_conf: {place.slurm_conf}")
-        say("  make sweep SWEEP=smoke SITE=that file")
+    say(f"  make sweep SWEEP=smoke SITE=practice{own}")
     say(f"  export SLURM_CONF={place.slurm_conf}    # then sinfo, sbatch, srun ... as any user")
     say("  python3 containers/practice exec node2 -- bash    # a root shell in a node")
     say("  make cluster-down    # ends it")
