@@ -116,7 +116,7 @@ def place_for(link: Path, mpi: str | None) -> Place:
     # two Pythons of one version may be of two modules, and only one of them starts here; the
     # programs of an environment name its path, which in a copied or moved checkout is another one
     places = f"{os.path.realpath(sys.executable)}\n{folder_of(link)}"
-    here = hashlib.sha256(places.encode()).hexdigest()[:4]
+    here = hashlib.sha256(os.fsencode(places)).hexdigest()[:4]
     name = f"{locked.hexdigest()[:8]}-{here}{'-mpi' if with_mpi else ''}"
     return Place(link, name, with_mpi)
 
@@ -146,22 +146,27 @@ def clean(link: Path, *, force: bool) -> None:
     if not (folder / ".lock").is_file():  # set-up made nothing there
         say(f"there is no environment in {folder}: nothing was removed")
         return
-    built = sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name))
     if not force:
+        found = ", ".join(map(str, built(folder))) or "no environment"
         raise SetupError(
-            f"found {', '.join(map(str, built)) or 'no environment'}: nothing was removed. Jobs of "
-            "this suite that wait in a cluster's queue need their environment; where `squeue --me` "
-            "shows none there, make clean FORCE=1 removes what no process uses here"
+            f"found {found}: nothing was removed. Jobs of this suite that wait in a queue need "
+            "their environment; where `squeue --me` shows none there, make clean FORCE=1 "
+            "removes what no process uses here"
         )
     with only_set_up(link):
         for left in folder.glob(f"{_REMOVING}*"):  # by an interrupted one
             shutil.rmtree(left)
-        kept = [path for path in built if not _removed(path)]
+        # listed now: another set-up may have made one meanwhile
+        kept = [path for path in built(folder) if not _removed(path)]
         if not kept and fetched.is_dir():  # the others were made with this one
             _removed(fetched)
         if link.is_symlink() and not link.exists():
             link.unlink()
     say("data sets, prepared data, results and site files were left")
+
+
+def built(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name))
 
 
 def _removed(path: Path) -> bool:

@@ -33,13 +33,6 @@ IMPORTED = {
 }
 #: Bytes of an environment's parts, as measured.
 NEEDED = {"login": 0.5e9, "ranks": 1.4e9, "dev": 0.2e9}
-#: Line of a file that Python runs before it imports anything: a program that was started by the
-#: link's name stays with this environment when the link is switched, whatever it imports later.
-OWN_NAME = (
-    "import os, sys; sys.prefix = sys.exec_prefix = os.path.realpath(sys.prefix); "
-    "sys.path[:] = map(os.path.realpath, sys.path); "
-    "sys.executable = os.path.join(sys.prefix, 'bin', os.path.basename(sys.executable))\n"
-)
 
 
 def make_venv(place: Place) -> None:
@@ -59,8 +52,6 @@ def make_venv(place: Place) -> None:
             "Expected a complete Python 3.11 (on Debian or Ubuntu the package python3-venv), and "
             f"room in {place.folder}."
         )
-    (packages,) = place.environment.glob("lib/python3.*/site-packages")
-    (packages / "horoscale.pth").write_text(OWN_NAME)
 
 
 @cache

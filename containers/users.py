@@ -83,11 +83,7 @@ def give(folder: Path, user: str) -> None:
     Raises OSError where another user's link is on the way.
     """
     owner = pwd.getpwnam(user)
-    before = os.umask(0o022)  # the user must be able to enter what is made on the way
-    try:
-        top = open_folder(folder)
-    finally:
-        os.umask(before)
+    top = open_folder(folder)
     try:
         for _, folders, files, handle in os.fwalk(".", dir_fd=top):
             for name in (*folders, *files):
@@ -114,8 +110,13 @@ def open_folder(folder: Path) -> int:
     parts = list(folder.absolute().parts[1:])
     while parts:
         name = parts.pop(0)
-        with suppress(FileExistsError):
+        before = os.umask(0o022)  # others are to enter what is made
+        try:
             os.mkdir(name, 0o755, dir_fd=here)
+        except FileExistsError:
+            pass
+        finally:
+            os.umask(before)
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=here)
         if stat.S_ISLNK(os.fstat(entry).st_mode):
             if not _is_roots(os.fstat(entry), os.fstat(here)):

@@ -113,7 +113,8 @@ def plan(
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results)
     store = store or store_for(data, results)
-    if cluster := cluster_for(site, account, partition, qos, time):
+    gives = [folder.parent / ".prepared"]  # of images in folders, which are prepared to be counted
+    if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
     else:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,7 +180,14 @@ def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str
 
 def enter(program: Program, environment: MutableMapping[str, str]) -> None:
     """Change this process's own environment (os.environ) into what the program sees; what it starts
-    inherits that. For the first line of a program, never of a library."""
+    inherits that. For the first line of a program, never of a library.
+
+    The program stays in the Python environment that it began in, by that one's own name: `.venv` is
+    a link, and may lead to another one later.
+    """
+    sys.path[:] = map(os.path.realpath, sys.path)
+    folder, name = os.path.split(sys.executable)
+    sys.executable = f"{os.path.realpath(folder)}/{name}"
     seen = environment_of(program, environment)
     if os.path.expanduser("~") == "~":  # noqa: PTH111  (no HOME, and no list of users knows us)
         seen["HOME"] = NOTHING

@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import apptainer
@@ -75,7 +76,8 @@ def _do(told: argparse.Namespace, place: Place) -> int:
         run_inside(place, told.space, told.words)
     if told.command == "login":
         for folder in told.make:
-            os.close(users.open_folder(folder))
+            with suppress(OSError):  # where it cannot be made, data are kept elsewhere
+                os.close(users.open_folder(folder))
         login(place, told.user, told.give, told.read, told.words)
     with only_one(place.lock):
         if told.command == "down":

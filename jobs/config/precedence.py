@@ -56,6 +56,8 @@ def decide(
     written = {key: getattr(site, key) for key in _ENDINGS if key in site.model_fields_set}
     texts = {key: "null" if value is None else value for key, value in written.items()}
     of_file = {key: Setting(f"{key}: {texts[key]} of {file}", written[key]) for key in written}
+    if site.slurm_conf is None:  # which says the same as no key
+        of_file.pop("slurm_conf", None)
     used = {}
     for key in _ENDINGS:
         layers = [layer[key] for layer in (given, of_file, *variables) if key in layer]

@@ -17,20 +17,14 @@ from train.config.datasets import DATASETS
 from train.config.run import RunConfig
 from train.environment import environment_of
 from train.errors import ConfigError
+from train.record.atomic import is_writable
 
 
 def store_for(data: Path, results: Path) -> Path:
     """Where prepared data go unless STORE= names a folder: beside the raw data, or where these are
     read-only beside the results, which all nodes see, too."""
     beside, own = data / "prepared", results / ".prepared"
-    return own if _is_writable(own) and not _is_writable(beside) else beside
-
-
-def _is_writable(folder: Path) -> bool:
-    """Whether it can be made, or written into where it is there."""
-    names = (folder.absolute(), *folder.absolute().parents)
-    # what a closed folder holds is not there for us
-    return os.access(next(path for path in names if os.access(path, os.F_OK)), os.W_OK | os.X_OK)
+    return own if is_writable(own) and not is_writable(beside) else beside
 
 
 def train_images(

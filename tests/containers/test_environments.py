@@ -68,7 +68,7 @@ def test_other_locks_another_python_mpi_and_path_are_other_environments(
     names.append(environments.place_for(link, None).name)
     monkeypatch.setattr(environments, "patches", list)
     names.append(environments.place_for(link, None).name)
-    copy = link.parent.with_name("copied") / link.name
+    copy = link.parent.with_name(os.fsdecode(b"copied\374")) / link.name  # no UTF-8
     names.append(environments.place_for(copy, None).name)
     assert len(set(names)) == 6
 
@@ -132,6 +132,21 @@ def test_clean_leaves_what_a_process_uses_and_all_data(place: Place, start, caps
     assert (place.folder / "python").exists(), "the one that stays may have been made with it"
     assert "uses it" in capsys.readouterr().err
     assert (data / "mine.npz").exists() and (data / "prepared" / "a.npy").exists()
+
+
+def test_clean_sees_what_another_set_up_makes_meanwhile(place: Place, start, monkeypatch) -> None:
+    """Seen: the Python that a new environment was made with went away, since none was listed."""
+    fetched = place.folder / "python"
+    fetched.mkdir()
+    wait = environments.only_set_up
+
+    def waits(link: Path):
+        start(made(link, "89abcdef-4567"))
+        return wait(link)
+
+    monkeypatch.setattr(environments, "only_set_up", waits)
+    environments.clean(place.link, force=True)
+    assert fetched.exists() and not place.environment.exists()
 
 
 def test_clean_removes_environments_that_nothing_uses(place: Place, link: Path, capsys) -> None:

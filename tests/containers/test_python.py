@@ -66,6 +66,20 @@ def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, pl
     assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 11)\n", "")
 
 
+def test_a_fetched_python_stays_in_use_behind_a_link(run, checkout, tmp_path) -> None:
+    """A home that leads to another disk. Seen: a module's Python took its place."""
+    disk = tmp_path / "disk"
+    checkout.rename(disk)
+    checkout.symlink_to(disk)
+    fetched = checkout / ".venv.envs" / "python" / "cpython-3.11" / "bin" / "python3.11"
+    fetched.parent.mkdir(parents=True)
+    fetched.write_text(f'#!/bin/sh\necho own >&2\nexec {BASE} "$@"\n')
+    fetched.chmod(0o755)
+    (checkout / ".venv/bin/python").symlink_to(fetched.resolve())
+    (tmp_path / "bin" / "python3.11").symlink_to(BASE)
+    assert "own" in run().stderr
+
+
 @pytest.mark.parametrize("left", ["the first is there", "the first is gone"])
 def test_a_copy_uses_its_own_fetched_python(run, checkout, tmp_path, left) -> None:
     """Else it breaks with the checkout that it is a copy of."""

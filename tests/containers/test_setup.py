@@ -64,20 +64,6 @@ def test_an_interrupted_environment_is_made_anew(place: Place) -> None:
     assert subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-def test_a_program_goes_on_with_its_environment_when_the_link_is_switched(place: Place) -> None:
-    """Also where a user types .venv/bin/python; seen: what it imported later was of the new one."""
-    place.python.unlink()
-    setup_py.make_venv(place)
-    place.switch()
-    script = "import pip, sys; print(sys.executable, sys.prefix, sys.exec_prefix, pip.__file__)"
-    for python in ("bin/python", "bin/python3.11"):
-        command = [place.link / python, "-c", script]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        names = done.stdout.split()
-        assert len(names) == 4 and names[0] == str(place.environment / python), done.stderr
-        assert all(Path(name).is_relative_to(place.environment) for name in names)
-
-
 def test_what_runs_already_is_added_to_and_never_replaced(place: Place) -> None:
     """A part is added while another one is in use, whose Python is gone."""
     place.python.unlink()

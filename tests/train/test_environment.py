@@ -102,6 +102,16 @@ def test_a_program_that_enters_its_row_and_what_is_named() -> None:
     assert unheard(shell | own) == ["APPTAINER_BIND", "OMP_NUM_THREADS", "TF_XLA_FLAGS"]
 
 
+def test_a_program_stays_in_the_environment_that_it_began_in(tmp_path: Path) -> None:
+    """Also where a user types .venv/bin/python; seen: what it imported later was of another one."""
+    link = tmp_path / "link"
+    link.symlink_to(Path(sys.prefix).resolve())
+    code = "from train.environment import enter; import os, sys; enter('command', os.environ)"
+    command = [link / "bin" / "python", "-c", f"{code}; print(sys.executable, *sys.path)"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert str(link.resolve()) in done.stdout and str(link) not in done.stdout
+
+
 def test_a_user_without_a_home_folder_gets_one_that_holds_nothing(monkeypatch) -> None:
     """Of a number that no list of users knows, as in some containers. Seen: a traceback."""
     monkeypatch.delenv("HOME")

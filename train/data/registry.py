@@ -25,6 +25,7 @@ from train.data.sources.download import Remote, fetch_all
 from train.data.sources.published import OTHERWISE, PLACES, REMOTES
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained
+from train.record.atomic import is_writable
 
 _FINDERS: Mapping[str, Callable[[Path, Sequence[Remote]], Source | None]] = {
     "digits": digits_synthetic.find_digits,
@@ -65,8 +66,9 @@ def prepare(
     """Make the prepared form under ``store_root`` unless it is there; return its image_folder.
 
     Raw files are looked for in ``root``; where they are gone, the form that was made of them will
-    do; else they are downloaded. Any number of processes may ask for it at the same time: one does
-    it, as the ranks of a horovodrun by hand, the others wait.
+    do; else they are downloaded, to ``store_root`` where ``root`` is read-only. Any number of
+    processes may ask for it at the same time: one does it, as the ranks of a horovodrun by hand,
+    the others wait.
 
     Args:
         dataset: a name of DATASETS, or folder:PATH.
@@ -124,8 +126,10 @@ def _make(
 ) -> Path:
     """Write the prepared form; ``source`` None: of raw files that are downloaded first."""
     if source is None:
-        fetch_all(remotes[dataset], root / PLACES[dataset], OTHERWISE[dataset])
-        source = _find(dataset, image_size, root, remotes)
+        # a folder for a whole class, or of another user, may be closed to us
+        place = root if is_writable(root / PLACES[dataset]) else kept
+        fetch_all(remotes[dataset], place / PLACES[dataset], OTHERWISE[dataset])
+        source = _find(dataset, image_size, place, remotes)
         assert source is not None, "what was fetched is not what is looked for"
     say(f"preparing {dataset} in {root}")
     data = source.decode()

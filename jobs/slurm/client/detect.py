@@ -130,16 +130,17 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
 
 def _file_of(config: Mapping[str, str]) -> Path:
     """The file of SITE=auto for the cluster with this configuration. Many a cluster is called
-    "cluster", so its controller and the user's SLURM_CONF are a part of the name."""
+    "cluster", so its controller is a part of the name."""
     conf = os.environ.get("SLURM_CONF")
     controller = config.get("SlurmctldHost[0]"), config.get("SlurmctldPort")
-    identity = hashlib.sha256(repr((*controller, conf)).encode()).hexdigest()[:4]
+    identity = hashlib.sha256(repr(controller).encode()).hexdigest()[:4]
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
     file, earlier = auto_file(f"{name}-{identity}"), auto_file(name)
-    # as earlier versions called it: another cluster's names another SLURM_CONF
-    if earlier.exists() and not file.exists() and _loaded(earlier).site.slurm_conf == conf:
-        return earlier
-    return file
+    if file.exists() or not earlier.exists():
+        return file
+    # as earlier versions called it: one of another cluster names another SLURM_CONF
+    named = _loaded(earlier).site.slurm_conf
+    return earlier if not (named and conf) or named == conf.strip() else file
 
 
 def _loaded(file: Path) -> NamedSite:

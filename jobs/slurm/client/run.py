@@ -175,8 +175,8 @@ def _check_one(clusters: str) -> None:
     if "," in clusters or clusters.strip() == "all":
         raise ConfigError(
             f"SLURM_CLUSTERS={clusters} (or cluster: of the site file) names several clusters, and "
-            "a sweep runs on one, where its jobs are found again: export SLURM_CLUSTERS=NAME, or "
-            "write cluster: NAME into the site file"
+            "a sweep runs on one, where its jobs are found again: export SLURM_CLUSTERS=NAME; with "
+            "SITE=NAME, a key cluster: of that site file comes first"
         )
 
 

@@ -21,9 +21,9 @@ def hand_over(named: NamedSite, *folders: Path, data: Path | None = None) -> Non
     """Where root asks for what the site's user is to do, run this command as that user from its
     beginning, and do not return.
 
-    ``folders``: made the user's before; none: the command only looks, which needs no user.
-    ``data``: made before as root's own, where it is missing, since containers bind only what is
-    there; the user prepares data elsewhere.
+    ``folders``: made the user's before. ``data``: made before as root's own, where it is missing,
+    since containers bind only what is there; the user brings and prepares data elsewhere. None: the
+    command only looks, which needs no user.
     """
     user = named.site.user
     if user is None or os.geteuid() != 0:
@@ -31,7 +31,7 @@ def hand_over(named: NamedSite, *folders: Path, data: Path | None = None) -> Non
     try:
         pwd.getpwnam(user)
     except KeyError:
-        if not folders:
+        if data is None:
             return
     # by its path: a name of root's own would be sought among the user's
     options = ["--read", str(named.source.absolute())]

@@ -166,8 +166,9 @@ def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
 def by_files(cell: CellState, job: Submitted | None = None) -> CellState:
     """A cell that was never submitted; with ``job`` one of which Slurm gives no answer."""
     if cell.attempt is not None and cell.attempt.job is None and is_abandoned(cell.folder):
-        why = "its make sweep was killed: the next one gives it its record"
-        cell = CellState(cell.config, cell.folder, "lost", why)
+        if not (cell.done or cell.status in (UNREADABLE, OTHERS)):
+            why = "its make sweep was killed: the next one gives it its record"
+            cell = replace(cell, doing="lost", why=why, cause="")
     elif cell.attempt is not None:
         began_at = cell.attempt.started_at
         cell = replace(cell, doing=RUNNING, why="as its files say", cause="", began_at=began_at)
@@ -229,7 +230,9 @@ class Watcher:
         self.sweep = sweep
         self.notes = read_notes(sweep)
         if site is None and self.notes:
-            ask_cluster(self.notes[-1].clusters, self.notes[-1].slurm_conf)
+            last = self.notes[-1]
+            several = "," in (last.clusters or "")  # an earlier version let sbatch choose
+            ask_cluster(last.cluster if several else last.clusters, last.slurm_conf)
         self.queue: Mapping[str, JobState] = {}
         self.history = History()
 

@@ -8,13 +8,30 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.sweeps import wait_until
 from tests.train.data.raw_files import noise, published
+from train.data import registry
 from train.data.registry import prepare
 from train.data.sources.download import fetch_all
 from train.data.waiting import heard_by, one_at_a_time
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_what_is_downloaded_lies_with_the_prepared_form_where_the_data_folder_is_closed(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """A folder of root's, for a class or the practice cluster's user."""
+    root, store = tmp_path / "root", tmp_path / "store"
+    root.mkdir()
+    fetched: list[Path] = []
+    monkeypatch.setattr(registry, "fetch_all", lambda _, folder, __: fetched.append(folder))
+    monkeypatch.setattr(registry, "is_writable", lambda folder: folder.is_relative_to(store))
+    with pytest.raises(AssertionError, match="what was fetched is not"):  # nothing was, here
+        prepare("fashion_mnist", None, root, store_root=store)
+    assert fetched == [store / "fashion_mnist"]
 
 
 def test_who_is_second_waits_and_finds_it_made(tmp_path: Path) -> None:

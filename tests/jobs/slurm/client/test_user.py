@@ -91,8 +91,9 @@ def test_root_goes_on_from_the_beginning_with_the_same_site(
 def test_a_plan_needs_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "s.yaml"
     file.write_text("ranks_per_node: 1\nuser: nobody-of-that-name\n")
-    assert options(monkeypatch, str(file)) == []
-    assert options(monkeypatch, str(file), tmp_path) != [], "a sentence names what is missing"
+    assert options(monkeypatch, str(file), tmp_path / ".prepared") == []
+    sweep = options(monkeypatch, str(file), tmp_path, data=tmp_path)
+    assert sweep != [], "a sentence names what is missing"
     file.write_text("ranks_per_node: 1\n")
     assert options(monkeypatch, str(file), tmp_path) == []
 
