@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -133,3 +134,10 @@ def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator
         ) from error
     except MemoryError as error:
         raise DataError(f"{doing} needs more memory than this machine gives: {error}") from error
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether it can be made, or written into where it is there."""
+    names = (folder.absolute(), *folder.absolute().parents)
+    # what a closed folder holds is not there for us
+    return os.access(next(path for path in names if os.access(path, os.F_OK)), os.W_OK | os.X_OK)

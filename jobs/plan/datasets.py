@@ -16,8 +16,7 @@ from jobs.messages import ROOT
 from train.config.datasets import DATASETS
 from train.config.run import RunConfig
 from train.environment import environment_of
-from train.errors import ConfigError
-from train.record.atomic import is_writable
+from train.errors import ConfigError, is_writable
 
 
 def store_for(data: Path, results: Path) -> Path:

@@ -24,8 +24,7 @@ from train.data.sources import cifar10, digits_synthetic, image_folder, mnist
 from train.data.sources.download import Remote, fetch_all
 from train.data.sources.published import OTHERWISE, PLACES, REMOTES
 from train.data.waiting import one_at_a_time, say
-from train.errors import DataError, explained
-from train.record.atomic import is_writable
+from train.errors import DataError, explained, is_writable
 
 _FINDERS: Mapping[str, Callable[[Path, Sequence[Remote]], Source | None]] = {
     "digits": digits_synthetic.find_digits,

@@ -87,10 +87,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def is_writable(folder: Path) -> bool:
-    """Whether it can be made, or written into where it is there."""
-    names = (folder.absolute(), *folder.absolute().parents)
-    # what a closed folder holds is not there for us
-    return os.access(next(path for path in names if os.access(path, os.F_OK)), os.W_OK | os.X_OK)
