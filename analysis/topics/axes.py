@@ -90,8 +90,8 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
             text += f"; intervals are not corrected for {compared} comparisons"
         first, last = sets[0][0], sets[0][-1]
         words = first["axis"].partition(" (")[0]
-        numbers = {"axis": words, "from": first["value"], "to": last["value"],
-                   "change": last["change"], "low": last["change_low"],
+        numbers = {"axis": words, "with": first["equal"], "from": first["value"],
+                   "to": last["value"], "change": last["change"], "low": last["change_low"],
                    "high": last["change_high"]}  # fmt: skip
         yield Answer("axis", f"What changes with {words}?", sentence(text), "axes", "runs", numbers)
 
@@ -169,7 +169,7 @@ def _is_list(rows: Sequence[Row]) -> bool:
 
 
 def _intervals(rows: Sequence[Row]) -> int:
-    """How many :func:`_said` compares by."""
+    """How many :func:`_said` gives."""
     if _is_list(rows) or rows[-1]["change_note"] == SOME_DIVERGED:
         return 0
     return sum(rows[-1][f"{name}_low"] is not None for name in ("change", "times"))
@@ -184,32 +184,40 @@ def _span(rows: Sequence[Row]) -> str:
 
 
 def _said(rows: Sequence[Row], several: bool) -> str:
-    """What is shown to change from the first value to the last, what is not, and the best one."""
+    """What one set of cells shows, and which of its values no run completed with."""
     first, last = rows[0], rows[-1]
     which = f"with {last['equal']} " if several else ""
     if last["change_note"] == SOME_DIVERGED:
         diverged, done = (sum(row[name] for row in rows) for name in ("diverged", "n"))
         return f"{which}{diverged} of {diverged + done} runs diverged: no change is claimed"
     lost = [row["value"] for row in rows if not row["n"]]
-    without = f"no usable run with {' and '.join(lost)}" if lost else ""
-    known = [row for row in rows if row["accuracy"] is not None]
-    if not known if _is_list(rows) else lost and {first["value"], last["value"]} & {*lost}:
-        return f"{which}{without or 'nothing was measured'}: no change is claimed"
-    return joined([f"{which}{_compared(rows, known)}", without], "; ")
+    without = f"no completed run with {' and '.join(lost)}" if lost else ""
+    if _is_list(rows):
+        return joined([f"{which}{_extremes(rows)}", without], "; ")
+    if not first["n"] or not last["n"]:
+        return f"{which}{without}: no change is claimed"
+    return joined([f"{which}{_between_ends(rows)}", without], "; ")
 
 
-def _compared(rows: Sequence[Row], known: Sequence[Row]) -> str:
-    """``known``: those with an accuracy."""
+def _extremes(rows: Sequence[Row]) -> str:
+    """Of values without an order; of the sharpness where accuracies are not compared."""
+    name, write = ("accuracy", _THREE)
+    if rows[-1]["change_note"] == STOPS:
+        name, write = ("sharpness", significant)
+    known = sorted((row for row in rows if row[name] is not None), key=lambda row: row[name])
+    if not known:
+        return "nothing was measured"
+    low, high = (f"{write(row[name])} ({row['value']})" for row in (known[0], known[-1]))
+    return (
+        f"the lowest mean {name} is {low}, the highest {high}; exploratory: no test compares them"
+    )
+
+
+def _between_ends(rows: Sequence[Row]) -> str:
+    """What the last value changes against the first, and a better mean in between."""
     first, last = rows[0], rows[-1]
+    known = [row for row in rows if row["accuracy"] is not None]
     best = max(known, key=lambda row: row["accuracy"], default=last)
-    if last["change_note"] == STOPS:
-        best = last
-    elif _is_list(rows):
-        low = min(known, key=lambda row: row["accuracy"])
-        return (
-            f"the lowest mean accuracy is {_THREE(low['accuracy'])} ({low['value']}), the highest "
-            f"{_THREE(best['accuracy'])} ({best['value']}); exploratory: no test compares them"
-        )
     shown, open_ = [], []
     for name, what, same in (
         ("times", "the largest eigenvalue of the Hessian", 1),
@@ -234,7 +242,7 @@ def _compared(rows: Sequence[Row], known: Sequence[Row]) -> str:
         shown.append(f"no change is shown of {' and of '.join(open_)}")
     runs = f"{first['n']} + {runs_in_words(last['n'])}"
     text = f"{', and '.join(shown) or 'nothing was measured'}, {runs}"
-    if best is not first and best is not last:
+    if last["change_note"] != STOPS and best is not first and best is not last:
         at = f"{_THREE(best['accuracy'])}, is at {best['value']}"
         text += f"; the highest of {len(known)} means, {at} (exploratory: no test compares it)"
     return text

@@ -48,15 +48,16 @@ def comparable(cells: pd.DataFrame, techniques: Mapping[str, str]) -> Iterator[C
     settings = _settings(cells, techniques)
     differing = settings.loc[:, settings.nunique() > 1]
     for axis, along in _axes(differing).items():
-        too = f" ({', '.join(map(_axis_words, along))} too)" if along else ""
         values = settings[axis].dropna()
+        too = [_axis_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
+        words = _axis_words(axis) + (f" ({', '.join(too)} too)" if too else "")
         others = _told(differing.loc[values.index].drop(columns=[axis, *along]))
         which = pd.Series(0, others.index)
         if others.shape[1]:
             which = others.groupby([*others], sort=False, dropna=False).ngroup()
         for _, own in values.groupby(which):
             if own.nunique() > 1:
-                yield Comparable(_axis_words(axis) + too, _equal(others.loc[own.index[0]]), own)
+                yield Comparable(words, _equal(others.loc[own.index[0]]), own)
 
 
 def _settings(cells: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFrame:
@@ -84,15 +85,19 @@ def _settings(cells: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFram
 
 def _axes(differing: pd.DataFrame) -> dict[str, list[str]]:
     """Axis -> the settings that follow from it."""
-    varied = [str(name) for name in differing if name not in _EQUAL]
-    varied.sort(key=lambda name: (name == _RATE, -differing[name].nunique()))
+    varied = [str(name) for name in differing if name not in (*_EQUAL, _RATE)]
+    varied.sort(key=lambda name: -differing[name].nunique())
     axes: dict[str, list[str]] = {}
     for name in varied:
         of = next((axis for axis in axes if _follows(differing[[name, axis]])), None)
-        if of is not None:
-            axes[of].append(name)
-        elif name != _RATE:
+        if of is None:
             axes[name] = []
+        else:
+            axes[of].append(name)
+    for axis, along in axes.items():
+        own = differing[differing[axis].notna()]
+        if _RATE in own and _follows(own[[_RATE, axis]]):
+            along.append(_RATE)
     return axes
 
 

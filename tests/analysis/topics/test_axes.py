@@ -175,6 +175,10 @@ def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) 
         table["target"] = "validation 0.3"
     (ended,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
     assert "Hessian is multiplied by 4.00" in ended.text and "accuracy" not in ended.text
+    frames.planned["width"] = frames.planned["width"].astype(object).replace({1.0: "one"})
+    frames.planned.loc[0, "width"] = "some"
+    (names,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
+    assert names.text.startswith("Of 3 values of width, the lowest mean sharpness is ")
     frames.runs["sharpness_largest"] = pd.NA
     assert not [*axes.answers(plain_rows(axes.table(Sweep(frames)).data))]
     wide = runs(0.7, width=2.0, **of)
@@ -221,6 +225,17 @@ def test_the_rate_is_equal_or_named(tmp_path: Path) -> None:
     assert not said(report(tmp_path / "c", *alone))
 
 
+def test_what_changes_elsewhere_only_is_not_said_to_change(tmp_path: Path) -> None:
+    """Rates of another technique, and a setting in which techniques differ."""
+    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    searched = [
+        runs(0.5, technique=technique("lamb", base_lr=rate), width=2.0, **of) for rate in (0.1, 0.2)
+    ]
+    found = report(tmp_path, *(decayed(0.5, d, **of) for d in (0.0, 0.001, 0.01)), *searched)
+    (text,) = said(found).values()
+    assert text.startswith("From weight decay 0 to 0.01, no change")
+
+
 def test_a_setting_that_is_left_out_is_a_value(tmp_path: Path) -> None:
     steps = [runs(0.7, epochs=2), runs(0.3, epochs=2, steps_per_epoch=5)]
     text = said(report(tmp_path / "a", *steps))["What changes with images an epoch?"]
@@ -243,7 +258,7 @@ def test_an_end_without_runs_is_not_replaced_by_another(tmp_path: Path, place: i
     (text,) = said(report(tmp_path, *conditions)).values()
     value = f"{decays[place]:g}"
     assert text == (
-        f"From weight decay 0 to 0.01, no usable run with {value}: no change is claimed."
+        f"From weight decay 0 to 0.01, no completed run with {value}: no change is claimed."
     )
 
 
@@ -254,11 +269,11 @@ def test_a_name_or_a_value_in_between_without_runs_is_said(tmp_path: Path) -> No
     ]
     (text,) = said(report(tmp_path / "a", *names[:3], lost(names[3]))).values()
     assert text.startswith("Of 4 values of partition, the lowest")
-    assert text.endswith("; no usable run with same.")
+    assert text.endswith("; no completed run with same.")
     between = [decayed(0.5, 0.0), lost(decayed(0.5, 0.001)), decayed(0.7, 0.01)]
     found = report(tmp_path / "b", *between, draw=True)
     (text,) = said(found).values()
-    assert "rises" in text and text.endswith("; no usable run with 0.001.")
+    assert "rises" in text and text.endswith("; no completed run with 0.001.")
     assert not any(topic.failures for topic in found.topics)
 
 
