@@ -79,7 +79,7 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
     compared = sum(_intervals(own) for sets in every for own in sets[:_MOST])
     for sets in every:
         spans = [_span(own) for own in sets[:_MOST]]
-        said = [_said(own, len(sets) > 1) for own in sets[:_MOST]]
+        said = [_said(own) for own in sets[:_MOST]]
         if len({*spans}) == 1:
             text = f"{spans[0]}, {'; '.join(said)}"
         else:
@@ -183,10 +183,10 @@ def _span(rows: Sequence[Row]) -> str:
     return f"from {words} {rows[0]['value']} to {rows[-1]['value']}{also}"
 
 
-def _said(rows: Sequence[Row], several: bool) -> str:
+def _said(rows: Sequence[Row]) -> str:
     """What one set of cells shows, and which of its values no run completed with."""
     first, last = rows[0], rows[-1]
-    which = f"with {last['equal']} " if several else ""
+    which = f"with {last['equal']} " if last["equal"] else ""
     if last["change_note"] == SOME_DIVERGED:
         diverged, done = (sum(row[name] for row in rows) for name in ("diverged", "n"))
         return f"{which}{diverged} of {diverged + done} runs diverged: no change is claimed"

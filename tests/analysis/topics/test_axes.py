@@ -226,14 +226,14 @@ def test_the_rate_is_equal_or_named(tmp_path: Path) -> None:
 
 
 def test_what_changes_elsewhere_only_is_not_said_to_change(tmp_path: Path) -> None:
-    """Rates of another technique, and a setting in which techniques differ."""
+    """Rates of another technique, and a setting in which techniques differ; whose change it is."""
     of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
     searched = [
         runs(0.5, technique=technique("lamb", base_lr=rate), width=2.0, **of) for rate in (0.1, 0.2)
     ]
     found = report(tmp_path, *(decayed(0.5, d, **of) for d in (0.0, 0.001, 0.01)), *searched)
     (text,) = said(found).values()
-    assert text.startswith("From weight decay 0 to 0.01, no change")
+    assert text.startswith("From weight decay 0 to 0.01, with naive no change")
 
 
 def test_a_setting_that_is_left_out_is_a_value(tmp_path: Path) -> None:
