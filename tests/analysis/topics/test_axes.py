@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,8 +13,9 @@ from analysis.page.report import Report, build
 from analysis.records.load import load_frames
 from analysis.table import plain_rows
 from analysis.topics import axes
+from analysis.topics.settings import value_text
 from analysis.topics.topic import Sweep
-from tests.analysis.builders import config, record, technique, write_sweep
+from tests.analysis.builders import config, failed, record, technique, write_sweep
 from train.config.optimizer import Sgd
 from train.record.run import RunRecord, Sharpness
 
@@ -33,9 +35,15 @@ def runs(accuracy: float, sharpness: float | None = None, **changes: object) -> 
     ]
 
 
-def decayed(accuracy: float, decay: float, **changes: object) -> list[RunRecord]:
-    of = technique(optimizer=Sgd(weight_decay=decay))
-    return runs(accuracy, technique=of, epochs=2, **changes)
+def decayed(
+    accuracy: float, decay: float, rate: float = 0.1, momentum: float = 0.0, **changes: object
+) -> list[RunRecord]:
+    of = technique(base_lr=rate, optimizer=Sgd(weight_decay=decay, momentum=momentum))
+    return runs(accuracy, technique=of, **{"epochs": 2, **changes})
+
+
+def lost(conditions: Sequence[RunRecord]) -> list[RunRecord]:
+    return [failed(one.config) for one in conditions]
 
 
 def report(folder: Path, *conditions: Sequence[RunRecord], draw: bool = False) -> Report:
@@ -163,14 +171,128 @@ def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) 
     of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
     sharp = [*runs(0.4, 10.0, width=1.0, **of), *runs(0.7, 40.0, width=2.0, **of)]
     frames = load_frames(write_sweep(tmp_path / "a", sharp))
-    frames.runs["target"] = "validation 0.3"
+    for table in (frames.planned, frames.runs):
+        table["target"] = "validation 0.3"
     (ended,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
     assert "Hessian is multiplied by 4.00" in ended.text and "accuracy" not in ended.text
+    frames.planned["width"] = frames.planned["width"].astype(object).replace({1.0: "one"})
+    frames.planned.loc[0, "width"] = "some"
+    (names,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
+    assert names.text.startswith("Of 3 values of width, the lowest mean sharpness is ")
     frames.runs["sharpness_largest"] = pd.NA
     assert not [*axes.answers(plain_rows(axes.table(Sweep(frames)).data))]
-    lost = runs(0.7, width=2.0, **of)
-    lost[0] = record(lost[0].config, status="diverged", accuracies=[0.1, None])
-    text = said(report(tmp_path / "b", runs(0.4, width=1.0, **of), lost))[
+    wide = runs(0.7, width=2.0, **of)
+    wide[0] = record(wide[0].config, status="diverged", accuracies=[0.1, None])
+    text = said(report(tmp_path / "b", runs(0.4, width=1.0, **of), wide))[
         "What changes with width?"
     ]
     assert text == "From width 1 to 2, 1 of 6 runs diverged: no change is claimed."
+
+
+def test_sets_with_ends_of_their_own_say_them(tmp_path: Path) -> None:
+    """Numbers that end elsewhere, and names of which one set has too many for two ends."""
+    of = {"epochs": 2, "gpus": 2}
+    found = report(
+        tmp_path,
+        decayed(0.5, 0.0),
+        decayed(0.4, 0.001),
+        decayed(0.5, 0.0, batch_per_rank=32),
+        decayed(0.45, 0.001, batch_per_rank=32),
+        decayed(0.3, 0.01, batch_per_rank=32),
+        *(runs(0.5, partition=name, **of) for name in ("partition", "independent", "same")),
+        *(
+            runs(accuracy, partition=name, batch_per_rank=32, **of)
+            for name, accuracy in (("partition", 0.6), ("same", 0.4))
+        ),
+    )
+    text = said(found)["What changes with weight decay?"]
+    assert text.startswith("From weight decay 0 to 0.001, with 1 rank, batch 16, ")
+    assert "; from weight decay 0 to 0.01, with 1 rank, batch 32, " in text
+    text = said(found)["What changes with partition?"]
+    assert text.startswith("Of 3 values of partition, with ")
+    assert "from partition partition to same, with 2 ranks, batch 64, " in text
+
+
+def test_the_rate_is_equal_or_named(tmp_path: Path) -> None:
+    follows = report(tmp_path / "a", decayed(0.7, 0.0, 0.1), decayed(0.5, 0.001, 0.02))
+    (text,) = said(follows).values()
+    assert text.startswith("From weight decay 0 to 0.001 (with base learning rate changing), ")
+    crossed = [decayed(0.5 + by, by / 100, rate) for by in (0.0, 0.1) for rate in (0.1, 0.02)]
+    (text,) = said(report(tmp_path / "b", *crossed)).values()
+    assert "with base learning rate 0.1 validation accuracy rises" in text
+    assert text.count("3 + 3 runs") == 2
+    alone = [decayed(0.5, 0.0, 0.1), decayed(0.5, 0.0, 0.02), decayed(0.5, 0.001, 0.05)]
+    assert not said(report(tmp_path / "c", *alone))
+
+
+def test_what_changes_elsewhere_only_is_not_said_to_change(tmp_path: Path) -> None:
+    """Rates of another technique, and a setting in which techniques differ; whose change it is."""
+    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    searched = [
+        runs(0.5, technique=technique("lamb", base_lr=rate), width=2.0, **of) for rate in (0.1, 0.2)
+    ]
+    found = report(tmp_path, *(decayed(0.5, d, **of) for d in (0.0, 0.001, 0.01)), *searched)
+    (text,) = said(found).values()
+    assert text.startswith("From weight decay 0 to 0.01, with naive no change")
+
+
+def test_a_setting_that_is_left_out_is_a_value(tmp_path: Path) -> None:
+    steps = [runs(0.7, epochs=2), runs(0.3, epochs=2, steps_per_epoch=5)]
+    text = said(report(tmp_path / "a", *steps))["What changes with images an epoch?"]
+    assert text.startswith("From images an epoch none to 80, validation accuracy falls")
+    crossed = [decayed(0.5, d, **of) for d in (0.0, 0.001) for of in ({}, {"steps_per_epoch": 5})]
+    frames = load_frames(write_sweep(tmp_path / "b", [one for own in crossed for one in own]))
+    for name in ("epoch_images", "target", "pretrained"):
+        given = frames.planned["epoch_images"].notna()
+        planned = frames.planned.assign(epoch_images=pd.NA)
+        planned[name] = planned[name].mask(given, 80 if name == "epoch_images" else "one")
+        rows = axes.table(Sweep(replace(frames, planned=planned))).data
+        assert rows.loc[rows["axis"] == "weight decay", "n"].tolist() == [3, 3, 3, 3], name
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_an_end_without_runs_is_not_replaced_by_another(tmp_path: Path, place: int) -> None:
+    decays = (0.0, 0.001, 0.01)
+    conditions = [decayed(0.5 + n / 10, decay) for n, decay in enumerate(decays)]
+    conditions[place] = lost(conditions[place])
+    (text,) = said(report(tmp_path, *conditions)).values()
+    value = f"{decays[place]:g}"
+    assert text == (
+        f"From weight decay 0 to 0.01, no completed run with {value}: no change is claimed."
+    )
+
+
+def test_a_name_or_a_value_in_between_without_runs_is_said(tmp_path: Path) -> None:
+    of = {"epochs": 2, "gpus": 2}
+    names = [
+        runs(0.5, partition=name, **of) for name in ("partition", "independent", "whole", "same")
+    ]
+    (text,) = said(report(tmp_path / "a", *names[:3], lost(names[3]))).values()
+    assert text.startswith("Of 4 values of partition, the lowest")
+    assert text.endswith("; no completed run with same.")
+    between = [decayed(0.5, 0.0), lost(decayed(0.5, 0.001)), decayed(0.7, 0.01)]
+    found = report(tmp_path / "b", *between, draw=True)
+    (text,) = said(found).values()
+    assert "rises" in text and text.endswith("; no completed run with 0.001.")
+    assert not any(topic.failures for topic in found.topics)
+
+
+def test_values_are_told_apart_and_written_out(tmp_path: Path) -> None:
+    close = [decayed(0.5, d, momentum=m) for d in (0.0, 0.001) for m in (0.9, 0.90001)]
+    text = said(report(tmp_path / "a", *close))["What changes with weight decay?"]
+    assert text.count("3 + 3 runs") == 2 and "with momentum 0.90001 " in text
+    written = {16384: "16,384", 12345.0: "12,345", 0.98304: "0.98304", 5e-05: "5e-05", "a": "a"}
+    assert [value_text(value) for value in written] == [*written.values()]
+
+
+def test_several_intervals_are_said_to_be_uncorrected(tmp_path: Path) -> None:
+    one = [decayed(0.5, 0.0), decayed(0.4, 0.001)]
+    (text,) = said(report(tmp_path / "a", *one)).values()
+    assert "correct" not in text
+    two = [*one, *(decayed(0.5, d, batch_per_rank=32) for d in (0.0, 0.001))]
+    (text,) = said(report(tmp_path / "b", *two)).values()
+    assert text.endswith("; intervals are not corrected for 2 comparisons.")
+    sharp: dict[str, object] = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
+    both = [runs(0.5, 10.0 * width, width=width, **sharp) for width in (1.0, 2.0)]
+    (text,) = said(report(tmp_path / "c", *both)).values()
+    assert text.endswith("; intervals are not corrected for 2 comparisons.")

@@ -1,0 +1,136 @@
+"""Settings that a sweep varies: which of them are axes, which cells are equal but for one, words.
+
+Cells are those of the plan, so that runs that are lost move no end and hide no value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.records.labels import flat_settings
+from analysis.table import count, joined
+from analysis.topics.names import ranks_text
+
+#: Of the config; the others are what may not differ.
+_SETTINGS = ("model", "width", "shortcuts", "image_size", "pretrained", "data_fraction", "epochs",
+             "epoch_images", "partition", "deterministic")  # fmt: skip
+_EQUAL = ("technique", "gpus", "global_batch", "accumulation", "scaling", "framework", "dataset",
+          "target", "validate_on")  # fmt: skip
+#: Of a technique. No axis: it has a topic of its own.
+_RATE = "base_lr"
+_WORDS = {"data_fraction": "the share of the training images", "epoch_images": "images an epoch",
+          _RATE: "base learning rate"}  # fmt: skip
+#: A setting that is left out.
+_NONE = "none"
+
+
+class Comparable(NamedTuple):
+    """Cells that are equal but for one setting, and for what follows from it."""
+
+    axis: str  # in words
+    equal: str  # in words: what they have in common, of what differs in the sweep
+    values: pd.Series[Any]  # of the setting, by the index of the cells; at least two differ
+
+
+def comparable(cells: pd.DataFrame, techniques: Mapping[str, str]) -> Iterator[Comparable]:
+    """Sets of cells, axis by axis.
+
+    Args:
+        cells: with the columns of CONFIG, of known configs.
+        techniques: technique_settings -> as JSON.
+    """
+    settings = _settings(cells, techniques)
+    differing = settings.loc[:, settings.nunique() > 1]
+    for axis, along in _axes(differing).items():
+        values = settings[axis].dropna()
+        too = [_axis_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
+        words = _axis_words(axis) + (f" ({', '.join(too)} too)" if too else "")
+        others = _told(differing.loc[values.index].drop(columns=[axis, *along]))
+        which = pd.Series(0, others.index)
+        if others.shape[1]:
+            which = others.groupby([*others], sort=False, dropna=False).ngroup()
+        for _, own in values.groupby(which):
+            if own.nunique() > 1:
+                yield Comparable(words, _equal(others.loc[own.index[0]]), own)
+
+
+def _settings(cells: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFrame:
+    """Per cell: what could be an axis, and what must be equal. Of techniques only fields that
+    differ within one name; null elsewhere."""
+    found = cells[[*_EQUAL, *_SETTINGS]].astype(object)
+    found = found.where(found.notna(), _NONE)
+    parsed = {key: flat_settings(json.loads(text)) for key, text in techniques.items()}
+    for _, own in cells.groupby("technique", sort=False):
+        told = {key: parsed[key] for key in own["technique_settings"].unique() if key in parsed}
+        for field in sorted({field for one in told.values() for field in one} - {"name"}):
+            values = {key: one.get(field) for key, one in told.items()}
+            if len({json.dumps(value) for value in values.values()}) > 1:
+                plain = {
+                    key: value
+                    if isinstance(value, Real)
+                    else _NONE
+                    if value is None
+                    else str(value)
+                    for key, value in values.items()
+                }
+                found.loc[own.index, field] = own["technique_settings"].map(plain).astype(object)
+    return found
+
+
+def _axes(differing: pd.DataFrame) -> dict[str, list[str]]:
+    """Axis -> the settings that follow from it."""
+    varied = [str(name) for name in differing if name not in (*_EQUAL, _RATE)]
+    varied.sort(key=lambda name: -differing[name].nunique())
+    axes: dict[str, list[str]] = {}
+    for name in varied:
+        of = next((axis for axis in axes if _follows(differing[[name, axis]])), None)
+        if of is None:
+            axes[name] = []
+        else:
+            axes[of].append(name)
+    for axis, along in axes.items():
+        own = differing[differing[axis].notna()]
+        if _RATE in own and _follows(own[[_RATE, axis]]):
+            along.append(_RATE)
+    return axes
+
+
+def _follows(pair: pd.DataFrame) -> bool:
+    """Whether each value of the second column has one of the first."""
+    return pair.astype(str).drop_duplicates().iloc[:, 1].is_unique
+
+
+def _told(others: pd.DataFrame) -> pd.DataFrame:
+    """Without the accumulation, where ranks and batch leave no choice of it."""
+    rest = others.drop(columns="accumulation", errors="ignore")
+    return rest if len(rest.drop_duplicates()) == len(others.drop_duplicates()) else others
+
+
+def _equal(row: pd.Series[Any]) -> str:
+    return joined([_named(str(name), v) for name, v in row.items() if not pd.isna(v)], ", ")
+
+
+def _named(name: str, value: Any) -> str:
+    if name == "gpus":
+        return ranks_text(value)
+    if name in ("technique", "model", "framework", "dataset"):
+        return str(value)
+    return f"{'batch' if name == 'global_batch' else _axis_words(name)} {value_text(value)}"
+
+
+def _axis_words(name: str) -> str:
+    return _WORDS.get(name, name.rpartition(".")[2].replace("_", " "))
+
+
+def value_text(value: Any) -> str:
+    """Of a setting, in full: values that differ must not read alike."""
+    if isinstance(value, (bool, np.bool_)):
+        return "on" if value else "off"
+    whole = isinstance(value, Real) and float(value).is_integer()
+    return count(value) if whole else str(value)
