@@ -119,23 +119,23 @@ def compare(
 @app.command()
 def export(
     results_dirs: ResultsDirs,
-    csv: Annotated[Path, typer.Option(metavar="DIR", help="folder to write the CSV files to")],
+    csv: Annotated[
+        Path, typer.Option(metavar="DIR", help="new folder, or that of an earlier export")
+    ],
 ) -> None:
     """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
     from analysis.records.load import SweepError  # noqa: PLC0415
-    from analysis.several import exported, frames_of  # noqa: PLC0415
-    from analysis.writing import csv_text  # noqa: PLC0415
+    from analysis.several import frames_of, write_export  # noqa: PLC0415
 
     try:
         frames, _ = frames_of(results_dirs)
-        csv.mkdir(parents=True, exist_ok=True)
-    except SweepError as error:
+        written = write_export(frames, csv)
+    except (SweepError, ValueError) as error:
         wrong(str(error))
     except OSError as error:
         wrong(f"cannot write {error.filename or csv}: {error.strerror}")
-    for name, table in exported(frames).items():
-        write(csv / name, csv_text(table))
-        typer.echo(f"{csv / name}: {len(table):,} rows")
+    for path, rows in written.items():
+        typer.echo(f"{path}: {rows:,} rows")
     raise typer.Exit(0 if len(frames.runs) else 3)
 
 

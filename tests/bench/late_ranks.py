@@ -21,7 +21,7 @@ def lateness(kind: str, count: int, numbers: np.random.Generator) -> Floats:
         return numbers.standard_normal((runs, count))
     if kind == "t(5)":
         return numbers.standard_t(5, (runs, count)) / np.sqrt(5 / 3)
-    steps = numbers.standard_normal((runs // 4, 10, count))
+    steps = numbers.standard_normal((min(runs, 5_000), 10, count))
     waits = np.median(steps.max(axis=2, keepdims=True) - steps, axis=1)
     return -waits / waits.std(axis=1).mean()
 
