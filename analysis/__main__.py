@@ -119,23 +119,23 @@ def compare(
 @app.command()
 def export(
     results_dirs: ResultsDirs,
-    csv: Annotated[Path, typer.Option(metavar="DIR", help="folder to write the CSV files to")],
+    csv: Annotated[
+        Path, typer.Option(metavar="DIR", help="new folder, or that of an earlier export")
+    ],
 ) -> None:
     """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
     from analysis.records.load import SweepError  # noqa: PLC0415
-    from analysis.several import exported, frames_of  # noqa: PLC0415
-    from analysis.writing import csv_text  # noqa: PLC0415
+    from analysis.several import frames_of, write_export  # noqa: PLC0415
 
     try:
         frames, _ = frames_of(results_dirs)
-        csv.mkdir(parents=True, exist_ok=True)
-    except SweepError as error:
+        written = write_export(frames, csv)
+    except (SweepError, ValueError) as error:
         wrong(str(error))
     except OSError as error:
         wrong(f"cannot write {error.filename or csv}: {error.strerror}")
-    for name, table in exported(frames).items():
-        write(csv / name, csv_text(table))
-        typer.echo(f"{csv / name}: {len(table):,} rows")
+    for path, rows in written.items():
+        typer.echo(f"{path}: {rows:,} rows")
     raise typer.Exit(0 if len(frames.runs) else 3)
 
 
@@ -159,7 +159,7 @@ def check(
     """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
     from analysis import check as judge  # noqa: PLC0415
     from analysis.page.junit import changes_suite  # noqa: PLC0415
-    from analysis.page.terminal import print_table  # noqa: PLC0415
+    from analysis.page.terminal import print_cautions, print_table  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text, printable  # noqa: PLC0415
 
@@ -180,8 +180,11 @@ def check(
     if baseline is not None:
         moved = changes.table(frames_at(baseline), report.frames)
         print_table(moved, console(), notes=True)
-        suites.append(changes_suite(moved, report.frames))
+        suites.append(changes_suite(moved, report.frames, "error"))
         codes.add(changes.exit_code(moved))
+    if not report.is_whole:  # a verdict may rest on what could not be made
+        print_cautions(report, console())
+        codes.add(3)
     if junit is not None:
         write(junit, junit_text(suites))
     code = next(one for one in (1, 3, 0) if one in codes)

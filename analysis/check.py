@@ -1,21 +1,23 @@
 """Does a sweep meet its thresholds? Each condition is judged by its 95 % interval.
 
-passed: the whole interval is at or above the threshold; failed: all of it is below, or every run
-diverged; undecided: the rest, and each planned condition without a usable run. Each interval stands
-by itself: of many conditions that lie just above a threshold, 2.5 % fail by chance.
+passed: every planned run completed, and the whole interval is at or above the threshold; failed:
+all of it is below, or every run diverged; undecided: the rest, and a threshold without a condition.
+Each interval stands by itself: of many conditions that lie just above a threshold, 2.5 % fail by
+chance (docs/statistics.md has how often near an accuracy of 1).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from analysis.page.junit import began
 from analysis.page.report import Report
+from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames
 from analysis.stats.intervals import t_quantile
 from analysis.stats.power import MARGIN, MAX_RUNS
@@ -31,22 +33,31 @@ from analysis.table import (
     number,
     plain_rows,
     runs_in_words,
+    types,
 )
 from analysis.topics.names import NAMES, mode, ranks_text, with_context
+from analysis.topics.scaling.series import SAME
 from analysis.writing import Case, Result, Suite
 
 Verdict = Literal["passed", "failed", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "undecided")
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 NO_RUN = "no usable run of a planned condition"
+NOTHING = "nothing of the kind was measured"
 _THREE = number(3)
 #: Conditions that are named in sentences of one verdict.
 _NAMED = 5
+#: Of a config, what a row of the table must share with it, beside ranks and batch.
+_ALIKE = {
+    "efficiency": ("technique_label", *(name for name in SAME if name in types(PLANNED))),
+    "accuracy": ("technique_label", "context"),
+}
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
     *NAMES,
     Column("mode", "string", "mode", only_if_varied=True),
     Column("gpus", "Int64", "ranks"),
+    Column("n0", "Int64", "baseline", cell=lambda row: "" if row["n0"] is None else str(row["n0"])),
     Column("global_batch", "Int64", "global batch"),
     Column("value", "Float64", "value", format=_THREE, estimate=True),
     Column("least", "Float64", "at least", format=lambda value: f"{value:g}"),
@@ -90,16 +101,17 @@ def table(report: Report, asked: Sequence[Threshold]) -> Table:
     """A row per threshold and condition; of efficiency without the baselines, which are 1."""
     rows: list[Row] = []
     for one in asked:
+        plan = _Plan(report.frames, one.what)
         found = plain_rows(report.tables[one.table].data) if one.table in report.tables else []
-        if one.what == "efficiency":
-            found = [row for row in found if row["gpus"] != row["n0"]]
-        rows += [_judged(row, one) for row in found]
-        rows += [_unmeasured(row, one) for row in _without_runs(report.frames, one)]
+        own = [_judged(row, one, plan) for row in found if not plan.is_baseline(row)]
+        own += [_unmeasured(row, one, NO_RUN) for row in plan.without_runs()]
+        nothing = {"technique_label": "every condition"}
+        rows += own or [_unmeasured(nothing, one, NOTHING)]
     return Table("check", f"Thresholds of {report.name}", COLUMNS, frame(rows, COLUMNS))
 
 
 def exit_code(found: Table) -> int:
-    """1 where a condition failed, 3 where one is undecided or none is there, else 0."""
+    """1 where a condition failed, 3 where one is undecided, else 0."""
     verdicts = set(found.data["verdict"])
     return FAILED if "failed" in verdicts else PASSED if verdicts == {"passed"} else UNDECIDED
 
@@ -108,17 +120,14 @@ def sentences(found: Table) -> list[str]:
     """What failed, of each condition at its first rank count; what is undecided, by the reason; how
     many of each."""
     rows = plain_rows(found.data)
-    if not rows:
-        return ["Undecided: no condition can be judged, since nothing of the kind was measured."]
-    several = len({row["gpus"] for row in rows}) > 1
-    first: dict[Any, Row] = {}
-    for row in sorted((row for row in rows if row["verdict"] == "failed"), key=_place):
-        first.setdefault((row["what"], row["technique_label"], row["context"], row["mode"]), row)
-    failed = [
-        f"Failed: {_said(row)}"
-        + (f"; {ranks_text(row['gpus'])}: the first count that fails." if several else ".")
-        for row in first.values()
-    ]
+    series: dict[Any, list[Row]] = {}
+    for row in rows:
+        series.setdefault(_series(row), []).append(row)
+    failed = []
+    for own in series.values():
+        if lost := sorted((row for row in own if row["verdict"] == "failed"), key=_place):
+            first = f"; {ranks_text(lost[0]['gpus'])}: the first count that fails"
+            failed.append(f"Failed: {_said(lost[0])}{first if own[1:] else ''}.")
     reasons: dict[str, list[Row]] = {}
     for row in (row for row in rows if row["verdict"] == "undecided"):
         reasons.setdefault(row["why"], []).append(row)
@@ -146,31 +155,78 @@ def suites(found: Table, frames: Frames) -> list[Suite]:
     ]
 
 
-def _judged(row: Row, threshold: Threshold) -> Row:
+class _Plan:
+    """What was planned against what completed, per condition: a mean of the other runs says nothing
+    of those that are lost, whatever they were lost to."""
+
+    def __init__(self, frames: Frames, what: str) -> None:
+        self._what, self._planned, self._runs = what, frames.planned, frames.runs
+        status = dict(zip(frames.runs["cell_id"], frames.runs["status"], strict=True))
+        self._came_to: dict[Any, Counter[str]] = {}
+        self._first: dict[Any, int] = {}
+        for row in plain_rows(frames.planned[frames.planned["known"]]):
+            key, gpus = self._key(row), row["gpus"]
+            self._first[key] = min(gpus, self._first.get(key, gpus))
+            came_to = status.get(row["cell_id"], "not usable")
+            self._came_to.setdefault((key, gpus), Counter())[came_to] += 1
+
+    def _key(self, row: Row) -> Any:
+        """Of a condition without its ranks: of efficiency what one rank count is measured against
+        another in."""
+        weak = self._what == "efficiency" and row["scaling"] == "weak"
+        batch = row["batch_per_rank" if weak else "global_batch"]
+        return (*(row[name] for name in _ALIKE[self._what]), batch)
+
+    def is_baseline(self, row: Row) -> bool:
+        """Of efficiency: the count that the plan begins with, whose efficiency is 1."""
+        return row["gpus"] == row.get("n0") == self._first[self._key(row)]
+
+    def all_diverged(self, row: Row) -> bool:
+        return set(self._came_to[self._key(row), row["gpus"]]) == {"diverged"}
+
+    def doubt(self, row: Row) -> str:
+        """Why the runs of a row, or of its baseline, are not those of the plan; else empty."""
+        key, n0 = self._key(row), row.get("n0")
+        if n0 is not None and n0 != self._first[key]:
+            return f"measured against {ranks_text(n0)}, while the plan begins at {self._first[key]}"
+        for gpus, of in ((row["gpus"], "planned runs"), (n0, "planned runs of the baseline")):
+            came_to = self._came_to.get((key, gpus), Counter())
+            lost = [f"{came_to[why]} {why}" for why in ("diverged", "not usable") if came_to[why]]
+            if lost:
+                return f"of {came_to.total()} {of}: {joined(lost, ', ')}"
+        return ""
+
+    def without_runs(self) -> list[Row]:
+        """Planned conditions of which no run is usable, without the baselines of efficiency."""
+        planned = self._planned
+        lost = planned[~planned["condition"].isin(self._runs["condition"]) & planned["known"]]
+        rows = plain_rows(lost.drop_duplicates("condition"))
+        if self._what == "efficiency":
+            rows = [row for row in rows if row["gpus"] > self._first[self._key(row)]]
+        unknown = planned[~planned["known"]].assign(technique_label="cells of an unknown config")
+        return [*rows, *plain_rows(unknown.head(1))]
+
+
+def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
     found, least = estimate_in(row, threshold.column), threshold.least
-    lost = round((row.get("diverged") or 0) * row["n"])
     verdict: Verdict = "undecided"
-    if lost and lost == row["n"]:
+    if plan.all_diverged(row):
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
         further = "" if found.value is None else "further seeds would give an interval"
-        why = joined([found.note or "", further], ": ") or "there is no value"
+        why = plan.doubt(row) or joined([found.note or "", further], ": ") or "there is no value"
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
-    elif lost:
-        why = (
-            f"{lost} of {runs_in_words(row['n'])} diverged, so that the mean is that of the others"
-        )
-    elif found.low >= least:
-        verdict, why = "passed", ""
-    else:
-        why = f"the interval holds the threshold; {_more(found, threshold)}"
+    elif found.low < least:
+        why = plan.doubt(row) or f"the interval holds the threshold; {_more(found, threshold)}"
+    elif not (why := plan.doubt(row) or found.note or ""):
+        verdict = "passed"
     told = {**row, "mode": mode(row) if threshold.what == "efficiency" else ""}
     return _row(told, threshold, found, verdict, why)
 
 
-def _unmeasured(row: Row, threshold: Threshold) -> Row:
-    return _row({**row, "mode": ""}, threshold, Estimate(None), "undecided", NO_RUN)
+def _unmeasured(row: Row, threshold: Threshold, why: str) -> Row:
+    return _row({**row, "mode": ""}, threshold, Estimate(None), "undecided", why)
 
 
 def _row(about: Row, threshold: Threshold, found: Estimate, verdict: Verdict, why: str) -> Row:
@@ -183,17 +239,6 @@ def _row(about: Row, threshold: Threshold, found: Estimate, verdict: Verdict, wh
         "verdict": verdict,
         "why": why,
     }
-
-
-def _without_runs(frames: Frames, threshold: Threshold) -> list[Row]:
-    """Planned conditions of which no run is usable; of efficiency those on more ranks than the
-    fewest, which are measured against."""
-    planned: pd.DataFrame = frames.planned
-    lost = planned[~planned["condition"].isin(frames.runs["condition"]) & planned["known"]]
-    if threshold.what == "efficiency":
-        lost = lost[lost["gpus"] > planned["gpus"].min()]
-    unknown = planned[~planned["known"]].assign(technique_label="cells of an unknown config")
-    return [*plain_rows(lost.drop_duplicates("condition")), *plain_rows(unknown.head(1))]
 
 
 def _more(found: Estimate, threshold: Threshold) -> str:
@@ -215,6 +260,7 @@ def _more(found: Estimate, threshold: Threshold) -> str:
 
 def _name(row: Row) -> str:
     place = "" if row["gpus"] is None else f" at {ranks_text(row['gpus'])}"
+    place += "" if row["n0"] in (None, 1) else f" against {row['n0']}"
     batch = "" if row["global_batch"] is None else f", batch {count(row['global_batch'])}"
     under = f" ({row['mode']})" if row["mode"] else ""
     return f"{row['what']} of {with_context(row)}{under}{place}{batch}"
@@ -228,6 +274,12 @@ def _said(row: Row) -> str:
 
 def _place(row: Row) -> tuple[int, int]:
     return row["gpus"], row["global_batch"]
+
+
+def _series(row: Row) -> Any:
+    """Rows of equal ones differ in their ranks, and where ``mode`` says how, in their batch."""
+    batch = None if row["mode"] else row["global_batch"]
+    return row["what"], row["technique_label"], row["context"], row["mode"], batch
 
 
 def _some(said: Sequence[str]) -> Iterable[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,8 +17,13 @@ from analysis.page.report import Report, build
 from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames, merge
 from analysis.records.load import SweepError, load_frames
-from analysis.table import first_of
+from analysis.table import Column, first_of
 from analysis.topics.topic import Caution
+from analysis.writing import csv_text
+from train.record.atomic import write_atomically
+
+#: Names of the files that an export wrote into a folder; others are not replaced.
+_OWN = ".export.json"
 
 
 def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, tuple[str, ...]]:
@@ -45,11 +52,16 @@ def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, 
                 owners.setdefault(cell, number)
     planned = pd.concat([one.planned["cell_id"] for one in loaded])
     twice = tuple(planned[planned.duplicated()].unique())
-    return merge(*(_own(one, number, owners) for number, one in enumerate(loaded))), twice
+    frames = merge(*(_own(one, number, owners) for number, one in enumerate(loaded)))
+    # of a copied folder they are the same ones; of a cell that ran twice they are not
+    attempts = pd.concat([one.attempts for one in loaded], ignore_index=True)
+    once = ~attempts.duplicated(["cell_id", "attempt", "started_s"])
+    attempts = frames.attempts[once.to_numpy()].reset_index(drop=True)
+    return replace(frames, attempts=attempts), twice
 
 
 def _own(frames: Frames, number: int, owners: Mapping[str, int]) -> Frames:
-    """Without the cells that are those of another sweep."""
+    """Without the cells that are those of another sweep; their attempts here took their time."""
 
     def is_own(cell: str) -> bool:
         return owners.get(cell, number) == number
@@ -58,7 +70,7 @@ def _own(frames: Frames, number: int, owners: Mapping[str, int]) -> Frames:
     kept: dict[str, Any] = {
         name: table[table["cell_id"].map(is_own).astype(bool)].reset_index(drop=True)
         for name, table in tables.items()
-        if isinstance(table, pd.DataFrame) and len(table)
+        if isinstance(table, pd.DataFrame) and len(table) and name != "attempts"
     }
     problems = tuple(one for one in frames.problems if is_own(one.cell_id))
     return replace(frames, problems=problems, **kept)
@@ -70,7 +82,8 @@ def report_of(
     """One report of all these sweeps. Raises SweepError as :func:`frames_of`."""
     frames, twice = frames_of(folders, cache=cache)
     network = network_beside(replace(frames, folder=folders[0]))
-    report = build(without_names(frames) if anonymous else frames, network=network, draw=draw)
+    shown = without_names(frames, folders) if anonymous else frames
+    report = build(shown, network=network, draw=draw)
     if not twice:
         return report
     which = first_of([] if anonymous else twice, 3)
@@ -81,18 +94,40 @@ def report_of(
     return replace(report, cautions=(*report.cautions, Caution(text, "none")))
 
 
-def columns() -> pd.DataFrame:
-    """What the columns of all frames are, a row each."""
+def columns(*, merged: bool) -> pd.DataFrame:
+    """What the columns of all frames are, a row each; ``merged``: of several sweeps."""
+    first = [Column("sweep", "string", description="that the row is of")] if merged else []
     rows = [
         {"table": name, "column": column.name, "type": column.dtype, "unit": column.unit,
          "description": column.description}
-        for name, own in FRAMES.items() for column in own
+        for name, own in FRAMES.items() for column in (*first, *own)
     ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def exported(frames: Frames) -> dict[str, pd.DataFrame]:
-    """File name -> table: the tidy frames, a row per run, epoch, rank and so on, and columns.csv,
-    which says what each column is."""
+def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
+    """Write the tidy frames, a row per run, epoch, rank and so on, and columns.csv, which says what
+    each column is, to ``folder``.
+
+    Returns:
+        the files and the number of their rows.
+
+    Raises:
+        ValueError: a file of such a name is there that no export wrote; nothing is written then.
+        OSError: the folder cannot be read or written.
+    """
     tables = {f"{name}.csv": getattr(frames, name) for name in FRAMES}
-    return tables | {"columns.csv": columns()}
+    tables |= {"columns.csv": columns(merged="sweep" in frames.planned)}
+    note, own = folder / _OWN, list[str]()
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        own = [*map(str, json.loads(note.read_text(encoding="utf-8")))]
+    if others := [name for name in tables if name not in own and (folder / name).exists()]:
+        raise ValueError(
+            f"{folder}: found {', '.join(others)}, which no export wrote; expected a new or empty "
+            "folder, or that of an earlier export"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(note, json.dumps([*tables]) + "\n")
+    for name, table in tables.items():
+        write_atomically(folder / name, csv_text(table))
+    return {folder / name: len(table) for name, table in tables.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -43,17 +43,21 @@ _KEYS = frozenset({
 _NODE_LIST = re.compile(r"[\w.-]*\w\[\d[\d,-]*\]")
 
 
-def without_names(frames: Frames) -> Frames:
+def without_names(frames: Frames, sweeps: Sequence[Path] = ()) -> Frames:
     """Hosts become node-1, node-2, ... (the same one everywhere), paths become PATH.
 
     Names without a blank, since a run's hosts are one text with blanks between them. Left out are
     what failed and unreadable records say, all logs, the names of unplanned folders, and an alarm
     or a reason that may name a machine of which no record of the sweep tells.
+
+    Args:
+        sweeps: the folders of merged sweeps, which need not have the sweeps' names.
     """
     told = [*frames.runs["hosts"].dropna().unique(), *frames.traffic["host"].dropna().unique()]
     hosts = {host for text in told for host in text.split()}
     for cell in (*(problem.cell_id for problem in frames.problems), *frames.unplanned):
-        hosts |= _hosts(frames.folder / cell / RECORD_NAME)
+        for folder in sweeps or [frames.folder]:
+            hosts |= _hosts(folder / _own_id(cell) / RECORD_NAME)
     cells = [*frames.planned["cell_id"], *frames.attempts["cell_id"]]
     names = _Names({host for host in hosts if host.strip(".")}, _folders(frames), cells)
     tables = {f.name: getattr(frames, f.name) for f in fields(frames)}
@@ -99,7 +103,7 @@ class _Names:
 
     def __init__(self, hosts: Iterable[str], folders: dict[str, str], cells: Iterable[str]) -> None:
         # an id begins with the name of the data set, which may be a folder's
-        data = sorted({cell.partition("-")[0] for cell in cells} - set(DATASETS))
+        data = sorted({_own_id(cell).partition("-")[0] for cell in cells} - set(DATASETS))
         self._data = {name: f"folder{n}" for n, name in enumerate(data, start=1)}
         ordered = sorted({host.lower() for host in hosts}, key=by_number)
         names = {host: f"node-{n}" for n, host in enumerate(ordered, start=1)}
@@ -114,8 +118,9 @@ class _Names:
         self._folder = re.compile(rf"(?<![\w-])({_any_of(folders)})(?![\w-])")
 
     def cell(self, cell_id: str) -> str:
-        data, dash, rest = cell_id.partition("-")
-        return self._data.get(data, data) + dash + rest
+        sweep, slash, own = cell_id.rpartition("/")
+        data, dash, rest = own.partition("-")
+        return self.replaced(sweep) + slash + self._data.get(data, data) + dash + rest
 
     def replaced(self, text: str) -> str:
         """The text without any name that is known, or shows by its form."""
@@ -126,6 +131,11 @@ class _Names:
         """The same for words of a record; left out where one of them may name a machine."""
         rest = _by_form(self._host.sub("", self._folder.sub("", text)))
         return LEFT_OUT if _MAY_NAME.search(rest) else self.replaced(text)
+
+
+def _own_id(cell_id: str) -> str:
+    """Of merged sweeps a cell is SWEEP/CELL."""
+    return cell_id.rpartition("/")[2]
 
 
 def _any_of(words: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ failure: the cell failed, or its record cannot be used; skipped: it has no recor
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
@@ -48,25 +49,29 @@ def _result(problem: Problem, sweep: str) -> Result:
     return Result("failure", problem.kind, why(problem), text)
 
 
-def changes_suite(found: Table, after: Frames) -> Suite:
-    """``analysis compare``: a case per condition; failure: it is worse or lost now; skipped:
-    undecided. ``found``: the table of changes.py."""
+def changes_suite(
+    found: Table, after: Frames, undecided: Literal["skipped", "error"] = "skipped"
+) -> Suite:
+    """A case per condition; failure: it is worse or lost now. ``found``: the table of changes.py;
+    ``undecided``: how such cases stand, skipped by ``compare``, errors of the gate ``check``."""
     cases = [
         Case(
             f"{with_context(row)}, ranks {row['gpus']}, global batch {row['global_batch']}",
-            _changed(row),
+            _changed(row, undecided),
         )
         for row in plain_rows(found.data)
     ]
     if not cases:  # no evidence is no pass
-        cases = [Case("a condition that both have", Result("skipped", "", "there is none"))]
+        cases = [
+            Case("a condition that both have", Result(undecided, "undecided", "there is none"))
+        ]
     return Suite(found.title, cases, after.name, "compare", began(after))
 
 
-def _changed(row: Row) -> Result | None:
+def _changed(row: Row, undecided: Literal["skipped", "error"]) -> Result | None:
     verdict = row["verdict"]
     if row["worse"]:
         words = ((name, estimate_in(row, key).text(number(3))) for name, key in _MEASURED.items())
         text = f"{verdict}; {'; '.join(f'{name}: {said}' for name, said in words)}"
         return Result("failure", "regression", verdict, text)
-    return Result("skipped", "", verdict) if verdict.startswith(changes.OPEN) else None
+    return Result(undecided, "undecided", verdict) if verdict.startswith(changes.OPEN) else None

@@ -9,7 +9,8 @@ A rank stands out where behind_s is above 5 % of a step and t = behind_s / (1.48
 Student's t with 0.37 (n - 1) degrees of freedom (0.37: the efficiency of the median absolute
 deviation) at 0.05 after Bonferroni over all ranks of all runs that are tested. Ranks that share
 cores, and runs of fewer than four ranks, are not tested. Fewer than half of the ranks may be slow.
-docs/statistics.md has how often this errs.
+p assumes that the lateness of equal ranks is normal, so what stands out is worth measuring, not
+proven; docs/statistics.md has how often this errs, with heavier tails, too.
 """
 
 from __future__ import annotations
@@ -137,12 +138,12 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         own = [row for row in rows if row["cell_id"] == cell]
         slow = [row for row in own if row["late"]]
         worst = slow[0]
-        is_are = "is" if len(slow) == 1 else "are"
+        is_are, upto = ("is", "") if len(slow) == 1 else ("are", "up to ")
         said.append(
-            f"{_who(slow, own)} {is_are} ready {significant(worst['behind_s'])} s after the median "
-            f"rank, {percent(worst['behind'])} of a step, and the other {len(own) - len(slow)} "
-            f"ranks wait (p {_p(worst['p'])}; {worst['technique_label']}, {worst['gpus']} ranks, "
-            f"seed {worst['seed']})"
+            f"{_who(slow, own)} {is_are} ready {upto}{significant(worst['behind_s'])} s after the "
+            f"median rank, {percent(worst['behind'])} of a step, and the other "
+            f"{len(own) - len(slow)} ranks wait (p {_p(worst['p'])}; {worst['technique_label']}, "
+            f"{worst['gpus']} ranks, seed {worst['seed']})"
         )
     more = f"; so do ranks of {len(runs) - _MOST} more runs" if len(runs) > _MOST else ""
     first = [row for row in rows if row["cell_id"] == runs[0]]
@@ -150,9 +151,10 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
                "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
     text = f"{'; '.join(said)}{more}"
     command = _pair_test(first, only([*frames.attempts["site"].dropna().unique()]))
+    text += ". This is worth measuring, since p assumes that the ranks' lateness is normal"
     if command:
         numbers["command"] = command
-        text += f". Whether host or network: {command} measures these pairs and compares the hosts"
+        text += f": {command} measures these pairs and compares the hosts"
     yield Answer("nodes", "Does a rank hold up the others?", sentence(text), "ranks", "ranks",
                  numbers)  # fmt: skip
 

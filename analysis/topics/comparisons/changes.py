@@ -79,6 +79,7 @@ def table(before: Frames, after: Frames) -> Table:
         "lost_before": then.lost_share, "lost_after": now.lost_share,
         "lost_p": _more_lost(then, now),
         "planned": keys.isin(after.planned["condition"].dropna()) | (now.n > 0),
+        "missing": now.missing, "planned_now": now.planned,
     }  # fmt: skip
     asked = []
     for name, of, column, kind in (
@@ -120,6 +121,7 @@ class _Side:
     Attributes:
         runs: completed ones of these conditions.
         n: how many there are.
+        planned, missing: cells, and those without a record.
         ended, lost: runs that ended, and of these the ones that left nothing to compare.
     """
 
@@ -131,7 +133,11 @@ class _Side:
         outside = [p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE]
         planned = frames.planned
         ended = planned[(planned["state"] != "missing") & ~planned["cell_id"].isin(outside)]
-        self.ended = ended["condition"].value_counts().reindex(keys, fill_value=0).to_numpy(int)
+        missing = planned[planned["state"] == "missing"]
+        self.planned, self.ended, self.missing = (
+            cells["condition"].value_counts().reindex(keys, fill_value=0).to_numpy(int)
+            for cells in (planned, ended, missing)
+        )
         self.lost = np.where(self.ended > 0, self.ended - self.n, 0)
 
     @property
@@ -194,6 +200,8 @@ def _doubt(row: Row) -> str | None:
     found = [reasons(why for why in moved if why)]
     if row["lost_after"] > row["lost_before"]:
         found.append("more runs lost, by chance or not")
+    if row["missing"]:
+        found.append(f"{row['missing']} of {row['planned_now']} planned runs have no record yet")
     for name, least, same in (("ratio", SLOWER, 1.0), ("difference", LOWER, 0.0)):
         low, value = row[f"{name}_low"], row[name]
         if not row[f"{name}_asked"]:

@@ -16,7 +16,6 @@ one with p below 0.05 (docs/statistics.md).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -37,6 +36,7 @@ from analysis.table import (
     percent,
     signed_percent,
 )
+from analysis.topics.cells.completeness import command
 from analysis.topics.names import only
 from analysis.topics.topic import Answer, Sweep, Topic
 
@@ -177,7 +177,7 @@ def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str
         for group in (slow[:_NAMED], sound)
     )
     nodes = ",".join(name.split(".")[0] for name in [*suspected, *others[:_BESIDE]])
-    return f"make interconnect SITE={shlex.quote(str(site))} NODES={shlex.quote(nodes)}"
+    return command("interconnect", SITE=str(site), NODES=nodes)
 
 
 def by_host(of: Sweep) -> Table:
@@ -190,9 +190,8 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
         text, numbers = blamed(slow), {"host": slow[0]["host"], "slower": slow[0]["effect"]}
         # without its site a command would not run: names may have been left out
         if site := only([*of.frames.attempts["site"].dropna().unique()]):
-            command = ready_command(slow, found, site)
-            numbers["command"] = command
-            text += f"; {command} measures the network there and compares the hosts"
+            numbers["command"] = ready = ready_command(slow, found, site)
+            text += f"; {ready} measures the network there and compares the hosts"
         yield Answer("nodes", "Is a machine to blame?", f"{text}.", "node_effects", "hosts",
                      numbers)  # fmt: skip
 

@@ -143,3 +143,25 @@ def test_the_site_is_left_out_and_a_blank_host_is_no_name(tmp_path: Path) -> Non
     found = without_names(named)
     assert found.attempts["site"].isna().all()
     assert found.problems[0].reason == frames.problems[0].reason
+
+
+def test_several_sweeps_name_no_folder_and_no_host(tmp_path: Path) -> None:
+    """Cells are SWEEP/CELL there, a sweep has dashes, and a folder another name than its sweep."""
+    met = {"hostnames": ("gpu07.centre.example",)}
+    lost = record(
+        config(dataset="folder:/data/secretproj", image_size=32, seed=2),
+        status="failed",
+        world_changes=met,
+        error=RunError(what="", where="", what_to_do="", log_tail=()),
+    )
+    kept = [record(config(dataset="folder:/data/secretproj", image_size=32, seed=seed),
+                   alarms=("waits for gpu07",)) for seed in range(2)]  # fmt: skip
+    a = write_sweep(tmp_path / "my-sweep", [*kept, lost])
+    b = write_sweep(tmp_path / "gpu07-other", [record(config(seed=3))])
+    renamed = a.rename(tmp_path / "kept-of-may")
+    assert CliRunner().invoke(app, ["report", str(renamed), str(b), "--anonymous"]).exit_code == 1
+    (out,) = tmp_path.glob("*+*/report")
+    files = [path for path in out.rglob("*") if path.is_file()]
+    shown = "\n".join(path.read_text() for path in files)
+    assert [name for name in ("secretproj", "gpu07") if name in shown] == []
+    assert "my-sweep/folder1-cnn-naive-g1-s0" in shown and "waits for node-1" in shown
