@@ -50,7 +50,7 @@ def test_paths_of_the_contributors_map_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def surroundings(tmp_path_factory) -> dict[str, str]:
     """Results and data of a newcomer, apart from those of this checkout."""
     folder = tmp_path_factory.mktemp("newcomer")
