@@ -2,8 +2,7 @@
 
 passed: every planned run completed, and the whole interval is at or above the threshold; failed:
 all of it is below, or every run diverged; undecided: the rest, and a threshold without a condition.
-Each interval stands by itself: of many conditions that lie just above a threshold, 2.5 % fail by
-chance (docs/statistics.md has how often near an accuracy of 1).
+Each interval stands by itself, so some err by chance (docs/statistics.md says how often).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from analysis.page.junit import began
 from analysis.page.report import Report
 from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames
-from analysis.stats.intervals import t_quantile
+from analysis.stats.intervals import CUT, t_quantile
 from analysis.stats.power import MARGIN, MAX_RUNS
 from analysis.table import (
     Column,
@@ -219,10 +218,16 @@ def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
         why = plan.doubt(row) or f"the interval holds the threshold; {_more(found, threshold)}"
-    elif not (why := plan.doubt(row) or found.note or ""):
+    elif not (why := plan.doubt(row) or _doubt(found, least)):
         verdict = "passed"
     told = {**row, "mode": mode(row) if threshold.what == "efficiency" else ""}
     return _row(told, threshold, found, verdict, why)
+
+
+def _doubt(found: Estimate, least: float) -> str:
+    """An interval that is cut at 1 covers less: it passes where it would at twice its width."""
+    twice = 2 * (found.low or 0) - (found.value or 0)
+    return "" if found.note == CUT.format(1) and twice >= least else found.note or ""
 
 
 def _unmeasured(row: Row, threshold: Threshold, why: str) -> Row:

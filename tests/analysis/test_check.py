@@ -207,11 +207,12 @@ def test_a_part_that_fails_is_no_pass(tmp_path: Path, monkeypatch: pytest.Monkey
     assert call(folder, "--min-accuracy", 0.7).exit_code == 3
 
 
-def test_an_interval_that_is_cut_passes_nothing(tmp_path: Path) -> None:
-    made = runs(2, [0.9] * 3, [0.95, 0.985, 0.99])
-    done = call(write_sweep(tmp_path / "s", made), "--min-accuracy", 0.85)
-    assert done.exit_code == 3, done.output
-    assert "cut at 1" in done.output
+def test_an_interval_that_is_cut_has_to_pass_at_twice_its_width(tmp_path: Path) -> None:
+    """Of 0.975 (0.921 to 1): from 0.867 on."""
+    folder = write_sweep(tmp_path / "s", runs(2, [0.9] * 3, [0.95, 0.985, 0.99]))
+    done = call(folder, "--min-accuracy", 0.9)
+    assert done.exit_code == 3 and "cut at 1" in done.output, done.output
+    assert call(folder, "--min-accuracy", 0.85).exit_code == 0
 
 
 @pytest.mark.parametrize("diverged", [1, 3])
