@@ -114,7 +114,7 @@ done
 set +f
 made_with=$(readlink -f "$made/bin/python")
 case $made_with in
-"$(readlink -f "$own")"/*) ;;
+"$(readlink -f "$own" || echo "$own")"/*) ;;
 *.envs/python/*) made_with= ;; # of the checkout that this one is a copy of
 esac
 for candidate in "$made_with" ${found-} "$own"/*/bin/python3.11; do

@@ -182,8 +182,8 @@ def enter(program: Program, environment: MutableMapping[str, str]) -> None:
     """Change this process's own environment (os.environ) into what the program sees; what it starts
     inherits that. For the first line of a program, never of a library.
 
-    The program stays in the Python environment that it began in, by that one's own name: `.venv` is
-    a link, and may lead to another one later.
+    What it starts, and what it imports first from here on, is of the Python environment that it
+    began in, by that one's own name: `.venv` is a link, and may lead to another one later.
     """
     sys.path[:] = map(os.path.realpath, sys.path)
     folder, name = os.path.split(sys.executable)

@@ -109,7 +109,8 @@ def submit_job(
         except SlurmError as error:
             if error.refused:
                 # a sweep that waits for room would leave one of each for each try
-                file.unlink(missing_ok=True)
+                with suppress(OSError):
+                    file.unlink()
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         note = note.model_copy(update={"cluster": cluster or note.cluster}).with_id(0, job)

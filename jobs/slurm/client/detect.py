@@ -140,7 +140,13 @@ def _file_of(config: Mapping[str, str]) -> Path:
         return file
     # as earlier versions called it: one of another cluster names another SLURM_CONF
     named = _loaded(earlier).site.slurm_conf
-    return earlier if not (named and conf) or named == conf.strip() else file
+    if named and conf and named != conf.strip():
+        return file
+    if bool(named) != bool(conf):
+        what = f"SLURM_CONF={named}" if named else "no SLURM_CONF"
+        say(f"{earlier}, of an earlier version, is used and names {what}: give it another name if "
+            "it is another cluster's, and SITE=auto writes one for this")  # fmt: skip
+    return earlier
 
 
 def _loaded(file: Path) -> NamedSite:

@@ -231,7 +231,8 @@ class Watcher:
         self.notes = read_notes(sweep)
         if site is None and self.notes:
             last = self.notes[-1]
-            several = "," in (last.clusters or "")  # an earlier version let sbatch choose
+            # an earlier version let sbatch choose
+            several = "," in (last.clusters or "") or last.clusters == "all"
             ask_cluster(last.cluster if several else last.clusters, last.slurm_conf)
         self.queue: Mapping[str, JobState] = {}
         self.history = History()
