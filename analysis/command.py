@@ -62,7 +62,7 @@ def _stat(file: Path) -> os.stat_result | None:
 
 
 def kept_code(kept: Path, sources: str) -> int | None:
-    """Exit code of the report that was made of these very sources; None: it is to be made anew."""
+    """Exit code of the report that was made of these very sources; None: make it again."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads(kept.read_text(encoding="utf-8"))
         return int(told["exit_code"]) if told["sources"] == sources else None

@@ -62,7 +62,7 @@ def commit() -> str:
 
 
 def build_base(program: str, parts: plan.Parts, steps: Steps) -> Path:
-    """The base from the cache, or built into it; with FORCE=1 anew, for Debian's updates."""
+    """The base from the cache, or built into it; with FORCE=1 built again, for Debian's updates."""
     base = steps.work / f"base-{plan.base_key(parts)}.sif"
     if base.is_file() and os.environ.get("FORCE") != "1":
         say(f"the base is in the cache ({base.name})")

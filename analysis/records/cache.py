@@ -2,7 +2,7 @@
 
 One file of numpy arrays for a sweep, one after the other, private to the user. It is used where it
 was written by this version of the program and, record by record, where inode, size and time of the
-file are the same; in any doubt the records are read anew.
+file are the same; in any doubt the records are read again.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def table(of: Sweep) -> Table:
-    """A row per axis, set of cells that are equal but for it, and value."""
+    """A row per axis, set of cells that differ in it alone, and value."""
     planned, found = of.frames.planned, ["cell_id", "status", "validation_accuracy"]
     cells = planned[planned["known"]].merge(
         of.runs[[*found, "sharpness_largest"]], on="cell_id", how="left"

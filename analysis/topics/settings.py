@@ -1,4 +1,4 @@
-"""Settings that a sweep varies: which of them are axes, which cells are equal but for one, words.
+"""Settings that a sweep varies: which are axes, which cells differ in one alone, and their words.
 
 Cells are those of the plan, so that runs that are lost move no end and hide no value.
 """
@@ -31,7 +31,7 @@ _NONE = "none"
 
 
 class Comparable(NamedTuple):
-    """Cells that are equal but for one setting, and for what follows from it."""
+    """Cells that differ in one setting alone, and in what follows from it."""
 
     axis: str  # in words
     equal: str  # in words: what they have in common, of what differs in the sweep
@@ -71,16 +71,16 @@ def _settings(cells: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFram
         for field in sorted({field for one in told.values() for field in one} - {"name"}):
             values = {key: one.get(field) for key, one in told.items()}
             if len({json.dumps(value) for value in values.values()}) > 1:
-                plain = {
-                    key: value
-                    if isinstance(value, Real)
-                    else _NONE
-                    if value is None
-                    else str(value)
-                    for key, value in values.items()
-                }
+                plain = {key: _plain(value) for key, value in values.items()}
                 found.loc[own.index, field] = own["technique_settings"].map(plain).astype(object)
     return found
+
+
+def _plain(value: Any) -> Any:
+    """A value that can be compared: lists and mappings as text."""
+    if value is None:
+        return _NONE
+    return value if isinstance(value, Real) else str(value)
 
 
 def _axes(differing: pd.DataFrame) -> dict[str, list[str]]:

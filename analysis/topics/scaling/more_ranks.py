@@ -124,7 +124,7 @@ def what_more_gave(of: Sweep) -> Increases:
 
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:
-    """What added ranks are shown to give, and the forecast, of the series that is told of."""
+    """What added ranks are shown to give, and the forecast, of one series."""
     what, found = of.what, (of.made(what_more_gave).worth, of.made(what_more_gave).steps,
                             of.made(ahead).table)  # fmt: skip
     tables = [plain_rows(table.data) for table in found]

@@ -166,13 +166,18 @@ def ask_cluster(clusters: str | None, conf: str | None) -> None:
             del os.environ["SLURM_CLUSTERS"]
 
 
+def are_several(clusters: str) -> bool:
+    """Whether SLURM_CLUSTERS leaves it to sbatch which cluster it is."""
+    return "," in clusters or clusters.strip() == "all"
+
+
 def _check_one(clusters: str) -> None:
     """Of several, sbatch takes the one that starts a job first, and the others say nothing of it.
 
     Raises:
         ConfigError: they are several.
     """
-    if "," in clusters or clusters.strip() == "all":
+    if are_several(clusters):
         raise ConfigError(
             f"SLURM_CLUSTERS={clusters} (or cluster: of the site file) names several clusters, and "
             "a sweep runs on one, where its jobs are found again: export SLURM_CLUSTERS=NAME; with "

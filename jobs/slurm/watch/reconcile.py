@@ -33,7 +33,7 @@ from jobs.cell.state import (
 from jobs.config.site import Site
 from jobs.messages import seconds_of
 from jobs.slurm.client.reasons import in_words
-from jobs.slurm.client.run import ask_cluster
+from jobs.slurm.client.run import are_several, ask_cluster
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.submissions import (
@@ -232,7 +232,7 @@ class Watcher:
         if site is None and self.notes:
             last = self.notes[-1]
             # an earlier version let sbatch choose
-            several = "," in (last.clusters or "") or last.clusters == "all"
+            several = are_several(last.clusters or "")
             ask_cluster(last.cluster if several else last.clusters, last.slurm_conf)
         self.queue: Mapping[str, JobState] = {}
         self.history = History()
