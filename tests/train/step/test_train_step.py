@@ -67,8 +67,8 @@ def test_every_technique_is_one_model_on_two_ranks(
         apart = float(two[0][name]["hash"] != two[1][name]["hash"])
         invariant(f"T0 {name}", "20 steps: hashes of the weights of 2 ranks differ", apart, 0)
         assert change(two[0][name]) > 0.02, f"{name}: nothing was trained"
-        fields, bound = row.fields, ROUNDED.get(name, SHARE)
-        if name in OWN_NOISE or fields["reduction"] == "adasum":
+        bound = ROUNDED.get(name, SHARE)
+        if name in OWN_NOISE or row["reduction"] == "adasum":
             continue
         if name in accumulated:
             error = share(two[0][name], accumulated[name])
