@@ -137,15 +137,15 @@ def settle_lost(
 
 
 def settle_unstarted(
-    cell: Path, config: RunConfig, log: Path, asked_at: datetime, ending: str, status: Status
+    cell: Path, config: RunConfig, log: Path, asked_at: datetime, why: str, status: Status
 ) -> None:
-    """Give a start its record whose supervisor ended before it could do anything.
+    """Give a start its record whose supervisor did not come as far as starting a rank.
 
-    ``ending``, ``status``: as for :func:`settle_lost`; ``log``: of the supervisor.
+    ``why``: in words; ``log``: of the supervisor.
     """
     cell.mkdir(parents=True, exist_ok=True)
     error = RunError(
-        what=f"the supervisor of this start ended before it could start a rank ({ending})",
+        what=why,
         where=str(log),
         what_to_do=f"read {log}, then make sweep again",
         log_tail=tail_of(log),

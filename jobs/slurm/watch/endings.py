@@ -93,17 +93,17 @@ def _failed_preflight(
     """Why the cells that depend on a preflight were not started; '' where it held none of them."""
     report = report_of(sweep, job)
     if report is not None:
-        problem = "" if report.ok else str(report.problems[0])
+        problem = "" if report.ok else f"job {job}: {report.problems[0]}"
     elif job in queue and not queue[job].ended:
         problem = ""
     else:
         ending = history.endings((), [job]).get(job)
         if ending is not None and ending.state == "CANCELLED":
             return ""  # by make cancel, together with them
-        problem = f"it left no report ({status_of(job, ending)[1]})"
+        problem = status_of(job, ending)[1]
         logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
         problem += f"; read {logs[-1]}" if logs else ""
-    return f"not started, since the preflight, job {job}, failed: {problem}" if problem else ""
+    return f"not started, since the preflight failed: {problem}" if problem else ""
 
 
 def _patience_s(ending: JobState | None) -> float:
@@ -203,7 +203,7 @@ def status_of(job: str, ending: JobState | None) -> tuple[Status, str]:
     nodes = f" (on {ending.nodes})" if ending.nodes else ""
     name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
     text = text.format(signal=name, code=code, state=ending.state, because=because)
-    return status, f"job {job}: {text}{nodes}"
+    return status, f"job {job}{nodes}: {text}"
 
 
 def over_for_s(job: JobState) -> float:

@@ -158,7 +158,8 @@ def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
         if now.done:  # its supervisor was ended between the record and the last clean-up
             over(folder)
         elif not settle_lost(folder, config, why, status) and left_no_record(now, job):
-            settle_unstarted(folder, config, job.log, job.at, why, status)
+            held = why if end.preflight else f"no rank was started: {why}"
+            settle_unstarted(folder, config, job.log, job.at, held, status)
     now = recorded(config, folder)
     return None if now.status == NEW else now
 

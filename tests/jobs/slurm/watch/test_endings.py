@@ -21,9 +21,9 @@ from jobs.slurm.watch.endings import over_for_s, status_of
      ("BOOT_FAIL", None, None, "lost", "did not come up"),
      ("COMPLETED", 0, None, "lost", "left no record"),
      ("OUT_OF_MEMORY", None, None, "failed", "memory"),
-     ("FAILED", None, None, "lost", "Slurm says FAILED (on node1)"),
-     ("FAILED", 3, None, "failed", "its batch script ended with exit code 3 (on node1)"),
-     ("FAILED", 0, 9, "lost", "its supervisor was ended by SIGKILL (on node1)"),
+     ("FAILED", None, None, "lost", "Slurm says FAILED"),
+     ("FAILED", 3, None, "failed", "its batch script ended with exit code 3"),
+     ("FAILED", 0, 9, "lost", "its supervisor was ended by SIGKILL"),
      # seen: results on a node's own /tmp read "ended by signal 53"
      ("FAILED", 0, 53, "failed", "does not see the results folder"),
      ("FAILED", 66, None, "failed", "does not see the results folder"),
@@ -35,7 +35,7 @@ def test_every_end_has_a_status_and_a_sentence(
 ) -> None:
     job = JobState("7_1", state, "NonZeroExitCode", nodes="node1", code=code, signal=signal)
     found, text = status_of("7_1", job)
-    assert found == status and text.startswith("job 7_1: ") and words in text
+    assert found == status and text.startswith("job 7_1 (on node1): ") and words in text
     assert "signal 53" not in text
 
 

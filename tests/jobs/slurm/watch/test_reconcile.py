@@ -263,10 +263,10 @@ def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: st
     look(sweep, history, queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
-    held = ["the preflight, job 101, failed"]
-    words = {"bad": [*held, str(PROBLEM)], "none": [*held, "left no report", "no Python", str(log)]}
-    assert all(word in found.error.what for word in words.get(report, []))
-    assert ("preflight" in found.error.what) == (report in words)
+    held = "not started, since the preflight failed: job 101"
+    words = {"bad": [f"{held}: {PROBLEM}"], "none": [f"{held} (on n1): its", "no Python", str(log)]}
+    own = ["no rank was started: job 7 (on n1): it was cancelled"]
+    assert all(word in found.error.what for word in words.get(report, own))
 
 
 def test_a_supervisor_killed_after_its_good_record_leaves_a_finished_cell(sweep: Path) -> None:
