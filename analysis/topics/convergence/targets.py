@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,8 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.convergence import curves
-from analysis.topics.names import NAMES, named, ranks_column, reasons
+from analysis.topics.convergence.target_pairs import LATER, target_pairs
+from analysis.topics.names import NAMES, named, place_namer, ranks_column, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
 #: Targets in a sentence.
@@ -182,7 +184,14 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     text += f"{found[0]['target']}" if len(one) == 1 else "their targets"
     lost = sum(row["n"] for row in found) - runs
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-    told = [(rows[0]["target"], said) for rows in goals if (said := _soonest(rows, found))]
+    name_of = place_namer(of.made(to_target).data)
+    later = Counter(row["first"] for row in of.rows(target_pairs) if row["verdict"] == LATER)
+
+    def soonest(rows: Rows) -> str:
+        fast = _fastest(rows)
+        return "" if fast is None else _soonest(fast, rows, found, later[name_of(fast)])
+
+    told = [(rows[0]["target"], said) for rows in goals if (said := soonest(rows))]
     for target, said in told[:_MOST]:
         text += f"; {said}" if len(one) == 1 else f"; {target}: {said}"
     text += f"; {len(told) - _MOST} more in the table" if len(told) > _MOST else ""
@@ -190,19 +199,23 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
                  {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
 
 
-def _soonest(rows: Rows, found: Rows) -> str:
-    """The median time of the fastest condition with one target; empty where none has a median."""
+def _fastest(rows: Rows) -> Row | None:
+    """The condition with the shortest median time to one target; None where none has a median."""
     known = [row for row in rows if row["seconds"] is not None]
     # a bound is no time
     known = [row for row in known if row["seconds_low"] is None or row["seconds_high"] is not None]
-    if not known:
-        return ""
-    fast = min(known, key=lambda row: row["seconds"])
+    return min(known, key=lambda row: row["seconds"], default=None)
+
+
+def _soonest(fast: Row, rows: Rows, found: Rows, later: int) -> str:
+    """``later``: how many conditions of ``rows`` are shown to take longer."""
     text = f"{named(fast, found)} at batch {count(fast['global_batch'])}: median "
     text += f"{estimate_in(fast, 'seconds').text(_whole)} s, {fast['epoch']:g} epochs"
-    if len(known) < 2:
+    others = len(rows) - 1
+    if not others:
         return text
-    return f"shortest median of {len(known)} conditions, which no test compares: {text}"
+    which = {0: "any other", others: "every other"}.get(later, f"{later} of {others} others")
+    return f"shortest median: {text}, {'' if later else 'not '}shown to be shorter than {which}"
 
 
 def _whole(value: float) -> str:
@@ -210,7 +223,7 @@ def _whole(value: float) -> str:
 
 
 TOPIC = Topic(
-    tables=(to_target,),
+    tables=(to_target, target_pairs),
     plots=(lambda of: curves.figure(of.frames.epochs, curves.ACCURACY_IN_TIME, of.seen),),
     answers=(_how_long,),
     asks=has_goals,

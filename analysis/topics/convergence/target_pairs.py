@@ -1,0 +1,101 @@
+"""Which condition reaches the target sooner? Every pair of conditions with one target.
+
+Time and steps to the target: ratios of geometric means, Welch's t on logarithms, Holm over all
+tests. A condition with a run that did not reach it, or is lost, has no mean: it is not compared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.stats.differences import ALPHA
+from analysis.stats.intervals import Moments, grouped_moments
+from analysis.table import Column, Table, frame, number, p_value, plain_rows
+from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
+from analysis.topics.names import place_namer
+from analysis.topics.topic import Sweep
+
+NOT_DECIDED, LATER = "not decided", "second is later"
+#: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
+MOST = 50
+_OF_PLAN = ("cell_id", "condition", "workload", "target", "technique_label", "context", "gpus",
+            "global_batch")  # fmt: skip
+_LEFT_OUT = "a run did not reach the target, or is lost"
+
+
+def _ratio(name: str, what: str) -> tuple[Column, ...]:
+    return (
+        Column(name, estimate=True, heading=f"{what}, ratio (95 % interval)", format=number(2),
+               description="second over first: ratio of geometric means, with Welch's interval of "
+               "the logarithm, of this row alone"),
+        Column(f"{name}_p"),
+        Column(f"{name}_p_holm", heading="p (Holm)", format=p_value),
+    )  # fmt: skip
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("target", "string", heading="target", only_if_varied=True),
+    Column("first", "string", heading="sooner"),
+    Column("second", "string", heading="later"),
+    Column("n", "Int64", heading="runs", cell=lambda row: f"{row['n']} / {row['n_second']}"),
+    Column("n_second", "Int64"),
+    *_ratio("seconds", "seconds"),
+    *_ratio("steps", "steps"),
+    Column("verdict", "string", heading="seconds", description=f"by p (Holm) at {ALPHA:g}"),
+    Column("family", "Int64", description="tests that Holm's adjustment counts: two for each pair"),
+)
+
+
+def target_pairs(of: Sweep) -> Table:
+    return table(of.frames.planned, of.frames.goals)
+
+
+def table(planned: pd.DataFrame, goals: pd.DataFrame) -> Table:
+    """Pairs of conditions by rising time to their target; see COLUMNS."""
+    asked = planned.loc[planned["target"].notna(), [*_OF_PLAN]]
+    cells = asked.merge(goals[["cell_id", "met", "seconds", "steps"]], on="cell_id", how="left")
+    arm = cells.groupby("condition", sort=False).ngroup().to_numpy()
+    met = cells["met"].fillna(False).to_numpy(bool)
+    arms = cells.drop_duplicates("condition").reset_index(drop=True)
+    lacking = np.bincount(arm, ~met, len(arms)) > 0
+    logs = {
+        name: grouped_moments(
+            np.log(cells[name].where(met).to_numpy(float, na_value=np.nan)), arm, len(arms)
+        )
+        for name in ("seconds", "steps")
+    }
+    order = np.argsort(np.where(lacking, np.inf, logs["seconds"].mean), kind="stable")
+    listed, family = [np.empty((2, 0), int)], 0
+    for _, rows in arms.iloc[order].groupby(["workload", "target"], sort=False):
+        family += len(rows) * (len(rows) - 1)
+        listed.append(rows.index.to_numpy()[np.stack(np.triu_indices(min(len(rows), MOST), 1))])
+    first, second = np.concatenate(listed, axis=1)
+    why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
+    wanted = [
+        Contrast(name, pairs_of(_of(own, second), _of(own, first), why), f"{name}_", ratio=True,
+                 then=NOT_DECIDED if name == "seconds" else "")
+        for name, own in logs.items()
+    ]  # fmt: skip
+    name_of = place_namer(arms)
+    names = pd.array([name_of(row) for row in plain_rows(arms)], "string")
+    found = {
+        "target": arms["target"].to_numpy()[first],
+        "first": names[first], "second": names[second],
+        "n": logs["seconds"].n[first], "n_second": logs["seconds"].n[second],
+        "family": np.full(len(first), family),
+        **contrasts(wanted, family),
+    }  # fmt: skip
+    made = frame(found, COLUMNS)
+    return Table(
+        "target_pairs",
+        "Pairs of conditions: time to the target",
+        COLUMNS,
+        made.assign(verdict=made["verdict"].replace("higher", LATER)),
+        folded=True,
+    )
+
+
+def _of(moments: Moments, places: NDArray[np.int_]) -> Moments:
+    return Moments(*(part[places] for part in moments))
