@@ -27,7 +27,8 @@ from jobs.local.image import (
 from jobs.local.supervisor import Machine, launch_line, run_cell
 from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted, say
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import completed_cells, known_rates, plan_rows
+from jobs.plan.estimate import completed_cells, known_rates
+from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake

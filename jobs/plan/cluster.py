@@ -14,7 +14,8 @@ from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
 from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, check_budget, time_limits
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import completed_cells, known_rates, plan_rows
+from jobs.plan.estimate import completed_cells, known_rates
+from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.job.allocation import Allocation

@@ -12,7 +12,8 @@ from pathlib import Path
 from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
 from jobs.messages import clock, columns
-from jobs.plan.rows import Completed, PlanRow, estimate, known_rates, rate_key
+from jobs.plan.estimate import Completed, estimate, known_rates, rate_key
+from jobs.plan.rows import PlanRow
 from jobs.slurm.submissions import Array, jobs_at
 from train.errors import ConfigError
 

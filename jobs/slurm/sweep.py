@@ -15,7 +15,8 @@ from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.cost import time_limits
 from jobs.plan.datasets import train_images
-from jobs.plan.rows import completed_cells, estimate, known_rates, plan_rows
+from jobs.plan.estimate import completed_cells, estimate, known_rates
+from jobs.plan.rows import plan_rows
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals

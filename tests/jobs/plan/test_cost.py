@@ -12,7 +12,8 @@ from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
 from jobs.plan import cost
 from jobs.plan.cost import array_lines, check_budget, time_limits
-from jobs.plan.rows import Rate, plan_rows, rate_key
+from jobs.plan.estimate import Rate, rate_key
+from jobs.plan.rows import plan_rows
 from jobs.slurm.submissions import Array
 from tests.builders import config
 from train.errors import ConfigError

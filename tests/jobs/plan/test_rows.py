@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from jobs.plan import rows as module
-from jobs.plan.rows import (
+from jobs.plan import estimate as module
+from jobs.plan.estimate import (
     Estimate,
     Rate,
     RateKey,
     completed_cells,
     estimate,
     known_rates,
-    plan_rows,
     rate_key,
 )
+from jobs.plan.rows import plan_rows
 from tests import builders
 from tests.builders import BEGAN, record
 from tests.unreadable import unreadable

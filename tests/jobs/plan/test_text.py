@@ -9,7 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from jobs.messages import columns
-from jobs.plan.rows import Rate, plan_rows, rate_key
+from jobs.plan.estimate import Rate, rate_key
+from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines, summary
 from tests.jobs.plan.test_rows import IMAGES, config
 from train.config.run import RunConfig, Target
