@@ -99,11 +99,15 @@ def test_compare_with_more_runs_lost_is_no_pass(
 
 
 @pytest.mark.parametrize("status", ["cancelled", "preempted"])
-def test_a_run_that_was_ended_from_outside_is_not_lost(tmp_path: Path, status: str) -> None:
+def test_a_run_that_was_ended_from_outside_is_not_lost_and_not_done(
+    tmp_path: Path, status: str
+) -> None:
     rates = [100.0 + seed / 10 for seed in range(6)]
     after = lose(paced(tmp_path / "b", rates), 1, status=status)
-    done = call("compare", paced(tmp_path / "a", rates), after)
-    assert done.exit_code == 0, done.output
+    file = tmp_path / "x.xml"
+    done = call("compare", paced(tmp_path / "a", rates), after, "--junit", file)
+    assert done.exit_code == 3 and "0 % / 0 %" in done.output, done.output
+    assert "1 of 6 planned runs have no record, or were cancelled or pre" in file.read_text()
 
 
 @pytest.mark.parametrize(
