@@ -119,6 +119,12 @@ def test_a_wrong_request_says_what_is_expected(tmp_path: Path, words: list[str])
     assert call(tmp_path / "none", "--min-accuracy", "0.7").exit_code == 2
 
 
+def test_identical_runs_are_not_told_that_seeds_give_an_interval(tmp_path: Path) -> None:
+    done = call(write_sweep(tmp_path / "s", runs(1, [1.0] * 2, [0.8, 0.8])), "--min-accuracy", 0.7)
+    assert done.exit_code == 3
+    assert "the runs are identical" in done.output and "further seeds" not in done.output
+
+
 @pytest.mark.parametrize(("rate", "code"), [(1.0, 0), (0.5, 1)])
 def test_nothing_may_be_worse_than_in_the_baseline(tmp_path: Path, rate: float, code: int) -> None:
     rates = [0.999, 1.0, 1.001, 1.002]
@@ -202,11 +208,11 @@ def test_a_part_that_fails_is_no_pass(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(efficiency, "table", broken)
     folder = scaled(tmp_path / "s", (2, 0.3))
-    done = call(folder, "--min-efficiency", 0.8, "--min-accuracy", 0.7)
+    file = tmp_path / "check.xml"
+    done = call(folder, "--min-efficiency", 0.8, "--min-accuracy", 0.7, "--junit", file)
     assert done.exit_code == 3, done.output
     assert "2 passed, 1 undecided of 3" in done.output and "ValueError: no table" in done.output
-    # what fails may be what no threshold needs
-    assert call(folder, "--min-accuracy", 0.7).exit_code == 3
+    assert [suite.get("errors") for suite in Xml.parse(file).getroot()] == ["1", "0"]
 
 
 def test_an_interval_that_is_cut_has_to_pass_at_twice_its_width(tmp_path: Path) -> None:
