@@ -150,8 +150,9 @@ def _seen(texts: tuple[str, ...]) -> str:
         return f"{found[0]} and {len(found) - 1} more"
     ends = [re.fullmatch(r"(.*?)(\d+)", text) for text in (found[0], found[-1])]
     if len(found) > 2 and all(ends):
-        (head, low), (last, high) = (end.groups() for end in ends if end)
-        if head == last and found == [f"{head}{n}" for n in range(int(low), int(high) + 1)]:
+        (head, low), (_, high) = (end.groups() for end in ends if end)
+        far = int(high) - int(low) >= len(found)
+        if not far and found == [f"{head}{n}" for n in range(int(low), int(high) + 1)]:
             return f"{found[0]} to {found[-1]}"
     return some(found)
 

@@ -85,6 +85,12 @@ def test_what_only_names_and_numbers_tell_apart_is_one_cause(
     assert text.startswith(f"All 2 cells failed, for one reason: {said} (make logs")
 
 
+def test_numbers_far_apart_are_no_range(tmp_path: Path) -> None:
+    """Seen: a list of all numbers between them, until the memory ended."""
+    items = failures("needs 1 kB", "needs 5 kB", f"needs {10**15} kB")
+    assert f"needs 1, 5, {10**15} kB" in first_answer(tmp_path / "s", items).text
+
+
 def test_two_causes_and_more(tmp_path: Path) -> None:
     items = failures("no space left", "a hang", "no space left", "no space left")
     text = first_answer(tmp_path / "two", items).text
