@@ -108,8 +108,8 @@ def compare(
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text  # noqa: PLC0415
 
-    now = frames_at(after, cache=True)
-    found = changes.table(frames_at(before, cache=True), now)
+    now = frames_at(after)
+    found = changes.table(frames_at(before), now)
     if junit is not None:
         write(junit, junit_text([changes_suite(found, now)]))
     print_table(found, console(), notes=True)
@@ -180,7 +180,7 @@ def check(
     if baseline is not None:
         moved = changes.table(frames_at(baseline), frames)
         print_table(moved, console(), notes=True)
-        suites.append(changes_suite(moved, frames, "error"))
+        suites.append(changes_suite(moved, frames))
         codes.add(changes.exit_code(moved))
     if junit is not None:
         write(junit, junit_text(suites))

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from analysis.figures import keeping
 from analysis.page.report import Report
 from analysis.page.write import render
+from analysis.records.columns import FRAMES
 from analysis.several import report_of
 from analysis.topics.topic import Answer
 
@@ -55,8 +56,7 @@ def report(*folders: str | PathLike[str]) -> NotebookReport:
         raise TypeError("report() needs at least one folder: report('results/quickstart')")
     with keeping() as drawn:
         page = report_of([Path(folder) for folder in folders])
-    frames = ("runs", "epochs", "ranks", "planned", "classes", "goals", "traffic", "attempts")
-    tables = {name: getattr(page.frames, name) for name in frames}
+    tables = {name: getattr(page.frames, name) for name in FRAMES}
     tables |= {name: table.data for name, table in page.tables.items() if name not in tables}
     figures = {
         figure.key: drawn[figure.svg]

@@ -15,6 +15,7 @@ from scipy import stats
 from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
+from analysis.records import cache
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
@@ -225,7 +226,7 @@ def test_compare_writes_junit(tmp_path: Path) -> None:
     file = tmp_path / "compare.xml"
     assert call("compare", *folders, "--junit", file).exit_code == 1
     (suite,) = Xml.parse(file).getroot()
-    assert (suite.get("name"), suite.get("failures"), suite.get("skipped")) == (
+    assert (suite.get("name"), suite.get("failures"), suite.get("errors")) == (
         "b after a",
         "1",
         "1",
@@ -233,7 +234,7 @@ def test_compare_writes_junit(tmp_path: Path) -> None:
     cases = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
     assert cases == {
         "naive, ranks 1, global batch 16": ["failure"],
-        "lamb, ranks 1, global batch 16": ["skipped"],
+        "lamb, ranks 1, global batch 16": ["error"],
         "lars, ranks 1, global batch 16": [],
     }
     (worse,) = suite.iter("failure")
@@ -247,7 +248,16 @@ def test_junit_of_nothing_to_compare_is_no_pass(tmp_path: Path) -> None:
     before = paced(tmp_path / "a", [100.0, 101.0])
     assert call("compare", before, other, "--junit", file).exit_code == 3
     (suite,) = Xml.parse(file).getroot()
-    assert (suite.get("tests"), suite.get("skipped")) == ("1", "1")
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+
+
+def test_compare_writes_nothing_beside_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "WORTH_IT", 1)
+    folders = [paced(tmp_path / name, [100.0, 101.0]) for name in ("a", "b")]
+    call("compare", *folders)
+    assert not any((folder / "report").exists() for folder in folders)
 
 
 def test_compare_with_no_sweep_is_two(tmp_path: Path) -> None:
