@@ -124,6 +124,7 @@ def export(
     ],
 ) -> None:
     """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
+    from analysis.page.report import exit_code  # noqa: PLC0415
     from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import frames_of, write_export  # noqa: PLC0415
 
@@ -136,7 +137,7 @@ def export(
         wrong(f"cannot write {error.filename or csv}: {error.strerror}")
     for path, rows in written.items():
         typer.echo(f"{path}: {rows:,} rows")
-    raise typer.Exit(0 if len(frames.runs) else 3)
+    raise typer.Exit(exit_code(frames))
 
 
 @app.command()

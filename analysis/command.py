@@ -73,7 +73,7 @@ def write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        wrong(f"cannot write {error.filename or path}: {error.strerror}")
+        wrong(f"cannot write {path}: {error.strerror}")
 
 
 def as_owner(folder: Path) -> None:

@@ -84,7 +84,8 @@ def complete(frames: Frames) -> Iterable[Answer]:
         said.append(f"{counted(len(others), 'more reason')} ({cells})")
     text = _head(frames, kinds, found)
     text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
-    sweeps = dict.fromkeys(frames.planned["sweep"]) if "sweep" in frames.planned else [frames.name]
+    # a cell of merged sweeps is SWEEP/CELL
+    sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     text += " and ".join(command("sweep", SWEEP=one) for one in sweeps)
     text += " run " if len(sweeps) > 1 else " runs "
     text += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
