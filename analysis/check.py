@@ -38,7 +38,7 @@ from analysis.topics.convergence.reached import conditions
 from analysis.topics.names import NAMES, mode, ranks_text, with_context
 from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.series import SAME
-from analysis.topics.topic import Sweep
+from analysis.topics.topic import Sweep, counted
 from analysis.writing import Case, Result, Suite
 
 Verdict = Literal["passed", "failed", "undecided"]
@@ -264,7 +264,7 @@ def _more(found: Estimate, threshold: Threshold) -> str:
     if not len(enough):
         return "adding runs will not decide it"
     each = " of this and of the baseline each" if threshold.arms > 1 else ""
-    return f"about {runs_in_words(int(enough[0]) - n)} more{each} would narrow it to ± {MARGIN}"
+    return f"about {counted(int(enough[0]) - n, 'more run')}{each} would narrow it to ± {MARGIN}"
 
 
 def _name(row: Row) -> str:

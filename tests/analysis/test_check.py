@@ -64,7 +64,7 @@ def test_a_point_above_the_threshold_is_no_pass_and_the_runs_that_decide_are_nam
 ) -> None:
     done = call(scaled(tmp_path / "s", (4, 0.85), spread=0.06), "--min-efficiency", 0.8)
     assert done.exit_code == 3
-    assert "more of this and of the baseline each would narrow it to ± 0.02" in done.output
+    assert "more runs of this and of the baseline each would narrow it to ± 0.02" in done.output
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_point_above_the_threshold_is_no_pass_and_the_runs_that_decide_are_nam
     [
         ([0.80, 0.81, 0.82], 0, "1 passed of 1"),
         ([0.50, 0.51, 0.52], 1, "Failed: accuracy of lamb"),
-        ([0.60, 0.72, 0.84], 3, "more would narrow it to ± 0.02"),
+        ([0.60, 0.72, 0.84], 3, "more runs would narrow it to ± 0.02"),
         ([0.90], 3, "n=1: further seeds would give an interval"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,12 +148,6 @@ def _seen(texts: tuple[str, ...]) -> str:
     found = sorted(set(texts), key=by_number)
     if len(found) > 1 and found[0][0] in "/~":
         return f"{found[0]} and {len(found) - 1} more"
-    ends = [re.fullmatch(r"(.*?)(\d+)", text) for text in (found[0], found[-1])]
-    if len(found) > 2 and all(ends):
-        (head, low), (_, high) = (end.groups() for end in ends if end)
-        far = int(high) - int(low) >= len(found)
-        if not far and found == [f"{head}{n}" for n in range(int(low), int(high) + 1)]:
-            return f"{found[0]} to {found[-1]}"
     return some(found)
 
 
