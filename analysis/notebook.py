@@ -15,7 +15,6 @@ from analysis.page.report import Report
 from analysis.page.write import render
 from analysis.records.columns import FRAMES
 from analysis.several import report_of
-from analysis.topics.topic import Answer
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,12 +29,8 @@ class NotebookReport:
     figures: Mapping[str, Figure]
     page: Report
 
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        return self.page.answers
-
     def __repr__(self) -> str:
-        said = (f"{answer.question} {answer.text}" for answer in self.answers)
+        said = (f"{answer.question} {answer.text}" for answer in self.page.answers)
         return "\n".join([self.page.title, *said])
 
     def _repr_html_(self) -> str:
