@@ -108,8 +108,8 @@ def compare(
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text  # noqa: PLC0415
 
-    now = frames_at(after, cache=True)
-    found = changes.table(frames_at(before, cache=True), now)
+    now = frames_at(after)
+    found = changes.table(frames_at(before), now)
     if junit is not None:
         write(junit, junit_text([changes_suite(found, now)]))
     print_table(found, console(), notes=True)
@@ -124,6 +124,7 @@ def export(
     ],
 ) -> None:
     """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
+    from analysis.page.report import exit_code  # noqa: PLC0415
     from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import frames_of, write_export  # noqa: PLC0415
 
@@ -136,7 +137,7 @@ def export(
         wrong(f"cannot write {error.filename or csv}: {error.strerror}")
     for path, rows in written.items():
         typer.echo(f"{path}: {rows:,} rows")
-    raise typer.Exit(0 if len(frames.runs) else 3)
+    raise typer.Exit(exit_code(frames))
 
 
 @app.command()
@@ -159,7 +160,7 @@ def check(
     """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
     from analysis import check as judge  # noqa: PLC0415
     from analysis.page.junit import changes_suite  # noqa: PLC0415
-    from analysis.page.terminal import print_cautions, print_table  # noqa: PLC0415
+    from analysis.page.terminal import print_table  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text, printable  # noqa: PLC0415
 
@@ -169,22 +170,19 @@ def check(
         wrong(str(error))
     if not asked and baseline is None:
         wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
-    report, suites, codes = _build([results_dir], draw=False), [], set()
+    frames, suites, codes = frames_at(results_dir), [], set()
     if asked:
-        found = judge.table(report, asked)
+        found = judge.table(frames, asked)
         print_table(found, console(), notes=True)
         for sentence in judge.sentences(found):
             typer.echo(printable(sentence))
-        suites += judge.suites(found, report.frames)
+        suites += judge.suites(found, frames)
         codes.add(judge.exit_code(found))
     if baseline is not None:
-        moved = changes.table(frames_at(baseline), report.frames)
+        moved = changes.table(frames_at(baseline), frames)
         print_table(moved, console(), notes=True)
-        suites.append(changes_suite(moved, report.frames, "error"))
+        suites.append(changes_suite(moved, frames))
         codes.add(changes.exit_code(moved))
-    if not report.is_whole:  # a verdict may rest on what could not be made
-        print_cautions(report, console())
-        codes.add(3)
     if junit is not None:
         write(junit, junit_text(suites))
     code = next(one for one in (1, 3, 0) if one in codes)

@@ -8,17 +8,17 @@ Each interval stands by itself, so some err by chance (docs/statistics.md says h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from analysis.page.junit import began
-from analysis.page.report import Report
+from analysis.page.sections import parts
 from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames
-from analysis.stats.intervals import CUT, t_quantile
+from analysis.stats.intervals import CUT, ONE_RUN, t_quantile
 from analysis.stats.power import MARGIN, MAX_RUNS
 from analysis.table import (
     Column,
@@ -34,8 +34,11 @@ from analysis.table import (
     runs_in_words,
     types,
 )
+from analysis.topics.convergence.reached import conditions
 from analysis.topics.names import NAMES, mode, ranks_text, with_context
+from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.series import SAME
+from analysis.topics.topic import Sweep, counted
 from analysis.writing import Case, Result, Suite
 
 Verdict = Literal["passed", "failed", "undecided"]
@@ -67,11 +70,10 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True)
 class Threshold:
-    """``least`` of ``column`` in each row of a table of the report; ``arms``: sets of runs that the
-    interval is made from."""
+    """``least`` of ``column`` in a table; ``arms``: sets of runs that an interval is made from."""
 
     what: str
-    table: str
+    make: Callable[[Sweep], Table]
     column: str
     least: float
     arms: int = 1
@@ -90,23 +92,24 @@ def thresholds(efficiency: float | None, accuracy: float | None) -> list[Thresho
             )
     asked = []
     if efficiency is not None:
-        asked.append(Threshold("efficiency", "scaling", "efficiency", efficiency, arms=2))
+        asked.append(Threshold("efficiency", throughputs, "efficiency", efficiency, arms=2))
     if accuracy is not None:
-        asked.append(Threshold("accuracy", "convergence", "validation_accuracy", accuracy))
+        asked.append(Threshold("accuracy", conditions, "validation_accuracy", accuracy))
     return asked
 
 
-def table(report: Report, asked: Sequence[Threshold]) -> Table:
+def table(frames: Frames, asked: Sequence[Threshold]) -> Table:
     """A row per threshold and condition; of efficiency without the baselines, which are 1."""
-    rows: list[Row] = []
+    of, rows = Sweep(frames), list[Row]()
     for one in asked:
-        plan = _Plan(report.frames, one.what)
-        found = plain_rows(report.tables[one.table].data) if one.table in report.tables else []
+        plan, why = _Plan(frames, one.what), list[str]()
+        made = parts([one.make] if len(of.runs) else [], of, "Its table", why)
+        found = [row for table in made for row in plain_rows(table.data)]
         own = [_judged(row, one, plan) for row in found if not plan.is_baseline(row)]
         own += [_unmeasured(row, one, NO_RUN) for row in plan.without_runs()]
-        nothing = {"technique_label": "every condition"}
-        rows += own or [_unmeasured(nothing, one, NOTHING)]
-    return Table("check", f"Thresholds of {report.name}", COLUMNS, frame(rows, COLUMNS))
+        every: Row = {"technique_label": "every condition"}
+        rows += own + [_unmeasured(every, one, text) for text in why or ([] if own else [NOTHING])]
+    return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
 
 
 def exit_code(found: Table) -> int:
@@ -124,7 +127,8 @@ def sentences(found: Table) -> list[str]:
         series.setdefault(_series(row), []).append(row)
     failed = []
     for own in series.values():
-        if lost := sorted((row for row in own if row["verdict"] == "failed"), key=_place):
+        if lost := [row for row in own if row["verdict"] == "failed"]:
+            lost.sort(key=lambda row: (row["gpus"], row["global_batch"]))
             first = f"; {ranks_text(lost[0]['gpus'])}: the first count that fails"
             failed.append(f"Failed: {_said(lost[0])}{first if own[1:] else ''}.")
     reasons: dict[str, list[Row]] = {}
@@ -212,12 +216,12 @@ def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
     if plan.all_diverged(row):
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
-        further = "" if found.value is None else "further seeds would give an interval"
+        further = "further seeds would give an interval" if found.note == ONE_RUN else ""
         why = plan.doubt(row) or joined([found.note or "", further], ": ") or "there is no value"
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
-        why = plan.doubt(row) or f"the interval holds the threshold; {_more(found, threshold)}"
+        why = plan.doubt(row) or f"the threshold lies in the interval; {_more(found, threshold)}"
     elif not (why := plan.doubt(row) or _doubt(found, least)):
         verdict = "passed"
     told = {**row, "mode": mode(row) if threshold.what == "efficiency" else ""}
@@ -260,7 +264,7 @@ def _more(found: Estimate, threshold: Threshold) -> str:
     if not len(enough):
         return "adding runs will not decide it"
     each = " of this and of the baseline each" if threshold.arms > 1 else ""
-    return f"about {runs_in_words(int(enough[0]) - n)} more{each} would narrow it to ± {MARGIN}"
+    return f"about {counted(int(enough[0]) - n, 'more run')}{each} would narrow it to ± {MARGIN}"
 
 
 def _name(row: Row) -> str:
@@ -275,10 +279,6 @@ def _said(row: Row) -> str:
     found = estimate_in(row, "value")
     runs = f", {runs_in_words(found.n)}" if found.n else ""
     return f"{_name(row)}: {found.text(_THREE)}{runs}, threshold {row['least']:g}"
-
-
-def _place(row: Row) -> tuple[int, int]:
-    return row["gpus"], row["global_batch"]
 
 
 def _series(row: Row) -> Any:

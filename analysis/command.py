@@ -73,7 +73,7 @@ def write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        wrong(f"cannot write {error.filename or path}: {error.strerror}")
+        wrong(f"cannot write {path}: {error.strerror}")
 
 
 def as_owner(folder: Path) -> None:
@@ -91,10 +91,11 @@ def wrong(message: str) -> NoReturn:
     raise typer.Exit(WRONG_REQUEST)
 
 
-def frames_at(results_dir: Path, *, cache: bool = False) -> Frames:
+def frames_at(results_dir: Path) -> Frames:
+    """The frames of a sweep; nothing is written."""
     from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
 
     try:
-        return load_frames(results_dir, cache=cache)
+        return load_frames(results_dir, cache=False)
     except SweepError as error:
         wrong(str(error))

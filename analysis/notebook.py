@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from analysis.figures import keeping
 from analysis.page.report import Report
 from analysis.page.write import render
+from analysis.records.columns import FRAMES
 from analysis.several import report_of
-from analysis.topics.topic import Answer
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,12 +29,8 @@ class NotebookReport:
     figures: Mapping[str, Figure]
     page: Report
 
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        return self.page.answers
-
     def __repr__(self) -> str:
-        said = (f"{answer.question} {answer.text}" for answer in self.answers)
+        said = (f"{answer.question} {answer.text}" for answer in self.page.answers)
         return "\n".join([self.page.title, *said])
 
     def _repr_html_(self) -> str:
@@ -55,8 +51,7 @@ def report(*folders: str | PathLike[str]) -> NotebookReport:
         raise TypeError("report() needs at least one folder: report('results/quickstart')")
     with keeping() as drawn:
         page = report_of([Path(folder) for folder in folders])
-    frames = ("runs", "epochs", "ranks", "planned", "classes", "goals", "traffic", "attempts")
-    tables = {name: getattr(page.frames, name) for name in frames}
+    tables = {name: getattr(page.frames, name) for name in FRAMES}
     tables |= {name: table.data for name, table in page.tables.items() if name not in tables}
     figures = {
         figure.key: drawn[figure.svg]

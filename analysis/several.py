@@ -18,7 +18,7 @@ from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames, merge
 from analysis.records.load import SweepError, load_frames
 from analysis.table import Column, first_of
-from analysis.topics.topic import Caution
+from analysis.topics.topic import Caution, counted
 from analysis.writing import csv_text
 from train.record.atomic import write_atomically
 
@@ -87,10 +87,8 @@ def report_of(
     if not twice:
         return report
     which = first_of([] if anonymous else twice, 3)
-    text = (
-        f"{len(twice)} cells are planned by several of these sweeps and count once"
-        f"{f' ({which})' if which else ''}."
-    )
+    cells = f"{counted(len(twice), 'cell')}, which count{'s' if len(twice) == 1 else ''} once"
+    text = f"Several of these sweeps plan {cells}{f' ({which})' if which else ''}."
     return replace(report, cautions=(*report.cautions, Caution(text, "none")))
 
 

@@ -111,7 +111,7 @@ def _add_suite(root: Xml.Element, suite: Suite) -> Xml.Element:
 
 def printable(text: str) -> str:
     """What programs print may hold control characters, which XML does not, and terminals obey."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t\u00a0" else "?" for c in text)
 
 
 def markdown(value: Any) -> Markup:

@@ -7,7 +7,6 @@ failure: the cell failed, or its record cannot be used; skipped: it has no recor
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
@@ -49,29 +48,25 @@ def _result(problem: Problem, sweep: str) -> Result:
     return Result("failure", problem.kind, why(problem), text)
 
 
-def changes_suite(
-    found: Table, after: Frames, undecided: Literal["skipped", "error"] = "skipped"
-) -> Suite:
-    """A case per condition; failure: it is worse or lost now. ``found``: the table of changes.py;
-    ``undecided``: how such cases stand, skipped by ``compare``, errors of the gate ``check``."""
+def changes_suite(found: Table, after: Frames) -> Suite:
+    """A case per condition; failure: it is worse or lost now; error: undecided, so no pass.
+    ``found``: the table of changes.py."""
     cases = [
         Case(
             f"{with_context(row)}, ranks {row['gpus']}, global batch {row['global_batch']}",
-            _changed(row, undecided),
+            _changed(row),
         )
         for row in plain_rows(found.data)
     ]
-    if not cases:  # no evidence is no pass
-        cases = [
-            Case("a condition that both have", Result(undecided, "undecided", "there is none"))
-        ]
+    if not cases:
+        cases = [Case("a condition that both have", Result("error", "undecided", "there is none"))]
     return Suite(found.title, cases, after.name, "compare", began(after))
 
 
-def _changed(row: Row, undecided: Literal["skipped", "error"]) -> Result | None:
+def _changed(row: Row) -> Result | None:
     verdict = row["verdict"]
     if row["worse"]:
         words = ((name, estimate_in(row, key).text(number(3))) for name, key in _MEASURED.items())
         text = f"{verdict}; {'; '.join(f'{name}: {said}' for name, said in words)}"
         return Result("failure", "regression", verdict, text)
-    return Result(undecided, "undecided", verdict) if verdict.startswith(changes.OPEN) else None
+    return Result("error", "undecided", verdict) if verdict.startswith(changes.OPEN) else None

@@ -113,7 +113,7 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         topics=topics,
         frames=frames,
         is_whole=not failures,
-        exit_code=UNDECIDED if failures else _exit_code(frames),
+        exit_code=UNDECIDED if failures else exit_code(frames),
         forecast=further.file if further and further.file.series else None,
     )
 
@@ -147,7 +147,7 @@ def _each(
     return (one for own in parts(whole, of, what, failures) for one in own)
 
 
-def _exit_code(frames: Frames) -> int:
+def exit_code(frames: Frames) -> int:
     if not len(frames.runs):
         return UNDECIDED
     return SOME_FAILED if frames.problems else ALL_GOOD

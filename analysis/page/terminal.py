@@ -49,11 +49,6 @@ def _print_head(report: Report, out: Console) -> None:
     for number, answer in enumerate(report.answers, start=1):
         question = Text(f"{number}  {answer.question} ", style="bold")
         out.print(question.append_text(_text(answer.text, style="not bold")), soft_wrap=True)
-    print_cautions(report, out)
-
-
-def print_cautions(report: Report, out: Console) -> None:
-    """With what could not be made."""
     for caution in report.cautions:
         style = "bold red" if caution.is_alarm else "yellow"
         out.print(_text(f"!  {caution.text}", style=style), soft_wrap=True)

@@ -85,24 +85,25 @@ def fit_critical_batch(
     cut, times = np.unique([np.log(sizes[~ok]), logs[~ok]], axis=1, return_counts=True)
     data = _Likelihood(np.log(sizes[ok]), logs[ok], cut, times.astype(float))
     best, level, sd = data.best()
+    (least,) = data.steps_min(best)
     critical: _Ends = (None, None)
     smallest: _Ends = (None, None)
     if sd > _EXACT:
         fallen = level - n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
         ends = (float(data.range[0]), float(data.range[1]))
-        critical = _where_above(lambda c: data.profile(c)[0] - fallen, best, ends)
+        critical = _where_above(lambda c: data.profile(c)[0] - fallen, (best, best), ends)
         if critical == (None, None):
             return Refusal("these batches do not tell where the critical one is")
         low, high = (e if end is None else end for e, end in zip(ends, critical, strict=True))
         count = int(np.clip((high - low) / 0.01, _STEPS, _GRID))
         within = np.linspace(low, high, count)
-        least = data.steps_min(best)
+        likely = data.steps_min(*within)  # between them a narrow likelihood dips, for want of c
         smallest = _where_above(
             lambda a: data.profile_of_steps_min(a, within) - fallen,
-            least, (least - 2 * _ROOM, float(logs.max())),
+            (likely.min(), likely.max()), (least - 2 * _ROOM, float(logs.max())),
         )  # fmt: skip
     return CriticalBatch(
-        _estimate(data.steps_min(best), smallest, n, None),
+        _estimate(least, smallest, n, None),
         _estimate(best, critical, n, _why_open(critical) if sd > _EXACT else "no variance"),
         sd, n, len(logs) - n, distinct,
     )  # fmt: skip
@@ -148,9 +149,9 @@ class _Likelihood:
         self.middle = float(batch.mean())
         self.range = np.array([batch.min() - _ROOM, batch.max() + _ROOM])
 
-    def steps_min(self, c: float) -> float:
-        """a of the best m at this c."""
-        return float(self.profile(np.array([c]))[1][0] - math.log1p(math.exp(c - self.middle)))
+    def steps_min(self, *c: float) -> Floats:
+        """a of the best m at each c."""
+        return self.profile(np.array(c))[1] - np.log1p(np.exp(np.array(c) - self.middle))
 
     def best(self) -> tuple[float, float, float]:
         """c, log-likelihood and sd of the maximum."""
@@ -230,16 +231,18 @@ def _hazard(z: Floats) -> Floats:
 
 
 def _where_above(
-    height: Callable[[Floats], Floats], best: float, ends: tuple[float, float]
+    height: Callable[[Floats], Floats], likely: tuple[float, float], ends: tuple[float, float]
 ) -> _Ends:
-    """Where ``height`` falls below 0 on either side of ``best``; None: not before the end."""
+    """Where ``height`` falls below 0 on either side of ``likely``; None: not before the end."""
 
     def at(place: float) -> float:
         return float(height(np.array([place]))[0])
 
     low, high = (
-        None if at(end) >= 0 else float(optimize.brentq(at, best, end, xtol=1e-7)) for end in ends
-    )
+        None if at(end) >= 0
+        else float(optimize.brentq(at, start, end, xtol=1e-7)) if at(start) > 0 else start
+        for start, end in zip(likely, ends, strict=True)
+    )  # fmt: skip
     return low, high
 
 

@@ -14,11 +14,10 @@ import json
 import os
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,6 @@ _SETTLED_NS = 2 * 10**9
 FILE = Path("report", ".cache", "records.npz")
 _PROGRAM = Path(__file__).parents[2]
 _READERS = ("analysis/records", "train/record", "train/config")
-_SUM_BYTES = 4  # at the end of the file
 #: Of records that the file system may show otherwise without a change of the file.
 _NOT_KEPT = ("missing", "unreadable")
 Array = np.ndarray[Any, Any]
@@ -66,10 +64,6 @@ def load(folder: Path, now: Mapping[str, Stamp]) -> Known:
         stat = path.stat()
         if stat.st_uid == os.geteuid() and not stat.st_mode & 0o022:
             with path.open("rb") as file:
-                size = stat.st_size - _SUM_BYTES
-                if _sum(file, size) != file.read(_SUM_BYTES):
-                    raise ValueError(f"{path} is not as it was written")
-                file.seek(0)
                 read = partial(np.load, file, allow_pickle=False)
                 if _text(read()) == _version():
                     return _current(read, now)
@@ -92,23 +86,14 @@ def store(
         path.parent.mkdir(mode=0o700, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".records.", dir=path.parent)
         try:
-            with os.fdopen(handle, "w+b") as out:
+            with os.fdopen(handle, "wb") as out:
                 for values in _arrays(cells, stamped, tables):
                     np.save(out, values, allow_pickle=False)
-                size = out.tell()
-                out.seek(0)
-                out.write(_sum(out, size))
+                out.flush()
+                os.fsync(out.fileno())
             Path(temporary).replace(path)
         finally:
             Path(temporary).unlink(missing_ok=True)
-
-
-def _sum(file: BinaryIO, size: int) -> bytes:
-    """Checksum of the next ``size`` bytes: a file system that broke down may show others."""
-    found = 0
-    while size > 0 and (part := file.read(min(size, 1 << 20))):
-        found, size = zlib.crc32(part, found), size - len(part)
-    return found.to_bytes(_SUM_BYTES, "little")
 
 
 def _arrays(cells: Sequence[str], stamped: Sequence[Stamp], tables: Gathered) -> Iterator[Array]:

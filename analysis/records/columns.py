@@ -239,25 +239,17 @@ CLASSES = (
         for made in (_real(name, "of the class"), _text(f"{name}_why", "why it is null"))
     ),
 )
-_HELD = ("epoch", "steps", "images", "seconds")
 GOALS = (
     *_OF_A_RUN,
     _text("target", "in words"),
     _SEED,
-    _bool("met", "whether the target was held for as long as it asks, in time"),
+    _bool("met", "whether the target was met at as many evaluations in a row as it asks, in time"),
     _count("epoch", "after which it was met"),
     _count("steps", "until then"),
     _count("images", "until then"),
     _seconds("seconds", "of training and evaluation until then"),
     _seconds("train_s", "of training until then"),
     _text("why", "met, hopeless, or the epochs ended first"),
-    *(
-        (_count if part != "seconds" else _real)(
-            f"{name}_held_{part}", f"the same, of {name} accuracy by itself"
-        )
-        for name in ("train", "validation")
-        for part in _HELD
-    ),
 )
 TRAFFIC = (
     _text("cell_id", "of the run"),

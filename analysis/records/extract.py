@@ -182,9 +182,6 @@ def goal_rows(record: RunRecord) -> Iterator[Row]:
     row: Row = found.model_dump(include={"met", "epoch", "steps", "images", "seconds", "why"})
     if found.epoch is not None:
         row["train_s"] = sum(e.train_s for e in record.epochs if e.epoch <= found.epoch)
-    for goal in found.held:
-        for part in ("epoch", "steps", "images", "seconds"):
-            row[f"{goal.accuracy}_held_{part}"] = getattr(goal, part)
     yield row
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +125,9 @@ def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
 
 def _read_manifest(folder: Path) -> SweepManifest:
     path = folder / MANIFEST_NAME
-    name = folder.name or "NAME"
     expected = (
-        f"Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder per cell; "
-        f"`make sweep SWEEP={shlex.quote(name)}` makes it."
+        f"Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder per cell, as "
+        "`make sweep SWEEP=<sweep>` makes it."
     )
     if not folder.is_dir():
         raise SweepError(f"{folder}: no such folder. {expected}")

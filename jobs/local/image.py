@@ -163,9 +163,9 @@ def remark_on_gpus(wanted: Sweep, container: Container | None, gpus: int) -> Non
         # FORCE: cells that have run on CPU cores are else done
         say(
             f"GPUs of this machine that stay unused: {gpus}, ranks compute on CPU cores: "
-            f"make image IMAGE=gpu && make sweep SWEEP={shlex.quote(wanted.asked)} SITE=local "
-            "IMAGE=gpu FORCE=1 uses them, where no cell of the sweep's file has more than "
-            f"{gpus} gpus"
+            "make image IMAGE=gpu && make sweep "
+            f"SWEEP={shlex.quote(wanted.asked).replace('$', '$$')} SITE=local IMAGE=gpu "
+            f"FORCE=1 uses them, where no cell of the sweep's file has more than {gpus} gpus"
         )
 
 

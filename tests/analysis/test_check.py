@@ -64,7 +64,7 @@ def test_a_point_above_the_threshold_is_no_pass_and_the_runs_that_decide_are_nam
 ) -> None:
     done = call(scaled(tmp_path / "s", (4, 0.85), spread=0.06), "--min-efficiency", 0.8)
     assert done.exit_code == 3
-    assert "more of this and of the baseline each would narrow it to ± 0.02" in done.output
+    assert "more runs of this and of the baseline each would narrow it to ± 0.02" in done.output
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_point_above_the_threshold_is_no_pass_and_the_runs_that_decide_are_nam
     [
         ([0.80, 0.81, 0.82], 0, "1 passed of 1"),
         ([0.50, 0.51, 0.52], 1, "Failed: accuracy of lamb"),
-        ([0.60, 0.72, 0.84], 3, "more would narrow it to ± 0.02"),
+        ([0.60, 0.72, 0.84], 3, "more runs would narrow it to ± 0.02"),
         ([0.90], 3, "n=1: further seeds would give an interval"),
     ],
 )
@@ -117,6 +117,12 @@ def test_a_wrong_request_says_what_is_expected(tmp_path: Path, words: list[str])
     done = call(write_sweep(tmp_path / "s", runs(1, [1.0] * 3)), *words)
     assert done.exit_code == 2, done.output
     assert call(tmp_path / "none", "--min-accuracy", "0.7").exit_code == 2
+
+
+def test_identical_runs_are_not_told_that_seeds_give_an_interval(tmp_path: Path) -> None:
+    done = call(write_sweep(tmp_path / "s", runs(1, [1.0] * 2, [0.8, 0.8])), "--min-accuracy", 0.7)
+    assert done.exit_code == 3
+    assert "the runs are identical" in done.output and "further seeds" not in done.output
 
 
 @pytest.mark.parametrize(("rate", "code"), [(1.0, 0), (0.5, 1)])
@@ -174,7 +180,9 @@ def test_a_sweep_that_has_not_ended_is_not_as_good_as_its_baseline(tmp_path: Pat
     (after / missing.cell_id()).mkdir()
     (after / missing.cell_id() / "config.json").write_text(missing.model_dump_json())
     assert call(after, "--baseline", before, "--junit", tmp_path / "x.xml").exit_code == 3
-    assert "1 of 5 planned runs have no record yet" in (tmp_path / "x.xml").read_text()
+    assert (
+        "1 of 5 planned runs have no record, or were cancelled" in (tmp_path / "x.xml").read_text()
+    )
 
 
 @pytest.mark.parametrize("name", ["naive", "lamb"])
@@ -200,11 +208,11 @@ def test_a_part_that_fails_is_no_pass(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(efficiency, "table", broken)
     folder = scaled(tmp_path / "s", (2, 0.3))
-    done = call(folder, "--min-efficiency", 0.8, "--min-accuracy", 0.7)
+    file = tmp_path / "check.xml"
+    done = call(folder, "--min-efficiency", 0.8, "--min-accuracy", 0.7, "--junit", file)
     assert done.exit_code == 3, done.output
     assert "2 passed, 1 undecided of 3" in done.output and "ValueError: no table" in done.output
-    # what fails may be what no threshold needs
-    assert call(folder, "--min-accuracy", 0.7).exit_code == 3
+    assert [suite.get("errors") for suite in Xml.parse(file).getroot()] == ["1", "0"]
 
 
 def test_an_interval_that_is_cut_has_to_pass_at_twice_its_width(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class Target(Frozen):
         """Few words and no comma: it stands within lists."""
         asked = (("train", self.train_accuracy), ("validation", self.validation_accuracy))
         goals = " and ".join(f"{name} {goal:g}" for name, goal in asked if goal is not None)
-        held = f" held {self.held_for} times" if self.held_for > 1 else ""
+        held = f" ({self.held_for} evaluations in a row)" if self.held_for > 1 else ""
         return goals + held + (f" within {self.within_s:g} s" if self.within_s else "")
 
 

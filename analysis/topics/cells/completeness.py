@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,7 +83,8 @@ def complete(frames: Frames) -> Iterable[Answer]:
         said.append(f"{counted(len(others), 'more reason')} ({cells})")
     text = _head(frames, kinds, found)
     text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
-    sweeps = dict.fromkeys(frames.planned["sweep"]) if "sweep" in frames.planned else [frames.name]
+    # a cell of merged sweeps is SWEEP/CELL
+    sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     text += " and ".join(command("sweep", SWEEP=one) for one in sweeps)
     text += " run " if len(sweeps) > 1 else " runs "
     text += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
@@ -148,11 +148,6 @@ def _seen(texts: tuple[str, ...]) -> str:
     found = sorted(set(texts), key=by_number)
     if len(found) > 1 and found[0][0] in "/~":
         return f"{found[0]} and {len(found) - 1} more"
-    ends = [re.fullmatch(r"(.*?)(\d+)", text) for text in (found[0], found[-1])]
-    if len(found) > 2 and all(ends):
-        (head, low), (last, high) = (end.groups() for end in ends if end)
-        if head == last and found == [f"{head}{n}" for n in range(int(low), int(high) + 1)]:
-            return f"{found[0]} to {found[-1]}"
     return some(found)
 
 

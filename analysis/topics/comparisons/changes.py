@@ -121,7 +121,7 @@ class _Side:
     Attributes:
         runs: completed ones of these conditions.
         n: how many there are.
-        planned, missing: cells, and those without a record.
+        planned, missing: cells, and those without a record or ended by somebody else.
         ended, lost: runs that ended, and of these the ones that left nothing to compare.
     """
 
@@ -130,13 +130,12 @@ class _Side:
         self.runs = runs[runs["condition"].isin(keys)]
         self._keys, self._place = keys, keys.get_indexer(pd.Index(self.runs["condition"]))
         self.n = np.bincount(self._place, minlength=len(keys))
-        outside = [p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE]
         planned = frames.planned
-        ended = planned[(planned["state"] != "missing") & ~planned["cell_id"].isin(outside)]
-        missing = planned[planned["state"] == "missing"]
+        outside = [p.cell_id for p in frames.problems if p.status in _ENDED_FROM_OUTSIDE]
+        missing = (planned["state"] == "missing") | planned["cell_id"].isin(outside)
         self.planned, self.ended, self.missing = (
             cells["condition"].value_counts().reindex(keys, fill_value=0).to_numpy(int)
-            for cells in (planned, ended, missing)
+            for cells in (planned, planned[~missing], planned[missing])
         )
         self.lost = np.where(self.ended > 0, self.ended - self.n, 0)
 
@@ -201,7 +200,10 @@ def _doubt(row: Row) -> str | None:
     if row["lost_after"] > row["lost_before"]:
         found.append("more runs lost, by chance or not")
     if row["missing"]:
-        found.append(f"{row['missing']} of {row['planned_now']} planned runs have no record yet")
+        found.append(
+            f"{row['missing']} of {row['planned_now']} planned runs have no record, or were "
+            "cancelled or preempted"
+        )
     for name, least, same in (("ratio", SLOWER, 1.0), ("difference", LOWER, 0.0)):
         low, value = row[f"{name}_low"], row[name]
         if not row[f"{name}_asked"]:

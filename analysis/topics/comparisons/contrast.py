@@ -58,7 +58,7 @@ class Contrast:
         name: its columns begin so: NAME, an estimate with the interval of the pair alone, and
             NAME_family, with that of the family. ``tests``: so begin p and p_holm.
         ratio: whether the moments are of logarithms.
-        then: what is said of a pair that is not decided, and how many further runs would; of
+        then: what is said of an undecided pair, and how many further runs would; of
             others, which is higher. Empty: the topic says it.
     """
 

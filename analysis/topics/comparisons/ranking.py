@@ -51,7 +51,7 @@ from analysis.topics.comparisons.contrast import (
 from analysis.topics.comparisons.techniques import INCONCLUSIVE, claims
 from analysis.topics.topic import THREE, Answer, Rows, Sweep, Topic, groups, sentence, some, varies
 
-NOT_DECIDED, HIGHER = "not decided", "higher"
+UNDECIDED, HIGHER = "undecided", "higher"
 #: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
 MOST_ARMS = 100
 #: Workloads that the first screen tells of; the tables have all.
@@ -117,7 +117,7 @@ def pairs_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
         PAIR_COLUMNS,
         frame(_pairs(left, right, family), PAIR_COLUMNS),
         intro=f"One family of {family} {'pair' if family == 1 else 'pairs'}, a family of its own "
-        "beside the comparisons with the reference. Pairs that are not decided are no group: each "
+        "beside the comparisons with the reference. Undecided pairs are no group: each "
         "says something of its two techniques only."
         + (f" Of more than {MOST_ARMS} techniques only pairs of the highest are listed."
            if len(listed) < len(found) else ""),
@@ -153,7 +153,7 @@ def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, An
         **about(left), "second": others,
         "n": left["usable"], "n_planned": left["planned"],
         "n_second": right["usable"], "n_planned_second": right["planned"],
-        **contrasts([Contrast("difference", asked, then=NOT_DECIDED)], family),
+        **contrasts([Contrast("difference", asked, then=UNDECIDED)], family),
         "family": np.full(len(left), family),
     }  # fmt: skip
 
@@ -194,7 +194,7 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
         and {row["technique_label"] for row in rows} <= labels
         and any(pair["p_holm"] is not None for pair in pairs)
         and all(row["verdict"] == INCONCLUSIVE for row in against)
-        and all(pair["verdict"] == NOT_DECIDED for pair in pairs)
+        and all(pair["verdict"] == UNDECIDED for pair in pairs)
     )
 
 
@@ -205,7 +205,7 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> str:
     its = [apart.get(frozenset((first["technique_label"], row["technique_label"])))
            for row in others]  # fmt: skip
     tested = [pair for pair in apart.values() if pair["p_holm"] is not None]
-    open_ = [pair for pair in tested if pair["verdict"] == NOT_DECIDED]
+    open_ = [pair for pair in tested if pair["verdict"] == UNDECIDED]
     low, high = _mean(ordered[-1]), _mean(first)
     if not tested:
         means = joined([_mean(row) for row in ordered[:_MOST]], ", ")

@@ -17,7 +17,7 @@ from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
 from analysis.topics.names import place_namer
 from analysis.topics.topic import Sweep
 
-NOT_DECIDED, LATER = "not decided", "second is later"
+UNDECIDED, LATER = "undecided", "second is later"
 #: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
 MOST = 50
 _OF_PLAN = ("cell_id", "condition", "workload", "target", "technique_label", "context", "gpus",
@@ -75,7 +75,7 @@ def table(planned: pd.DataFrame, goals: pd.DataFrame) -> Table:
     why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
     wanted = [
         Contrast(name, pairs_of(_of(own, second), _of(own, first), why), f"{name}_", ratio=True,
-                 then=NOT_DECIDED if name == "seconds" else "")
+                 then=UNDECIDED if name == "seconds" else "")
         for name, own in logs.items()
     ]  # fmt: skip
     name_of = place_namer(arms)

@@ -39,13 +39,13 @@ class Cause(NamedTuple):
     @property
     def text(self) -> str:
         """``waiting for slower ranks, 61 % of all that lengthens the step``."""
-        doubt = "" if self.decided else " (which part is largest is not decided)"
+        doubt = "" if self.decided else " (which part is largest is undecided)"
         return f"{PARTS[self.part]}, {percent(self.share)} of all that lengthens the step{doubt}"
 
     @property
     def sentence(self) -> str:
         if not self.decided:
-            return "Which part of a step grows most is not decided."
+            return "Which part of a step grows most is undecided."
         return f"Largest loss: {self.text}."
 
 

@@ -161,7 +161,7 @@ def _up_to(own: Row, steps: Rows, what: str) -> str:
     least, most = (int(own[f"gpus_{end}"]) for end in ("low", "high"))
     first = min(steps, key=lambda row: row["gpus"])
     if least > first["before"]:
-        more = f"; whether more do, up to {most}, is not decided" if most > least else ""
+        more = f"; from {least} to {most} {what}s this is undecided" if most > least else ""
         return f"each added {what} up to {least} gives at least {gives}{more}"
     speed = estimate_in(first, "speedup")
     said = (
@@ -169,7 +169,7 @@ def _up_to(own: Row, steps: Rows, what: str) -> str:
         f"{first['before']}"
     )
     if most > first["before"]:
-        said += f"; whether an added {what} gives {gives} is not decided, up to {most} may"
+        said += f"; whether each added {what} up to {most} gives {gives} is undecided"
     elif speed.high is not None and speed.high < 1:
         said += ": a loss"
     elif speed.low is not None and speed.low <= 1:

@@ -78,7 +78,7 @@ def _title(rows: Sequence[Row]) -> str:
             whose = f" of {with_context(row)}" if len(rows) > 1 else ""
             said = f"On {row['ranks']} a step{whose} is {significant(100 * row['lost'], 2)} %"
             part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
-                "which part is largest is not decided"
+                "which part is largest is undecided"
             )  # fmt: skip
             return f"{said} longer than the ideal one; {part}"
     return "No step is shown to be longer than the ideal one"

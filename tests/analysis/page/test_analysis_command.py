@@ -57,6 +57,12 @@ def test_an_unchanged_report_is_left_and_a_changed_record_renews_it(tmp_path: Pa
     assert page.stat().st_mtime_ns > first
 
 
+def test_a_value_and_its_note_have_a_blank_between_them_on_a_terminal(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record()], title="a\u00a0b\x1b")
+    shown = call("summary", folder).output
+    assert "?¹" not in shown and "a\u00a0b?" in shown
+
+
 def test_an_unchanged_report_ends_as_it_did_before(tmp_path: Path) -> None:
     folder = mixed_sweep(tmp_path / "s")
     assert [call("report", folder, "--if-changed").exit_code for _ in range(3)] == [1, 1, 1]
@@ -172,7 +178,7 @@ def test_no_usable_record_is_three(tmp_path: Path, command: str) -> None:
 def test_no_sweep_is_two_and_no_traceback(tmp_path: Path, command: str) -> None:
     done = call(command, tmp_path / "quick")
     assert done.exit_code == 2
-    assert "make sweep SWEEP=quick" in done.stderr
+    assert "make sweep SWEEP=" in done.stderr
     assert isinstance(done.exception, SystemExit)
 
 

@@ -182,7 +182,8 @@ def test_a_target(tmp_path: Path) -> None:
     )  # fmt: skip
     found = sweep(tmp_path, [item])
     assert found["targets"].text == (
-        "1 of 1 run reached validation 0.3 held 2 times; naive at batch 128: median 5 s, 2 epochs."
+        "1 of 1 run reached validation 0.3 (2 evaluations in a row); naive at batch 128: "
+        "median 5 s, 2 epochs."
     )
 
 
@@ -194,7 +195,9 @@ def test_lost_runs_are_said_beside_those_that_reached_the_target(tmp_path: Path)
                    epoch_changes={"train_s": 2.0}, target=outcome) for seed in (0, 1)]  # fmt: skip
     lost = [failed(config(seed=seed, **asked)) for seed in (2, 3, 4)]
     text = sweep(tmp_path, [*kept, *lost])["targets"].text
-    assert text.startswith("2 of 2 runs reached validation 0.3 held 2 times, and 3 are lost; ")
+    assert text.startswith(
+        "2 of 2 runs reached validation 0.3 (2 evaluations in a row), and 3 are lost; "
+    )
 
 
 def test_batches_with_a_target(tmp_path: Path) -> None:
@@ -343,10 +346,10 @@ GAINS = {
     "little": ([120.0, 121.0, 122.0], "an added rank gives less than 70 % of the throughput of on"),
     "open": (
         [120.0, 170.0, 190.0],
-        "; whether an added rank gives 70 % of the throughput of one b",
+        "; whether each added rank up to 2 gives 70 % of the throughput",
     ),
     "gain": ([185.0, 186.0, 187.0], "Each added rank up to 2 gives at least 70 %"),
-    "one run": ([190.0], "whether an added rank gives 70 % of the throughput of one before is not"),
+    "one run": ([190.0], "; whether each added rank up to 2 gives 70 % of the throughput"),
 }
 
 

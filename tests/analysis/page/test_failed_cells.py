@@ -45,13 +45,14 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
     items = failures(*(LOGS.format(n + 11, f"node{n % 4 + 1}") for n in range(6)))
     found = first_answer(tmp_path / "smoke", items)
     assert found.text == (
-        "All 6 cells failed, for one reason: job 11 to 16: Slurm could not open the job's log (on "
-        f"node1 to node4) ({logs_of(items[0])} shows more). Once that is put right, make sweep "
-        "SWEEP=smoke runs them again."
+        "All 6 cells failed, for one reason: job 11, 12, 13 and 3 more: Slurm could not open the "
+        f"job's log (on node1, node2, node3 and 1 more) ({logs_of(items[0])} shows more). "
+        "Once that is put right, make sweep SWEEP=smoke runs them again."
     )
     assert found.numbers["causes"] == [{
         "kind": "failed", "cells": 6, "cell": items[0].cell_id, "command": logs_of(items[0]),
-        "what": "job 11 to 16: Slurm could not open the job's log (on node1 to node4)",
+        "what": "job 11, 12, 13 and 3 more: Slurm could not open the job's log (on node1, node2, "
+        "node3 and 1 more)",
         "what_to_do": "see logs/",
     }]  # fmt: skip
 

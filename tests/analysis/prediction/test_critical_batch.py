@@ -96,6 +96,18 @@ def test_intervals_cover(first: int, last: int, seeds: int) -> None:
     assert (held / count >= 0.92).all() and (held / count <= 0.985).all()
 
 
+@pytest.mark.parametrize("critical", [2e4, 1e6])
+def test_the_ends_of_both_parameters_belong_together(critical: float) -> None:
+    """Nearly exact points on the law's steep side: the more B_crit, the less S_min."""
+    batch = np.repeat([32.0, 64.0, 128.0, 256.0], 3)
+    noise = np.exp(np.random.default_rng(1).normal(0, 1e-4, len(batch)))
+    found = fitted(batch, 100 * (1 + critical / batch) * noise)
+    middle = math.exp(np.log(batch).mean())
+    for c, s in ((found.batch.low, found.steps_min.high), (found.batch.high, found.steps_min.low)):
+        if c is not None:
+            assert s == pytest.approx(100 * (middle + critical) / (middle + c), rel=3e-4)
+
+
 def test_censored_runs_count_as_more_than_their_budget() -> None:
     """Dropping the slow runs instead gives a law that is too good."""
     held, dropped, count = 0, [], 25

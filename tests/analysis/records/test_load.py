@@ -138,11 +138,11 @@ def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) 
     text = str(caught.value)
     assert str(folder) in text
     assert "sweep.json" in text
-    assert "make sweep SWEEP=mysweep" in text
+    assert "make sweep SWEEP=<sweep>" in text
 
 
 def test_no_folder_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP=gone"):
+    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP="):
         load_frames(tmp_path / "gone")
 
 

@@ -15,6 +15,7 @@ from scipy import stats
 from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
+from analysis.records import cache
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
@@ -99,11 +100,15 @@ def test_compare_with_more_runs_lost_is_no_pass(
 
 
 @pytest.mark.parametrize("status", ["cancelled", "preempted"])
-def test_a_run_that_was_ended_from_outside_is_not_lost(tmp_path: Path, status: str) -> None:
+def test_a_run_that_was_ended_from_outside_is_not_lost_and_not_done(
+    tmp_path: Path, status: str
+) -> None:
     rates = [100.0 + seed / 10 for seed in range(6)]
     after = lose(paced(tmp_path / "b", rates), 1, status=status)
-    done = call("compare", paced(tmp_path / "a", rates), after)
-    assert done.exit_code == 0, done.output
+    file = tmp_path / "x.xml"
+    done = call("compare", paced(tmp_path / "a", rates), after, "--junit", file)
+    assert done.exit_code == 3 and "0 % / 0 %" in done.output, done.output
+    assert "1 of 6 planned runs have no record, or were cancelled or pre" in file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +226,7 @@ def test_compare_writes_junit(tmp_path: Path) -> None:
     file = tmp_path / "compare.xml"
     assert call("compare", *folders, "--junit", file).exit_code == 1
     (suite,) = Xml.parse(file).getroot()
-    assert (suite.get("name"), suite.get("failures"), suite.get("skipped")) == (
+    assert (suite.get("name"), suite.get("failures"), suite.get("errors")) == (
         "b after a",
         "1",
         "1",
@@ -229,7 +234,7 @@ def test_compare_writes_junit(tmp_path: Path) -> None:
     cases = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
     assert cases == {
         "naive, ranks 1, global batch 16": ["failure"],
-        "lamb, ranks 1, global batch 16": ["skipped"],
+        "lamb, ranks 1, global batch 16": ["error"],
         "lars, ranks 1, global batch 16": [],
     }
     (worse,) = suite.iter("failure")
@@ -243,7 +248,16 @@ def test_junit_of_nothing_to_compare_is_no_pass(tmp_path: Path) -> None:
     before = paced(tmp_path / "a", [100.0, 101.0])
     assert call("compare", before, other, "--junit", file).exit_code == 3
     (suite,) = Xml.parse(file).getroot()
-    assert (suite.get("tests"), suite.get("skipped")) == ("1", "1")
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+
+
+def test_compare_writes_nothing_beside_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "WORTH_IT", 1)
+    folders = [paced(tmp_path / name, [100.0, 101.0]) for name in ("a", "b")]
+    call("compare", *folders)
+    assert not any((folder / "report").exists() for folder in folders)
 
 
 def test_compare_with_no_sweep_is_two(tmp_path: Path) -> None:

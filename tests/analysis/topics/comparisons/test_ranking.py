@@ -56,8 +56,8 @@ def test_undecided_pairs_are_pairs_and_no_group() -> None:
     chain = {"a": [0.500, 0.505, 0.510], "b": [0.45, 0.52, 0.47], "c": [0.430, 0.435, 0.440]}
     _, pairs = both(*(arm(name, runs) for name, runs in chain.items()))
     verdicts = {(row["technique"], row["second"]): row["verdict"] for _, row in pairs.iterrows()}
-    assert verdicts == {("a", "b"): "not decided", ("b", "c"): "not decided", ("a", "c"): "higher"}
-    open_ = pairs[pairs["verdict"] == "not decided"]
+    assert verdicts == {("a", "b"): "undecided", ("b", "c"): "undecided", ("a", "c"): "higher"}
+    open_ = pairs[pairs["verdict"] == "undecided"]
     assert (open_["further_runs"] > 0).all()
     assert pairs["further_runs"].isna().sum() == 1
 

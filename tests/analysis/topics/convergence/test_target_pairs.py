@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.table import plain_rows
-from analysis.topics.convergence.target_pairs import NOT_DECIDED, table
+from analysis.topics.convergence.target_pairs import UNDECIDED, table
 from tests.analysis.builders import config, frames_of_records
 from tests.analysis.planned import planned
 from tests.analysis.topics.convergence.test_targets_table import TARGET, run
@@ -32,7 +32,7 @@ def test_pairs_are_welch_on_logarithms_in_one_family_of_both_measures() -> None:
         np.testing.assert_allclose(numbers, expected, rtol=1e-9)
         np.testing.assert_allclose(row["steps"], row["seconds"])  # equal steps an epoch
         assert row["family"] == 6
-    assert [row["verdict"] for row in rows] == [NOT_DECIDED, "second is later", NOT_DECIDED]
+    assert [row["verdict"] for row in rows] == [UNDECIDED, "second is later", UNDECIDED]
 
 
 def test_a_condition_with_a_run_that_is_lost_or_never_got_there_is_not_compared() -> None:

@@ -68,7 +68,7 @@ def test_one_row_per_run_with_what_it_took() -> None:
     first, second = (row for _, row in goals.iterrows())
     assert (first["epoch"], first["steps"], first["images"]) == (4, 80, 1280)
     assert (first["seconds"], first["train_s"]) == (10.0, 8.0)
-    assert first["target"] == "train 0.75 and validation 0.25 held 2 times within 240 s"
+    assert first["target"] == "train 0.75 and validation 0.25 (2 evaluations in a row) within 240 s"
     assert not second["met"] and second["why"] == "seed 1 was too slow"
     assert second[["epoch", "steps", "images", "seconds", "train_s"]].isna().all()
 

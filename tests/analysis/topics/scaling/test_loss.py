@@ -254,7 +254,7 @@ def test_a_tie_is_said() -> None:
     rows += [run(2, 1.4, 0.3 + s, 0.9, 0.2, 0.2 - s, 0.0, 0.0) for s in (0, 0.05)]
     (cause,) = causes(loss(frame(rows)).table)
     assert cause is not None and not cause.decided
-    assert "not decided" in cause.text
+    assert "undecided" in cause.text
 
 
 def test_records_without_waiting_keep_it_in_communication() -> None:
