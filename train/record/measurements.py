@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from train.config.frozen import Frozen
 
+#: Larger ones cannot be, and sums of them would not fit into 64 bits.
+Count = Annotated[int, Field(ge=0, le=10**13)]
+Positive = Annotated[Count, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
 
 class Spread(Frozen):
     """Distribution of n samples (seconds, unless the field's name says otherwise)."""
 
-    n: int = Field(ge=1)
+    n: Positive
     mean: float
     median: float
     p05: float
@@ -26,9 +31,9 @@ class NoiseScale(Frozen):
     their mean over ``batch_big``; both scalars are averaged over the epoch's steps, then divided.
     """
 
-    steps: int = Field(ge=1)
-    batch_small: int = Field(ge=1)
-    batch_big: int = Field(ge=1)
+    steps: Positive
+    batch_small: Positive
+    batch_big: Positive
     trace: float  # S: estimate of the trace of the per-image gradient covariance
     gradient_sq: float  # G2: estimate of the squared norm of the true gradient; noisy, may be < 0
     # censored: the interval of G2 covers zero, so b_simple is above low, if that has a number;
@@ -57,7 +62,7 @@ class TrustRatios(Frozen):
     median: float
     smallest: float
     largest: float
-    clipped_share: float = Field(ge=0, le=1)  # of (variable, step) where LARC kept the plain rate
+    clipped_share: Share  # of (variable, step) where LARC kept the plain rate
     # medians over steps, one for each of the record's adapted variables
     layers: tuple[float, ...] = ()
 
@@ -66,11 +71,11 @@ class EpochRecord(Frozen):
     """One epoch. Seconds are wall time on rank 0 between barriers of all ranks, without what its
     ranks were suspended for."""
 
-    epoch: int = Field(ge=1)
-    attempt: int = Field(ge=1)  # which start of the program ran it
-    global_batch: int = Field(ge=1)
-    steps: int = Field(ge=1)
-    images: int = Field(ge=1)  # really processed, all ranks
+    epoch: Positive
+    attempt: Positive  # which start of the program ran it
+    global_batch: Positive
+    steps: Positive
+    images: Positive  # really processed, all ranks
     train_s: float = Field(ge=0)
     eval_s: float = Field(ge=0)
     lr_first: float
@@ -78,13 +83,13 @@ class EpochRecord(Frozen):
     # mean per image, without skipped steps whose own loss had overflowed (accuracy keeps them)
     train_loss: float | None
     # mean over the epoch's batches while weights change: the metric of the background documents
-    train_accuracy: float | None = Field(ge=0, le=1)
+    train_accuracy: Share | None
     validation_loss: float | None
-    validation_accuracy: float | None = Field(ge=0, le=1)
-    validation_images: int = Field(ge=0)
+    validation_accuracy: Share | None
+    validation_images: Count
     lr_mean: float | None = None  # over the steps that were applied, so without the skipped
-    accumulation: int = Field(1, ge=1)  # batches per rank and step
-    skipped_steps: int = Field(0, ge=0)  # a number overflowed in half precision: no update
+    accumulation: Positive = 1  # batches per rank and step
+    skipped_steps: Count = 0  # a number overflowed in half precision: no update
     gradient_norm: float | None = None  # of the reduced gradient: mean over the epoch's steps
     noise: NoiseScale | None = None
     trust: TrustRatios | None = None
@@ -96,9 +101,9 @@ class EpochRecord(Frozen):
     # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
     suspended_s: float | None = Field(None, ge=0)
     # steps that were taken in parts, to measure them; left out of the throughput
-    sampled_steps: int = Field(0, ge=0)
+    sampled_steps: Count = 0
     sampled_s: float = Field(0.0, ge=0)  # of train_s
-    steps_per_call: int = Field(1, ge=1)  # of the other steps, at most
+    steps_per_call: Positive = 1  # of the other steps, at most
 
     @property
     def usual_images(self) -> int:
@@ -168,26 +173,26 @@ class LinkTraffic(Frozen):
 
     host: str
     interface: str  # lo, eth0, or an InfiniBand port as mlx5_0:1
-    received_bytes: int = Field(ge=0)
-    sent_bytes: int = Field(ge=0)
+    received_bytes: int = Field(ge=0, le=2**60)
+    sent_bytes: int = Field(ge=0, le=2**60)
 
 
 class ClassScore(Frozen):
     """One class of the validation images; null where nothing was predicted or nothing is there."""
 
     name: str
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    support: int = Field(ge=0)
+    precision: Share | None
+    recall: Share | None
+    f1: Share | None
+    support: Count
 
 
 class Classification(Frozen):
     """What the last evaluation said of each class, over all ranks."""
 
-    epoch: int = Field(ge=1)
+    epoch: Positive
     classes: tuple[ClassScore, ...]
-    confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
+    confusion: tuple[tuple[Count, ...], ...]  # images; row: true class, column: predicted class
 
 
 class Sharpness(Frozen):
@@ -210,9 +215,9 @@ class GoalHeld(Frozen):
 
     accuracy: Literal["train", "validation"]
     goal: float
-    epoch: int | None  # of the last of those evaluations
-    steps: int | None
-    images: int | None
+    epoch: Count | None  # of the last of those evaluations
+    steps: Count | None
+    images: Count | None
     seconds: float | None
 
 
@@ -220,9 +225,9 @@ class TargetOutcome(Frozen):
     """When the config's target was first held for as many evaluations as it asks, in time."""
 
     met: bool
-    epoch: int | None  # of the last of those evaluations
-    steps: int | None
-    images: int | None
+    epoch: Count | None  # of the last of those evaluations
+    steps: Count | None
+    images: Count | None
     seconds: float | None  # of training and evaluation, all starts together, until then
     why: str  # met; hopeless, with the numbers; or the epochs ended first
     held: tuple[GoalHeld, ...] = ()  # each accuracy that is asked for, by itself

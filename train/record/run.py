@@ -20,10 +20,12 @@ from train.record.atomic import write_atomically, write_new
 from train.record.measurements import (
     Classification,
     ClassScore,
+    Count,
     EpochRecord,
     GoalHeld,
     LinkTraffic,
     NoiseScale,
+    Positive,
     RankSteps,
     Sharpness,
     Spread,
@@ -91,12 +93,12 @@ class RunError(Frozen):
 class World(Frozen):
     """The ranks that met, and what they ran on and talked over."""
 
-    size: int = Field(ge=1)
-    nodes: int = Field(ge=1)
+    size: Positive
+    nodes: Positive
     hostnames: tuple[str, ...]  # one per rank
     device_kind: Literal["cpu", "gpu"]
     device: str
-    cores_per_rank: int = Field(ge=1)
+    cores_per_rank: Positive
     oversubscribed: bool  # fewer cores than ranks claim, or a CPU quota: no scaling figures
     launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
     controller: Literal["gloo", "mpi"]
@@ -107,12 +109,12 @@ class World(Frozen):
 class DataRecord(Frozen):
     name: str
     fingerprint: str  # sha256 over the arrays in memory
-    train_images: int  # after data_fraction
-    train_images_available: int
-    validation_images: int
-    classes: int
+    train_images: Count  # after data_fraction
+    train_images_available: Count
+    validation_images: Count
+    classes: Positive
     # remainder of a pass that fills no global batch or epoch; where the batch grows, the largest
-    dropped_per_epoch: int
+    dropped_per_epoch: Count
     order: str  # which of the course's options drew the batches
 
 

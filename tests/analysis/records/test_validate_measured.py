@@ -9,7 +9,7 @@ import pytest
 from analysis.records.validate import rejections
 from tests.analysis.builders import START, config, rank_steps, record, spread
 from tests.analysis.samples import CLASSES, NOISE, TRUST
-from train.record.run import Attempt, LinkTraffic, RunRecord
+from train.record.run import Attempt, RunRecord
 
 TWO = config(gpus=2)
 
@@ -121,10 +121,6 @@ def test_a_time_long_ago_or_far_off_rejects(name: str, time: datetime) -> None:
         assert f"a time in the year {time.year}" in rejections(found, found.cell_id)
 
 
-GOOD_DATA = record(TWO).data
-HUGE = 10**30
-
-
 def noisy(**changes: object) -> RunRecord:
     return wrong(epoch_changes={"noise": NOISE.model_copy(update=changes)})
 
@@ -140,15 +136,8 @@ def of_class(**changes: object) -> RunRecord:
 @pytest.mark.parametrize(
     ("bad", "finding"),
     [
-        (wrong(data=GOOD_DATA.model_copy(update={"classes": 0})), "data of 0 classes"),
-        (wrong(data=GOOD_DATA.model_copy(update={"validation_images": -1})),
-         "data.validation_images: the number is below 0 or beyond all counts"),
-        (wrong(epoch_changes={"steps_per_call": HUGE}), "steps_per_call of an epoch: the number"),
         (wrong(epoch_changes={"sampled_steps": 11}), "of sampled steps in"),
         (wrong(epoch_changes={"sampled_s": 99.0}), "99 s of sampled steps in"),
-        (wrong(world_changes={"nodes": HUGE}), "world.nodes: the number"),
-        (wrong(traffic=(LinkTraffic(host="a", interface="b", received_bytes=HUGE, sent_bytes=0),)),
-         "bytes of traffic: the number"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
         (wrong(steps=(rank_steps(0).model_copy(update={
@@ -159,9 +148,6 @@ def of_class(**changes: object) -> RunRecord:
         (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),
          "rank 0: exposed_s is beyond all training"),
         (wrong(steps=(rank_steps(0, total=1e6),)), "rank 0: step_s is beyond all training"),
-        (wrong(steps=(rank_steps(0).model_copy(update={
-            "step_s": spread(1.0).model_copy(update={"n": 10**400})}),)),
-         "rank 0: step_s is beyond all training"),
         (wrong(world_changes={"nodes": 50}), "met on 50 nodes, yet have the names of 1"),
         (wrong(epoch_changes={"train_loss": 1e308}), "epoch 1: a loss of 1e+308"),
         (wrong(epoch_changes={"validation_loss": -1e308}), "epoch 1: a loss of -1e+308"),
@@ -178,14 +164,9 @@ def of_class(**changes: object) -> RunRecord:
         (noisy(b_simple=-1.0), "a noise scale of -1.0 images"),
         (noisy(low=-1.0), "a noise scale of 100.0 images, from -1.0 to 125.0"),
         (noisy(low=5.0, high=1.0), "a noise scale of 100.0 images, from 5.0 to 1.0"),
-        (wrong(data=GOOD_DATA.model_copy(update={"classes": 2**63})), "data of 92233720"),
         (of_class(confusion=((160, 40),)), "its confusion matrix is not one of 2 classes"),
         (of_class(confusion=((160, 40), (16, 144, 1))), "is not one of 2 classes"),
         (of_class(confusion=((160, 40), (17, 144))), "class dog: 160 validation images, its row"),
-        (of_class(confusion=((240, -40), (16, 144))), "class cat: 200 validation images"),
-        (of_class(classes=tuple(c.model_copy(update={"f1": -1e308}) for c in CLASSES.classes)),
-         "class cat: a score that is no share"),
-        (of_class(epoch=HUGE), "classification.epoch: the number"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_rejects(bad: RunRecord, finding: str) -> None:

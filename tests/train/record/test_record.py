@@ -17,6 +17,8 @@ from tests.unreadable import Once, is_untouched, unreadable
 from train.errors import READ_TRIES, NoRecord, Unreadable
 from train.record.cell_folder import earlier_attempts
 from train.record.run import (
+    ClassScore,
+    LinkTraffic,
     OtherCell,
     RecordError,
     RunError,
@@ -64,6 +66,23 @@ def test_contradictions_are_refused(changes, words) -> None:
     whole = record().model_dump()
     with pytest.raises(ValidationError, match=words):
         RunRecord.model_validate(whole | changes)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "number"),
+    [
+        (record().data, "classes", 0),
+        (record().data, "validation_images", -1),
+        (record().world, "nodes", 10**30),
+        (record().epochs[0], "steps_per_call", 10**30),
+        (LinkTraffic(host="a", interface="b", received_bytes=0, sent_bytes=0), "sent_bytes", 2**61),
+        (ClassScore(name="cat", precision=None, recall=1, f1=1, support=9), "f1", 1.5),
+    ],
+)
+def test_counts_and_shares_that_cannot_be_are_refused(part, name, number) -> None:
+    """Sums of counts must fit into the 64 bits that tables give them."""
+    with pytest.raises(ValidationError, match=name):
+        type(part).model_validate(part.model_dump() | {name: number})
 
 
 @pytest.mark.parametrize("kept", ["completed", "diverged"])
