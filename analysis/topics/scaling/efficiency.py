@@ -36,6 +36,10 @@ from analysis.topics.scaling.series import SAME, SERIES, by_series, measured, wi
 from analysis.topics.topic import Sweep
 
 Places = NDArray[np.integer[Any]]
+NO_BASELINE = (
+    "no baseline: no other rank count was measured with the same technique and settings, data, "
+    "model, device and batch"
+)
 SHARES = ("communication_share", "input_share")
 _NEEDED = (
     "cell_id", "status", "technique", "technique_label", "technique_settings", "context", *SAME,
@@ -175,37 +179,15 @@ def _no_efficiency(
         "shared": np.bincount(rows, shared) > 0,
         "base_shared": (np.bincount(rows, shared & timed) > 0)[base],
         "base": first["gpus"].array.take(base),
+        "alone": np.where(counts == 1, NO_BASELINE, None),
     })  # fmt: skip
-    alone = _alone(first[counts == 1], runs[runs["status"] == "completed"])
     return [
         row["none"]
         or (SHARED_CORES if row["shared"] else None)
         or (f"the baseline's {row['base']} ranks share cores" if row["base_shared"] else None)
-        or alone.get(place)
-        for place, row in enumerate(plain_rows(told))
+        or row["alone"]
+        for row in plain_rows(told)
     ]
-
-
-def _alone(rows: pd.DataFrame, completed: pd.DataFrame) -> dict[int, str]:
-    """Why no other rank count can be compared with rows of one of their own, by their index."""
-    same = [*SAME, "batch_per_rank", "global_batch", "technique_settings", "cores_per_rank"]
-    every = pd.concat([part[["technique", "gpus", *same]] for part in (rows, completed)])
-    codes = np.stack([pd.factorize(column)[0] for _, column in every.items()], axis=1)
-    others = np.unique(codes[len(rows) :], axis=0)
-    found = {}
-    for place, own, row in zip(rows.index.tolist(), codes, plain_rows(rows), strict=False):
-        elsewhere = others[(others[:, 0] == own[0]) & (others[:, 1] != own[1])]
-        # of a batch that grows with the ranks, or cores beside a GPU, nothing follows
-        unlike = {"global_batch" if row["scaling"] == "weak" else "batch_per_rank"}
-        unlike |= set() if row["device_kind"] == "cpu" else {"cores_per_rank"}
-        differs = (own >= 0) & ~(elsewhere == own).any(axis=0)
-        names = [name for name, no in zip(same, differs[2:], strict=True) if no]
-        told = ", ".join(name.replace("_", " ") for name in names if name not in unlike)
-        found[place] = (
-            f"no baseline: the runs on other rank counts differ in {told or 'their settings'}"
-            if len(elsewhere) else "only one rank count measured"
-        )  # fmt: skip
-    return found
 
 
 def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
