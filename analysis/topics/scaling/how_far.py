@@ -179,25 +179,16 @@ def chosen(of: Sweep) -> Iterable[Chosen]:
              if any(row["gpus"] != row["n0"] for row in own)]  # fmt: skip
     reference = reference_technique(of.order)
     for own in modes:
-        _, largest = _largest(own)
+        most = max(row["gpus"] for row in own if row["gpus"] != row["n0"])
+        largest = [row for row in own if row["gpus"] == most and row["gpus"] != row["n0"]]
         one = next((row for row in largest if row["technique"] == reference), largest[0])
         yield Chosen(one, own, f"under {own[0]['scaling']} scaling, " if len(modes) > 1 else "")
-
-
-def _largest(known: Rows) -> tuple[list[Row], list[Row]]:
-    """Rows at the most ranks: those of a larger baseline than others', and those of the smallest,
-    which alone can be compared."""
-    most = max(row["gpus"] for row in known if row["gpus"] != row["n0"])
-    rows = [row for row in known if row["gpus"] == most and row["gpus"] != row["n0"]]
-    fewest = min(row["n0"] for row in rows)
-    return [r for r in rows if r["n0"] > fewest], [r for r in rows if r["n0"] == fewest]
 
 
 def _how_far(of: Sweep) -> Iterable[Answer]:
     """Efficiency and its largest loss."""
     what = of.what
     for one, known, under in chosen(of):
-        others, largest = _largest(known)
         text = (
             f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
             f"{estimate_in(one, 'efficiency').text(TWO)}, {TWO(one['speedup'])} times the "
@@ -205,16 +196,6 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
         )
         text += _below([row for row in known if row["series"] == one["series"]], what)
         text += _cause(of.rows(losses), one)
-        if len(largest) > 1:
-            low, high = (TWO(pick(row["efficiency"] for row in largest)) for pick in (min, max))
-            all_ = "both" if len(largest) == 2 else f"all {len(largest)}"
-            ends = f"are {low}" if low == high else f"lie between {low} and {high}"
-            text += f" The means of {all_} conditions {ends}; no test compares them."
-        for row in others:
-            text += (
-                f" That of {named(row, known)} is against {row['n0']} {what}s, so not compared "
-                "with these."
-            )
         yield Answer(
             "scaling", "How far does it scale?", capital(text), "scaling",
             "efficiency",

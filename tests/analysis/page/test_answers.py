@@ -289,7 +289,6 @@ def test_series_of_one_name_are_told_by_their_batch(tmp_path: Path) -> None:
     ]
     (text,) = [t for t in sentences(tmp_path, items) if "an efficiency" in t]
     assert "naive (weak, 16 a rank) reaches an efficiency of 1.0" in text
-    assert "The means of both conditions lie between 0.80 and 1.00; no test compares" in text
 
 
 def test_batches_are_said_of_those_that_have_them(tmp_path: Path) -> None:
@@ -399,7 +398,6 @@ def test_efficiency_loss_and_advice_are_of_one_series(tmp_path: Path) -> None:
     text = found["scaling"].text
     assert text.startswith("At 2 ranks, naive reaches an efficiency of 0.73 (0.7")
     assert "Largest loss: communication" in text and "lars" not in text
-    assert "The means of all 3 conditions lie between 0.37 and 0.92; no test compares" in text
     assert found["more_ranks"].text.startswith("With naive, ")
     assert found["scaling"].numbers["technique"] == "naive"
 
@@ -418,7 +416,6 @@ def test_weak_and_strong_scaling_are_answers_of_their_own(tmp_path: Path, refere
         f"Under strong scaling, at 2 ranks, {reference}"[:34],
     ]
     assert "efficiency of 0.95" in found[0] and "efficiency of 0.60" in found[1]
-    assert not any("conditions lie" in text for text in found)
 
 
 def test_a_shortest_median_is_among_those_with_one_target(tmp_path: Path) -> None:

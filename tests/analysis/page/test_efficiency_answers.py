@@ -7,7 +7,7 @@ from pathlib import Path
 from analysis.page.report import Report, build
 from analysis.records.load import load_frames
 from analysis.topics.topic import Answer
-from tests.analysis.builders import config, failed, rank_steps, record, write_sweep
+from tests.analysis.builders import config, rank_steps, record, write_sweep
 from train.record.run import RunRecord
 
 
@@ -30,18 +30,6 @@ def runs(name: str, gpus: int, step_s: float, median_s: float | None = None) -> 
                            for rank in range(gpus)), wall_s=3600)
         for seed in range(3)
     ]  # fmt: skip
-
-
-def test_efficiencies_against_different_baselines_are_not_compared(tmp_path: Path) -> None:
-    """Both techniques are equally fast; the runs of one on one rank are lost."""
-    steps = {1: 0.16, 2: 0.20, 4: 0.23}
-    items = [run for gpus, step in steps.items() for run in runs("naive", gpus, step)]
-    items += [run for gpus in (2, 4) for run in runs("lamb", gpus, steps[gpus])]
-    items += [failed(config("lamb", seed=seed)) for seed in range(3)]
-    said = answers(tmp_path, items)["scaling"]
-    assert said.text.startswith("At 4 ranks, naive reaches an efficiency of 0.70 (0.6")
-    assert "That of lamb is against 2 ranks, so not compared with these." in said.text
-    assert (said.numbers["technique"], said.numbers["baseline"]) == ("naive", 1)
 
 
 def test_stalls_between_usual_steps_have_no_cause_and_no_forecast(tmp_path: Path) -> None:
