@@ -125,15 +125,16 @@ def forecast(
         return about
     model = fit_step(usable, scaling, network)
     if isinstance(model, Refusal):
-        return _with(about, refused=model.reason)
+        return about.model_copy(update={"refused": model.reason})
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
     held_out = _hold_out(usable, scaling, network)
-    tried = _with(about, residual=residual, held_out=held_out)
+    tried = about.model_copy(update={"residual": residual, "held_out": held_out})
     why = _why_not(held_out, residual, usable[-1].ranks)
     if why is not None:
-        return _with(tried, refused=why)
+        return tried.model_copy(update={"refused": why})
     ahead = ahead or [usable[-1].ranks * 2**n for n in range(1, DOUBLINGS + 1)]
-    return _with(tried, refused=None, points=_points(model, baseline, usable, held_out, ahead))
+    points = _points(model, baseline, usable, held_out, ahead)
+    return tried.model_copy(update={"refused": None, "points": points})
 
 
 def slower(
@@ -142,14 +143,15 @@ def slower(
     """A sentence for each count that is above the interval of the forecast from the smaller ones;
     arguments as :func:`forecast`."""
     usable = _usable(measured)
-    found = (
-        slower_than_forecast(
-            forecast("", usable[:i], scaling, network, [usable[i].ranks]), usable[i]
-        )
-        for i in range(1, len(usable))
-        if not usable[i].shared_cores
+    says = SLOWER if network else SUGGESTED
+    return tuple(
+        f"{says}: {own.mean:.3g} s a step on {own.ranks} ranks, expected {point.step_s:.3g} "
+        f"({point.low_s:.3g} to {point.high_s:.3g})"
+        for i, own in enumerate(usable)
+        if not own.shared_cores
+        for point in forecast("", usable[:i], scaling, network, [own.ranks]).points
+        if own.mean > point.high_s
     )
-    return tuple(text for text in found if text)
 
 
 def _usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -173,22 +175,6 @@ def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str 
         )
     if residual > MOST_RESIDUAL:
         return f"the model is {percent(residual)} off what it was fitted to"
-    return None
-
-
-def _with(found: SeriesForecast, **changes: object) -> SeriesForecast:
-    return SeriesForecast(**{**dict(found), **changes})
-
-
-def slower_than_forecast(found: SeriesForecast, measured: Measured) -> str | None:
-    """``SLOWER`` with figures, where a count measured later is above its interval; else None."""
-    for point in found.points:
-        if point.ranks == measured.ranks and measured.mean > point.high_s:
-            says = SLOWER if found.network == "alpha_beta" else SUGGESTED
-            return (
-                f"{says}: {measured.mean:.3g} s a step on {point.ranks} ranks, expected "
-                f"{point.step_s:.3g} ({point.low_s:.3g} to {point.high_s:.3g})"
-            )
     return None
 
 

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from analysis.prediction import Refusal
 from analysis.stats.differences import ratio
 from analysis.table import Estimate
 
@@ -64,19 +63,18 @@ def _increase(before: int, ranks: int, speed_up: Estimate) -> Increase:
     return Increase(before, ranks, speed_up, marginal, hours)
 
 
-def recommend(found: Sequence[Increase], threshold: float = WORTH_IT) -> Recommendation | Refusal:
-    """The count up to which every increase is worth it, from the smallest measured one on."""
-    if not found:
-        return Refusal("only one rank count was measured")
+def recommend(found: Sequence[Increase]) -> Recommendation:
+    """The count up to which every increase is worth it, from the smallest measured one on;
+    ``found``: one or more."""
 
     def last(enough: Callable[[Estimate], bool]) -> int:
         paying = list(itertools.takewhile(lambda one: enough(one.marginal), found))
         return paying[-1].ranks if paying else found[0].before
 
-    most = last(lambda m: m.high is None or m.high >= threshold)
+    most = last(lambda m: m.high is None or m.high >= WORTH_IT)
     return Recommendation(
-        last(lambda m: m.value is not None and m.value >= threshold),
-        last(lambda m: m.low is not None and m.low >= threshold),
+        last(lambda m: m.value is not None and m.value >= WORTH_IT),
+        last(lambda m: m.low is not None and m.low >= WORTH_IT),
         most,
         most == found[-1].ranks,
     )

@@ -153,18 +153,18 @@ TERMS: tuple[AllReduce, ...] = (
 
 
 def measured_counts(runs: pd.DataFrame) -> list[Measured]:
-    """One entry per rank count of the completed runs of one series.
+    """One entry per rank count.
 
     Args:
-        runs: as analysis.topics.scaling.loss.loss takes them.
+        runs: completed ones of one series, with a step time, as analysis.topics.scaling.loss.loss
+            takes them.
     """
-    used = runs[(runs["status"] == "completed") & runs["step_s"].notna()]
     step, sent, exposed, waiting = (
-        used[name].to_numpy(float, na_value=np.nan)
+        runs[name].to_numpy(float, na_value=np.nan)
         for name in ("step_s", "communication_s", "exposed_s", "waiting_s")
     )
     parts = np.stack([sent - waiting, exposed - np.minimum(waiting, exposed), waiting])
-    ranks, nodes, shared = (used[name].to_numpy() for name in ("gpus", "nodes", "oversubscribed"))
+    ranks, nodes, shared = (runs[name].to_numpy() for name in ("gpus", "nodes", "oversubscribed"))
     found = []
     for count in np.unique(ranks).tolist():
         own = ranks == count

@@ -179,7 +179,7 @@ def _no_efficiency(
         "shared": np.bincount(rows, shared) > 0,
         "base_shared": (np.bincount(rows, shared & timed) > 0)[base],
         "base": first["gpus"].array.take(base),
-        "alone": np.where(counts == 1, NO_BASELINE, None),
+        "alone": pd.Series(NO_BASELINE, counts.index).where(counts == 1),
     })  # fmt: skip
     return [
         row["none"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.prediction import Refusal
 from analysis.prediction.increases import WORTH_IT, increases, recommend
 from analysis.records.frames import in_order
 from analysis.table import (
@@ -53,8 +52,10 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
     done = done[counts > 1]
     names = about(done)
     for series, own in done.groupby("series", sort=False):
-        rates, named = by_ranks(own, "images_per_s"), names[series]
+        named = names[series]
+        rates: Any = own.groupby("gpus")["images_per_s"].apply(list).to_dict()
         found = increases(rates)
+        best = recommend(found)
         steps += [
             {**named, "before": i.before, "gpus": i.ranks,
              "n": min(len(rates[i.before]), len(rates[i.ranks])),
@@ -62,10 +63,9 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
              **i.gpu_hours.columns("hours")}
             for i in found
         ]  # fmt: skip
-        if not isinstance(best := recommend(found), Refusal):
-            ends = f"{best.most} is the largest count measured" if best.ends else None
-            estimate = Estimate(best.ranks, best.least, best.most, len(own), ends)
-            worth.append(named | estimate.columns("gpus"))
+        ends = f"{best.most} is the largest count measured" if best.ends else None
+        estimate = Estimate(best.ranks, best.least, best.most, len(own), ends)
+        worth.append(named | estimate.columns("gpus"))
     of_steps, of_worth = _steps(runs), _worth(runs)
     return Increases(
         Table("increases", "What more ranks gave", of_steps,
@@ -73,14 +73,6 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
         Table("recommended", "How many are worth it", of_worth,
               in_order(frame(worth, of_worth), techniques)),
     )  # fmt: skip
-
-
-def by_ranks(runs: pd.DataFrame, name: str) -> dict[int, list[float]]:
-    """Values of the runs of one series, by rank count."""
-    found: dict[int, list[float]] = {}
-    for ranks, value in zip(runs["gpus"].tolist(), runs[name].tolist(), strict=True):
-        found.setdefault(ranks, []).append(value)
-    return dict(sorted(found.items()))
 
 
 def worth_in_words(row: Row) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.prediction import Refusal
 from analysis.prediction.increases import Recommendation, increases, recommend
 
 
@@ -39,9 +38,7 @@ def test_the_recommended_count_is_the_last_that_pays() -> None:
     assert found == Recommendation(4, 4, 4, False)
     wide = {k: [v * 0.9, v, v * 1.1] for k, v in rates.items()}
     unsure = recommend(increases(wide))
-    assert isinstance(unsure, Recommendation)
     assert unsure.ranks == 4 and unsure.least < 4 < unsure.most
-    assert recommend(increases(sure), threshold=0.5).ranks == 16  # type: ignore[union-attr]
     one = recommend(increases({k: [v] for k, v in rates.items()}))
     assert one == Recommendation(4, 1, 16, True), "one run each: the intervals know nothing"
 
@@ -60,8 +57,3 @@ def test_the_recommended_count_is_the_last_that_pays() -> None:
 def test_counts_need_not_double(rates: dict[int, float], ranks: int, ends: bool) -> None:
     sure = {k: [v * 0.9999, v, v * 1.0001] for k, v in rates.items()}
     assert recommend(increases(sure)) == Recommendation(ranks, ranks, ranks, ends)
-
-
-def test_no_increase_no_recommendation() -> None:
-    assert isinstance(recommend(increases({2: [1.0]})), Refusal)
-    assert isinstance(recommend(increases({})), Refusal)
