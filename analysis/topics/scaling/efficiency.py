@@ -36,6 +36,7 @@ from analysis.topics.scaling.series import SAME, SERIES, by_series, measured, wi
 from analysis.topics.topic import Sweep
 
 Places = NDArray[np.integer[Any]]
+ONE_COUNT = "only one rank count measured"
 NO_BASELINE = (
     "no baseline: no other rank count was measured with the same technique and settings, data, "
     "model, device and batch"
@@ -174,12 +175,15 @@ def _no_efficiency(
     """Why a row has neither speed-up nor efficiency; None where it has both."""
     shared, timed = runs["oversubscribed"].to_numpy(bool), runs.index.isin(measured(runs).index)
     counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
+    done = runs[runs["status"] == "completed"]
+    measured_of = done.groupby("technique")["gpus"].nunique()
+    why = first["technique"].map(measured_of > 1).map({True: NO_BASELINE, False: ONE_COUNT})
     told = pd.DataFrame({
         "none": rate["note"].where(rate["n"] == 0, None),
         "shared": np.bincount(rows, shared) > 0,
         "base_shared": (np.bincount(rows, shared & timed) > 0)[base],
         "base": first["gpus"].array.take(base),
-        "alone": pd.Series(NO_BASELINE, counts.index).where(counts == 1),
+        "alone": why.where(counts == 1),
     })  # fmt: skip
     return [
         row["none"]

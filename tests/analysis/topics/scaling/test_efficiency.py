@@ -98,7 +98,6 @@ def test_an_oversubscribed_baseline_is_none() -> None:
         {"data_fraction": 0.5},
         {"scaling": "strong"},
         {"technique": technique("naive", base_lr=0.3)},
-        {"technique": technique("lamb")},
         {"framework": "multi_worker_mirrored"},
         {"accumulation": 2},
         {"width": 2.0},
@@ -113,6 +112,12 @@ def test_what_differs_is_no_baseline(changes: dict) -> None:
     row = by_ranks(run(1, 100.0, **one), run(4, 400.0, **(one | changes)))[4]
     assert row["efficiency"] is pd.NA and row["n0"] is pd.NA
     assert row["efficiency_note"] == efficiency.NO_BASELINE
+
+
+def test_another_technique_is_no_baseline() -> None:
+    other = record(config("lamb", gpus=4), images_per_s=400.0)
+    found = table(run(1, 100.0), other)
+    assert found["efficiency_note"].tolist() == [efficiency.ONE_COUNT] * 2
 
 
 def test_strong_scaling_keeps_the_global_batch() -> None:
@@ -187,7 +192,7 @@ def test_a_baseline_is_shown_as_such() -> None:
 
 def test_one_row_and_none() -> None:
     (row,) = made(run(1, 100.0)).data["efficiency_note"]
-    assert row == efficiency.NO_BASELINE
+    assert row == efficiency.ONE_COUNT
     assert made().shown().rows == ()
 
 
