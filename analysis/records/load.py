@@ -18,7 +18,7 @@ from analysis.records.frames import SETTINGS, Frames, frames_of, labelled
 from analysis.records.gather import Gathered, chosen, problems_in, together
 from analysis.records.read import read_cells
 from analysis.table import types
-from train.config.run import load_config
+from train.config.run import explain, load_config
 from train.errors import ConfigError, Unreadable
 from train.record.cell_folder import CONFIG_NAME
 from train.record.run import MANIFEST_NAME, RECORD_NAME, SweepManifest
@@ -139,13 +139,5 @@ def _read_manifest(folder: Path) -> SweepManifest:
         raise SweepError(f"{path}: cannot be read: {error.strerror}. {expected}") from error
     except (ValidationError, UnicodeDecodeError) as error:
         raise SweepError(
-            f"{path}: not a manifest of a sweep: {_brief(error)}. {expected}"
+            f"{path}: not a manifest of a sweep: {explain(error).strip()}. {expected}"
         ) from error
-
-
-def _brief(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "whole file"
-        return f"{where}: {first['msg']}"
-    return str(error)

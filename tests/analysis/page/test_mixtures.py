@@ -69,15 +69,6 @@ def test_a_run_on_some_of_the_same_hosts_is_the_same_machine() -> None:
     assert mixtures([ONE, two]) == []
 
 
-def test_the_table_counts_every_value() -> None:
-    rows = provenance_rows([ONE, other(), record(config(seed=2), provenance=None)])
-    assert ("git commit", "a" * 40, 2) in rows
-    assert ("git commit", "not recorded", 1) in rows
-    assert ("uncommitted changes", "no", 2) in rows
-    assert ("tensorflow", "2.15.1", 2) in rows
-    assert ("hosts", "node1", 3) in rows
-
-
 def test_a_device_that_names_its_cores_is_not_told_twice() -> None:
     ((line, _),) = machines([record(world_changes={"device": "CPU X, 2 cores per rank"})])
     assert line.startswith("CPU X, 2 cores per rank, 1 node, ")
@@ -94,10 +85,6 @@ def test_machines_name_gpus_and_nodes() -> None:
             1,
         )
     ]
-
-
-def test_no_run_has_no_provenance() -> None:
-    assert machines([]) == mixtures([]) == provenance_rows([]) == []
 
 
 def test_hosts_that_all_overlap_are_one_machine_and_others_are_not() -> None:

@@ -115,9 +115,7 @@ def test_two_and_three_ranks_predict_the_fourth_on_a_simulated_network(mbits: in
 
 
 @pytest.mark.parametrize("counts", [(1, 2, 4), (2, 3, 4), (1, 2, 4, 8)])
-@pytest.mark.parametrize(
-    ("steady", "drift"), [(True, 0.0), (True, 0.05), (True, 0.15), (False, 0.05), (False, 0.07)]
-)
+@pytest.mark.parametrize(("steady", "drift"), [(True, 0.15), (False, 0.07)])
 def test_intervals_cover_where_the_network_departs_from_the_model(
     steady: bool, drift: float, counts: tuple[int, ...]
 ) -> None:

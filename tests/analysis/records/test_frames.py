@@ -48,11 +48,6 @@ def test_a_record_without_host_names_has_no_hosts() -> None:
     assert pd.isna(found["hosts"]) and pd.isna(found["first_host"])
 
 
-def test_a_diverged_run_scores_chance_and_keeps_what_it_had() -> None:
-    found = row(record(status="diverged", accuracies=[0.3, 0.2]))
-    assert found["validation_accuracy"] == 0.2
-
-
 def test_a_null_is_na_with_the_reason_of_the_record() -> None:
     found = row(record(accuracies=[None] * 3, images_per_s=None, steps=None))
     for name in ("validation_accuracy", "images_per_s", "communication_share"):
@@ -88,21 +83,6 @@ def test_waiting_that_was_too_short_to_be_seen_is_no_share() -> None:
     found = row(record(config(gpus=1), steps=(sampled,), missing={"steps.exposed_s": "too short"}))
     assert found["communication_share"] is None and found["step_shares_why"] == "too short"
     assert found["input_share"] == 0.1
-
-
-def test_one_name_with_two_settings_is_two_labels() -> None:
-    runs = runs_frame(
-        [
-            record(config(technique=technique("naive", base_lr=0.1))),
-            record(config(technique=technique("naive", base_lr=0.2))),
-            record(config("lamb")),
-        ]
-    )
-    assert runs["technique_label"].tolist() == [
-        "naive (base_lr=0.1)",
-        "naive (base_lr=0.2)",
-        "lamb",
-    ]
 
 
 def test_context_names_only_what_varies() -> None:
@@ -166,13 +146,6 @@ def test_order_is_that_of_the_manifest_then_ranks() -> None:
     assert list(zip(ordered["technique"], ordered["gpus"], strict=True)) == [
         ("z", 1), ("a", 2), ("a", 4), ("unknown", 1),
     ]  # fmt: skip
-
-
-def test_contexts_are_ordered_by_their_numbers() -> None:
-    contexts = ["accumulation 16", "", "accumulation 4", "accumulation 4, 0.25 of the data",
-                "accumulation 4, 0.5 of the data", "accumulation 4, 0.1 of the data"]  # fmt: skip
-    table = pd.DataFrame({"technique": "z", "context": contexts}, dtype="string")
-    assert list(in_order(table, ["z"])["context"]) == [contexts[i] for i in (1, 2, 5, 3, 4, 0)]
 
 
 def test_accumulation_is_named_where_ranks_and_batch_leave_a_choice() -> None:

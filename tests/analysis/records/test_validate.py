@@ -62,10 +62,6 @@ def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
         (wrong(accuracies=[0.4, 0.5]), "2 of 3 epochs"),
         (wrong(world_changes={"size": 1}), "1 ranks met, the config asks for 2"),
         (wrong(accuracies=[0.4] * 4), "4 of 3 epochs"),
-        (
-            wrong(epoch_changes={"accumulation": 2}),
-            "global batch 64 of 2 batches per rank, the config asks for 32 of 1",
-        ),
         (wrong(epoch_changes={"skipped_steps": 11}), "11 of 10 steps skipped"),
         (wrong(weights_sha256=None), "equal weights (left out by the test)"),
         (wrong(world=None), "world is null"),
@@ -147,11 +143,6 @@ def test_accumulated_batches_make_the_global_batch() -> None:
     good = record(ADDED)
     assert (good.epochs[0].global_batch, good.epochs[0].steps) == (30, 10)
     assert rejections(good, good.cell_id) == ()
-    once = record(ADDED, epoch_changes={"accumulation": 1})
-    assert any(
-        "global batch 10 of 1 batches per rank, the config asks for 30 of 3 (and in 2 more" in r
-        for r in rejections(once, ADDED.cell_id())
-    )
 
 
 def test_a_batch_grows_when_and_by_what_the_config_says() -> None:
@@ -162,18 +153,12 @@ def test_a_batch_grows_when_and_by_what_the_config_says() -> None:
     assert rejections(grown, grown.cell_id) == ()
 
 
-@pytest.mark.parametrize(
-    ("times", "finding"),
-    [
-        ((1, 2, 4), "epoch 2: global batch 32 of 2 batches per rank, the config asks for 48 of 3 "
-         "(and in 1 more"),
-        ((1, 3, 1), "epoch 3: global batch 16 of 1 batches per rank, the config asks for 144 of 9"),
-        ((1, 1, 3), "epoch 2: global batch 16 of 1 batches per rank, the config asks for 48 of 3"),
-    ],
-)  # fmt: skip
-def test_growth_at_another_time_is_another_run(times: tuple[int, ...], finding: str) -> None:
-    grown = record(GROWS, epoch_changes=[{"accumulation": n} for n in times])
-    assert any(finding in reason for reason in rejections(grown, grown.cell_id))
+def test_growth_at_another_time_is_another_run() -> None:
+    grown = record(GROWS, epoch_changes=[{"accumulation": n} for n in (1, 1, 3)])
+    assert any(
+        "epoch 2: global batch 16 of 1 batches per rank, the config asks for 48 of 3" in reason
+        for reason in rejections(grown, grown.cell_id)
+    )
 
 
 def test_each_epoch_must_cover_what_its_own_batch_can() -> None:

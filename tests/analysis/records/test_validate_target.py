@@ -69,7 +69,6 @@ def test_a_run_may_end_early_where_its_target_is_hopeless() -> None:
     [
         (run([0.2, 0.5, 0.6], None), "does not say what came of it"),
         (run([0.2, 0.5, 0.6], outcome(), target=None), "the config sets none"),
-        (run([0.2, 0.5, 0.6], outcome(), target=None), "3 of 6 epochs"),
         (run([0.2, 0.5, 0.6], unmet("too slow")), "(too slow), yet its epochs meet it"),
         (run([0.2, 0.5, 0.4], outcome()), "met after epoch 3, its epochs: never"),
         (run([0.5, 0.5, 0.6], outcome()), "met after epoch 3, its epochs: after epoch 2"),

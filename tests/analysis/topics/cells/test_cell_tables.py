@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from analysis.records.load import load_frames
 from analysis.topics.cells import completeness, every_run
 from tests.analysis.builders import REASON, config, failed, record, runs_frame, write_sweep
@@ -56,8 +54,3 @@ def test_every_run_shows_what_tells_runs_apart() -> None:
     worlds = [{"hostnames": (name,)} for name in ("node1", "node2")]
     items = [record(config(seed=s), world_changes=w) for s, w in enumerate(worlds)]
     assert "hosts" in headings(every_run.table(runs_frame(items)).shown())
-
-
-def test_no_run() -> None:
-    table = every_run.table(runs_frame([]))
-    assert isinstance(table.data, pd.DataFrame) and table.shown().rows == ()

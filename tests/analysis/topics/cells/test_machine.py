@@ -41,6 +41,8 @@ def test_what_differs_is_counted_the_most_common_first() -> None:
 def test_a_record_without_provenance_is_counted() -> None:
     data = found({}, {"provenance": None})
     assert values(data, "git commit") == [("a" * 40, 1), ("not recorded", 1)]
+    assert values(data, "tensorflow") == [("2.15.1", 1), ("not recorded", 1)]
+    assert values(data, "uncommitted changes") == [("no", 1), ("not recorded", 1)]
     assert data.groupby("what")["runs"].sum().unique().tolist() == [2]
 
 
@@ -49,10 +51,6 @@ def test_of_many_values_the_rest_is_summed() -> None:
     named = values(found(*many), "hosts")
     assert len(named) == machine.MOST + 1
     assert named[-1] == ("2 others", 2)
-
-
-def test_no_run() -> None:
-    assert machine.table(runs_frame([])).shown().rows == ()
 
 
 def moved(host: str, interface: str, received: int, sent: int) -> LinkTraffic:

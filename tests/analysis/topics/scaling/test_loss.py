@@ -17,7 +17,6 @@ from analysis.table import Estimate, Table, plain_rows
 from analysis.topics.scaling.cause import PARTS as LOSSES
 from analysis.topics.scaling.cause import Cause, largest_cause
 from analysis.topics.scaling.loss import (
-    COLUMNS,
     ONE_RUN,
     SAMPLED_LONGER,
     SHARED_CORES,
@@ -168,7 +167,6 @@ def test_waiting_and_negotiation_are_at_most_what_is_exposed() -> None:
     assert (four["waiting"], four["negotiation"], four["exposed"]) == pytest.approx((0.04, 0.06, 0))
 
 
-@pytest.mark.parametrize("gpus", [2, 4, 8])
 @pytest.mark.parametrize(
     ("fault", "part", "lost"),
     [
@@ -177,10 +175,8 @@ def test_waiting_and_negotiation_are_at_most_what_is_exposed() -> None:
         ({"reduce_s": 0.10}, "exposed", 0.05),
     ],
 )
-def test_an_injected_fault_is_blamed(
-    gpus: int, fault: dict[str, float], part: str, lost: float
-) -> None:
-    found = loss(sweep([1, gpus], **fault))
+def test_an_injected_fault_is_blamed(fault: dict[str, float], part: str, lost: float) -> None:
+    found = loss(sweep([1, 4], **fault))
     (cause,) = causes(found.table)
     assert cause is not None
     assert (cause.part, cause.decided) == (part, True)
@@ -311,16 +307,6 @@ def test_shared_cores_are_refused_and_unusable_runs_left_out() -> None:
     assert causes(found.table)[1] is None
 
 
-def test_series_are_kept_apart() -> None:
-    one, two = (1.0, 0.0, 1.0, 0.0, 0.0, None, None), (1.2, 0.0, 1.0, 0.2, 0.2, 0.1, 0.0)
-    rows = [run(1, *one), run(2, *two), run(2, *two, batch_per_rank=32, global_batch=64),
-            run(4, *two, model="mlp"), run(2, *two, cores_per_rank=2)]  # fmt: skip
-    found = loss(frame(rows))
-    assert found.table.data["gpus"].tolist() == [2]
-    gpu = [{**row, "device_kind": "gpu"} for row in (rows[0], rows[4])]
-    assert len(loss(frame(gpu)).table.data) == 1
-
-
 def test_the_model_divides_communication_by_a_ring() -> None:
     runs = frame([
         run(1, 1.0, 0.0, 1.0, 0.0, 0.0, None, None),
@@ -350,14 +336,13 @@ def test_the_interval_is_that_of_welch() -> None:
     assert found["n"] == 5
 
 
-@pytest.mark.parametrize("n", [3, 6])
-def test_intervals_of_the_shares_cover(n: int) -> None:
+def test_intervals_of_the_shares_cover() -> None:
     """lost = step / ideal - 1 and one part, truths 0.30 and 0.25 of the ideal step."""
-    random, series = np.random.default_rng(n), 1200
+    random, series = np.random.default_rng(3), 1200
     rows = []
     for number in range(series):
         for gpus, step, sent in ((1, 1.0, 0.0), (4, 1.3, 0.25)):
-            for _ in range(n):
+            for _ in range(3):
                 noise, more = random.normal(0, 0.03), random.normal(0, 0.02)
                 rows.append(run(gpus, step + noise + more, 0.0, 1.0 + noise + 0.05 * (gpus > 1),
                                 sent + more, sent + more, 0.0, 0.0, model=str(number)))  # fmt: skip
@@ -381,7 +366,6 @@ def test_shown_table_names_the_cause() -> None:
     assert {"lost", "waiting"} <= set(headings)
     assert "communication" not in headings, "no row has it"
     assert not any("n/a" in cell or "-0.0 " in cell for cell in shown.rows[0])
-    assert len({column.name for column in COLUMNS}) == len(COLUMNS)
 
 
 def test_small_steps_whose_sampled_ones_compute_longer_say_so() -> None:

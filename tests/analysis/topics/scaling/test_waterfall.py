@@ -10,10 +10,9 @@ import pytest
 
 from analysis.figures import Figure
 from analysis.prediction.collectives import Link
-from analysis.topics.scaling import step_figure
 from analysis.topics.scaling.cause import PARTS
 from analysis.topics.scaling.loss import loss
-from analysis.topics.scaling.waterfall import COLOURS, MOST_PANELS, figure
+from analysis.topics.scaling.waterfall import MOST_PANELS, figure
 from tests.analysis.builders import config, rank_steps, record, runs_frame, spread, technique
 from train.record.run import RunRecord
 
@@ -127,12 +126,6 @@ def test_a_part_that_a_model_divides_is_hatched_and_said() -> None:
     assert {"bandwidth", "latency"} < set(modelled.data["part"])
     plain = drawn(items)
     assert "<pattern" not in str(plain.svg) and "Hatched" not in plain.caption
-
-
-def test_a_part_has_the_colour_that_it_has_in_the_figure_of_steps() -> None:
-    assert set(COLOURS) == set(PARTS)
-    for part in ("input", "compute", "exposed", "rest"):
-        assert COLOURS[part] == step_figure.PARTS[part][1]
 
 
 def test_conditions_that_are_left_out_are_said() -> None:
