@@ -176,7 +176,8 @@ def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFr
     """``global_batch`` is the run's at its start, ``epoch_batch`` that of the epoch."""
     epochs = tables["epochs"]
     place = epochs["cell"].to_numpy()
-    starts = _starts(runs["epochs_run"])
+    counts = runs["epochs_run"].to_numpy(dtype=np.int64)
+    starts = counts.cumsum() - counts  # where the rows of each run begin
     made = {name: epochs[name].array for name in epochs if name != "cell"}
     for name in ("cell_id", *OF_A_RUN):
         made[name] = runs[name].array.take(place)
@@ -196,12 +197,6 @@ def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFr
     for column, values in zip(CLOCK, clock, strict=True):
         made[column.name] = pd.arrays.FloatingArray(values, np.isnan(values))
     return pd.DataFrame({name: made[name] for name in types(EPOCHS)}, copy=False)
-
-
-def _starts(counts: pd.Series[int]) -> np.ndarray[Any, Any]:
-    """Where the rows of each run begin."""
-    ends = counts.to_numpy(dtype=np.int64).cumsum()
-    return np.concatenate([[0], ends])[:-1]
 
 
 def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:

@@ -97,7 +97,7 @@ def _row(outcome: str, own: pd.DataFrame) -> Row:
         "cells": own["cell_id"].nunique(),
         "attempts": len(own),
         "node_hours": (hours * own["nodes"]).sum(min_count=1),
-        "node_hours_note": reasons(pd.Series(notes, dtype="string")),
+        "node_hours_note": reasons(notes),
         "rank_hours": (hours * own["ranks"]).sum(min_count=1),
     }
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import analysis
+from analysis import merge
 from analysis.page.report import build
 from analysis.records.columns import FRAMES
-from analysis.records.frames import Frames, merge
+from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.table import types
 from analysis.topics.comparisons import techniques
@@ -24,10 +24,6 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[Frames]:
     folder = tmp_path_factory.mktemp("results")
     makers = {"mixed": mixed_sweep, "rich": rich_sweep, "good": good_sweep}
     return [load_frames(make(folder / name)) for name, make in makers.items()]
-
-
-def test_it_is_what_the_package_offers() -> None:
-    assert analysis.merge is merge
 
 
 @pytest.mark.parametrize("name", list(FRAMES))
