@@ -12,7 +12,6 @@ import pandas as pd
 from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from analysis.records.columns import ATTEMPTS
-from analysis.records.extract import LARGEST_BATCH
 from analysis.records.validate_measured import is_of_a_clock, taken_s
 from analysis.table import types
 from train.record.run import GOOD, RunRecord
@@ -42,9 +41,7 @@ class _Note(BaseModel):
 
 
 def attempt_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Columns of ATTEMPTS that the record tells; none of a config that no machine could run."""
-    if record.config.global_batch > LARGEST_BATCH:
-        return
+    """Columns of ATTEMPTS that the record tells."""
     nodes = len(set(record.world.hostnames)) if record.world else 0
     last = len(record.attempts)
     times = [time for each in record.attempts for time in (each.started_at, each.ended_at)]

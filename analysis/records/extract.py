@@ -23,8 +23,6 @@ UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
 OLDER_CLASSES = "older records do not have them"
 OLDER_PARTS = "older records do not have all parts"
-#: A config beyond this is one that no machine could run.
-LARGEST_BATCH = 10**13
 #: What is trained on what, for how long: rows that differ in it answer different questions.
 _WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
              "validate_on", "partition", "target", "epochs", "epoch_images",
@@ -57,17 +55,13 @@ def _value_at(found: Any, path: str) -> Any:
     return found
 
 
-def config_row(config: RunConfig) -> Row | None:
-    """Columns of CONFIG but the labels, and ``settings``: those of the technique, as JSON; None for
-    a config that no machine could run."""
-    row = _row_of_any_seed(config.model_copy(update={"seed": 0}))
-    return row and {**row, "seed": config.seed}
+def config_row(config: RunConfig) -> Row:
+    """Columns of CONFIG but the labels, and ``settings``: those of the technique, as JSON."""
+    return _row_of_any_seed(config.model_copy(update={"seed": 0})) | {"seed": config.seed}
 
 
 @lru_cache(maxsize=256)
-def _row_of_any_seed(config: RunConfig) -> Row | None:
-    if config.global_batch > LARGEST_BATCH:
-        return None
+def _row_of_any_seed(config: RunConfig) -> Row:
     technique = config.technique
     settings = technique.model_dump_json()
     row = recorded({"config": config}, CONFIG) | {
@@ -91,8 +85,6 @@ def run_row(record: RunRecord) -> Row:
     config, data = record.config, record.data
     assert record.world is not None, "a record without a world is rejected"
     assert data is not None, "a record without data is rejected"
-    of_config = config_row(config)
-    assert of_config is not None, "a batch larger than the data is rejected"
     row = recorded(record, _RECORDED)
     for column in _WHY:
         path = column.path.replace(".last", "")
@@ -104,7 +96,7 @@ def run_row(record: RunRecord) -> Row:
     hosts = record.world.hostnames
     return {
         **row,
-        **of_config,
+        **config_row(config),
         **totals(record.epochs),
         **_timed(record),
         **_shares(record),

@@ -32,7 +32,6 @@ from train.record.run import EpochRecord, RunRecord
 #: unreadable: it is no record at all.
 Kind = Literal["missing", "failed", "rejected", "unreadable"]
 KINDS: tuple[Kind, ...] = ("failed", "rejected", "unreadable", "missing")
-_NO_RANK = 10**9
 
 
 @dataclass(frozen=True)
@@ -173,11 +172,9 @@ def _problem_row(cell: Cell) -> dict[str, Any]:
     assert cell.problem is not None
     epochs: Sequence[EpochRecord] = cell.epochs
     row = {**cell.problem.__dict__, "log_tail": json.dumps(cell.problem.log_tail)}
-    if cell.problem.rank is not None and not 0 <= cell.problem.rank < _NO_RANK:
-        row["rank"] = None
     # a record of another cell says nothing of this one's config
     if cell.record is not None and cell.record.cell_id == cell.cell_id:
-        row |= extract.config_row(cell.record.config) or {}
+        row |= extract.config_row(cell.record.config)
         # what a rejected record says of its epochs may be false
         epochs = cell.record.epochs if cell.problem.kind == "failed" else ()
     return row | (extract.totals(epochs) if epochs else {})

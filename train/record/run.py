@@ -86,7 +86,7 @@ class RunError(Frozen):
     what: str
     where: str
     what_to_do: str
-    rank: int | None = None
+    rank: Count | None = None
     log_tail: tuple[str, ...] = ()
 
 

@@ -44,6 +44,8 @@ WARM = {"lr_scaling": "sqrt"}
             ADASCALE, {"batch_per_rank": 16, "gpus": 2},
             "above the base_batch of 64, found a global batch of 32: use .* at most 32",
         ),
+        ({}, {"batch_per_rank": 10**30}, "images are more than any machine trains"),
+        ({}, {"steps_per_epoch": 10**30}, "images are more than any machine trains"),
         ({"noise_batch": 128}, {}, "of 64 images, .* not taken away: use .* at most 64"),
         (GHOSTS, {**RESNET50, "batch_per_rank": 96}, "batch norm built in, .* use batch_norm"),
         ({**NORM, "zero_gamma": True}, RESNET50, "own network .* leave out zero_gamma"),
