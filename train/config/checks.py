@@ -14,26 +14,15 @@ if TYPE_CHECKING:  # which imports this module
     from train.config.run import RunConfig
 
 _RESNET50_SIDE = 32  # pixels, at least
-_MOST_IMAGES = 10**13  # of an epoch; sums of them would not fit into 64 bits
 
 
 def combination_problem(config: RunConfig) -> str | None:
     """What is wrong with the cell as a whole, with what to do; None where nothing is."""
     checks = (
-        _size, _target, _ghosts, _one_image, _adasum, _adascale, _noise, _network, _accumulation,
+        _target, _ghosts, _one_image, _adasum, _adascale, _noise, _network, _accumulation,
         _warmup, _milestones, _growth, _images, _distribute,
     )  # fmt: skip
     return next((text for check in checks if (text := check(config))), None)
-
-
-def _size(config: RunConfig) -> str | None:
-    images = config.global_batch * (config.steps_per_epoch or 1)
-    if images <= _MOST_IMAGES:
-        return None
-    return (
-        f"{images:,} images are more than any machine trains: use a smaller batch_per_rank, gpus, "
-        "accumulation or steps_per_epoch"
-    )
 
 
 def _target(config: RunConfig) -> str | None:

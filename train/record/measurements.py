@@ -14,6 +14,18 @@ Positive = Annotated[Count, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class DataRecord(Frozen):
+    name: str
+    fingerprint: str  # sha256 over the arrays in memory
+    train_images: Count  # after data_fraction
+    train_images_available: Count
+    validation_images: Count
+    classes: Positive
+    # remainder of a pass that fills no global batch or epoch; where the batch grows, the largest
+    dropped_per_epoch: Count
+    order: str  # which of the course's options drew the batches
+
+
 class Spread(Frozen):
     """Distribution of n samples (seconds, unless the field's name says otherwise)."""
 

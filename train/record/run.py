@@ -21,6 +21,7 @@ from train.record.measurements import (
     Classification,
     ClassScore,
     Count,
+    DataRecord,
     EpochRecord,
     GoalHeld,
     LinkTraffic,
@@ -104,18 +105,6 @@ class World(Frozen):
     controller: Literal["gloo", "mpi"]
     data_plane: DataPlane
     interface: str | None  # network interface really used between ranks
-
-
-class DataRecord(Frozen):
-    name: str
-    fingerprint: str  # sha256 over the arrays in memory
-    train_images: Count  # after data_fraction
-    train_images_available: Count
-    validation_images: Count
-    classes: Positive
-    # remainder of a pass that fills no global batch or epoch; where the batch grows, the largest
-    dropped_per_epoch: Count
-    order: str  # which of the course's options drew the batches
 
 
 class Provenance(Frozen):
