@@ -38,10 +38,9 @@ class Recommendation(NamedTuple):
 def increases(rates: Mapping[int, Sequence[float]]) -> tuple[Increase, ...]:
     """From each measured count to the next. rates: images/s of the runs, by ranks; intervals on the
     log scale, with the variances of both counts."""
-    counts = sorted(k for k, own in rates.items() if len(own))
     return tuple(
         _increase(before, ranks, ratio(rates[ranks], rates[before]))
-        for before, ranks in itertools.pairwise(counts)
+        for before, ranks in itertools.pairwise(sorted(rates))
     )
 
 

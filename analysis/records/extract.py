@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, STEP_PARTS, TRUST
-from analysis.records.labels import key, target_text
+from analysis.records.labels import key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Row
 from train.config.plan import RunPlan
@@ -71,7 +71,7 @@ def _row_of_any_seed(config: RunConfig) -> Row:
         "condition_any_framework": _short_hash(
             config.model_dump_json(exclude={"seed", "framework"})
         ),
-        "target": target_text(config.target),
+        "target": config.target and config.target.in_words(),
         "epoch_images": config.steps_per_epoch and config.steps_per_epoch * config.global_batch,
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",

@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.table import plain_rows
-from train.config.run import Target
 
 #: What may differ between rows of one table, beyond technique, ranks and batch.
 _CONTEXT = {
@@ -125,11 +124,6 @@ def without_batch(context: str) -> str:
     """A context for where batches, and what they are made of, are said elsewhere."""
     rest = without_scaling(context).split(", ")
     return ", ".join(part for part in rest if not part.startswith("accumulation "))
-
-
-def target_text(target: Target | None) -> str | None:
-    """What a run is to reach, in few words and without a comma, which parts a context."""
-    return None if target is None else target.in_words()
 
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

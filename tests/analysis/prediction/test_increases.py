@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from analysis.prediction.increases import Recommendation, increases, recommend
-
-
-def test_an_increase_by_hand() -> None:
-    """100 to 180 images/s: an added rank gives 80 %, and the same work costs 2 / 1.8 - 1 more. From
-    2 to 3 ranks 40 of the 90 that each had."""
-    first, second = increases({1: [100.0, 100.0], 2: [180.0, 180.0], 3: [220.0], 5: []})
-    assert (first.before, first.ranks, second.before, second.ranks) == (1, 2, 2, 3)
-    assert first.speed_up.value == pytest.approx(1.8)
-    assert first.marginal.value == pytest.approx(0.8)
-    assert first.gpu_hours.value == pytest.approx(0.1111, abs=1e-4)
-    assert second.marginal.value == pytest.approx(40 / 90)
-    assert second.gpu_hours.value == pytest.approx((3 / 220) / (2 / 180) - 1)
-    assert second.marginal.low is None
-
-
-def test_the_intervals_of_an_increase_belong_together() -> None:
-    random = np.random.default_rng(5)
-    rates = {2: list(random.normal(100, 2, 4)), 6: list(random.normal(240, 3, 4))}
-    (found,) = increases(rates)
-    assert found.speed_up.low is not None and found.marginal.low is not None
-    assert found.marginal.low == pytest.approx((found.speed_up.low - 1) / 2)
-    assert found.gpu_hours.high == pytest.approx(3 / found.speed_up.low - 1)
 
 
 def test_the_recommended_count_is_the_last_that_pays() -> None:

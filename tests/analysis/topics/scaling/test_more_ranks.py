@@ -46,9 +46,9 @@ def report(folder: Path, items: list[RunRecord]) -> Report:
 
 
 def test_an_increase_is_told_by_speed_up_gain_and_cost(tmp_path: Path) -> None:
-    found = report(tmp_path, [*runs(1, 1.0), *runs(2, 1.25), *runs(4, 2.0)])
+    found = report(tmp_path, [*runs(1, 1.0), *runs(2, 1.25), *runs(6, 2.0)])
     first, second = plain_rows(found.tables["increases"].data)
-    assert (first["gpus"], second["gpus"]) == (2, 4)
+    assert (first["gpus"], second["gpus"]) == (2, 6)
     rates = {int(k): np.log(own.astype(float)) for k, own in
              found.frames.runs.groupby("gpus")["images_per_s"]}  # fmt: skip
     ratio = math.exp(rates[2].mean() - rates[1].mean())
@@ -56,11 +56,16 @@ def test_an_increase_is_told_by_speed_up_gain_and_cost(tmp_path: Path) -> None:
     assert first["speedup"] == pytest.approx(ratio)
     assert first["marginal"] == pytest.approx(ratio - 1)
     assert first["hours"] == pytest.approx(2 / ratio - 1)
+    ratio = math.exp(rates[6].mean() - rates[2].mean())
+    assert second["marginal"] == pytest.approx((ratio - 1) / 2)
+    assert second["hours"] == pytest.approx(3 / ratio - 1)
     low, high = stats.ttest_ind(rates[2], rates[1], equal_var=False).confidence_interval(0.95)
     assert (first["speedup_low"], first["speedup_high"]) == pytest.approx(np.exp([low, high]))
+    assert first["marginal_low"] == pytest.approx(np.exp(low) - 1)
+    assert first["hours_high"] == pytest.approx(2 / np.exp(low) - 1)
     shown = found.tables["increases"].shown()
     ranks = [column.heading for column in shown.columns].index("ranks")
-    assert [row[ranks] for row in shown.rows] == ["1 → 2", "2 → 4"]
+    assert [row[ranks] for row in shown.rows] == ["1 → 2", "2 → 6"]
     (worth,) = plain_rows(found.tables["recommended"].data)
     assert (worth["gpus"], worth["gpus_low"], worth["gpus_high"]) == (1, 1, 1)
 
