@@ -11,11 +11,11 @@ from train.data.dataset import Dataset
 from train.distributed.interfaces import carriers, outside
 from train.record.cell_folder import with_reasons
 from train.record.run import Attempt, DataRecord, Provenance, RunRecord, Status, World
+from train.record.target import REASONS as TARGET_REASONS
 from train.run.provenance import REASONS
 from train.step.noise_scale import why_not_measured
 from train.trainer.classification import REASONS as CLASS_REASONS
 from train.trainer.step_summaries import throughput
-from train.trainer.target import REASONS as TARGET_REASONS
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from train.trainer.parts import Trained

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from train.config.plan import EpochPlan
 from train.record.atomic import append_line, write_atomically
 from train.record.run import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
+from train.record.target import steady_epochs
 from train.step.result import StepResult
 
 Array = npt.NDArray[np.float64]
@@ -29,15 +30,6 @@ def spread(samples: Sequence[float] | Array) -> Spread:
         n=len(values), mean=float(values.mean()), median=float(median), p05=float(p05),
         p95=float(p95),
     )  # fmt: skip
-
-
-def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
-    """All but the first epoch of each start, which pays for tracing and cold caches."""
-    return [
-        epoch
-        for before, epoch in zip([None, *epochs], epochs, strict=False)
-        if before is not None and before.attempt == epoch.attempt
-    ]
 
 
 class Stretch(NamedTuple):

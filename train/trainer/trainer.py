@@ -26,6 +26,7 @@ from train.record.run import (
     RunError,
     Sharpness,
 )
+from train.record.target import Decision, decide, outcome
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
 from train.trainer.budget import Budget, Stop
@@ -43,7 +44,6 @@ from train.trainer.step_summaries import (
     rank_steps,
 )
 from train.trainer.stepper import Stepper
-from train.trainer.target import Decision, decide, outcome
 
 Beat = Callable[[str], None]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from analysis.records.validate import held_at, rejections
+from analysis.records.validate import rejections
 from tests.analysis.builders import config, record
 from train.config.run import Target
 from train.record.run import GoalHeld, RunRecord, TargetOutcome
@@ -38,18 +38,10 @@ def run(accuracies: list[float | None], found: TargetOutcome | None, **changes: 
     [(3, 0.5, True), (2, 0.5, False), (3, 0.4, False), (None, 0.5, False)],
 )
 def test_each_accuracy_is_counted_again(epoch: int | None, goal: float, right: bool) -> None:
-    held = {
-        "accuracy": "validation",
-        "goal": goal,
-        "epoch": epoch,
-        "steps": 1,
-        "images": 1,
-        "seconds": 1.0,
-    }
-    if epoch is None:
-        held |= {"steps": None, "images": None, "seconds": None}
-    told = findings(run([0.4, 0.6, 0.6], outcome(held=(GoalHeld(**held),))))
-    assert ("its epochs say otherwise" in told) != right
+    held = {"accuracy": "validation", "goal": goal, "epoch": epoch}
+    effort = dict.fromkeys(("steps", "images", "seconds"))
+    told = findings(run([0.4, 0.6, 0.6], outcome(held=(GoalHeld(**held, **effort),))))
+    assert ("accuracies were held after epochs" in told) != right
 
 
 def findings(item: RunRecord) -> str:
@@ -69,36 +61,32 @@ def test_a_run_may_end_early_where_its_target_is_hopeless() -> None:
     [
         (run([0.2, 0.5, 0.6], None), "does not say what came of it"),
         (run([0.2, 0.5, 0.6], outcome(), target=None), "the config sets none"),
-        (run([0.2, 0.5, 0.6], unmet("too slow")), "(too slow), yet its epochs meet it"),
-        (run([0.2, 0.5, 0.4], outcome()), "met after epoch 3, its epochs: never"),
-        (run([0.5, 0.5, 0.6], outcome()), "met after epoch 3, its epochs: after epoch 2"),
-        (run([0.2, 0.5, 0.6], outcome(steps=61)), "61 steps, its epochs until then: 60"),
-        (run([0.2, 0.5, 0.6], outcome(images=1)), "1 images, its epochs until then: 960"),
-        (run([0.2, 0.5, 0.6], outcome(seconds=9.0)), "9.0 s, its epochs until then: 12.000 s"),
+        (
+            run([0.2, 0.5, 0.6], unmet("too slow")),
+            "(too slow); its epochs: met after epoch 3",
+        ),
+        (
+            run([0.2, 0.5, 0.4], outcome()),
+            "960 images, 12.0 s); its epochs: not met",
+        ),
+        (
+            run([0.5, 0.5, 0.6], outcome()),
+            "its epochs: met after epoch 2 (40 steps",
+        ),
+        (
+            run([0.2, 0.5, 0.6], outcome(steps=61)),
+            "(61 steps, 960 images, 12.0 s); its epochs",
+        ),
+        (
+            run([0.2, 0.5, 0.6], outcome(images=1)),
+            "60 steps, 1 images, 12.0 s); its epochs: met",
+        ),
+        (
+            run([0.2, 0.5, 0.6], outcome(seconds=9.0)),
+            "960 images, 9.0 s); its epochs: met",
+        ),
         (run([0.2] * 7, unmet("ended")), "7 of 6 epochs"),
     ],
 )
 def test_a_contradiction_rejects(item: RunRecord, finding: str) -> None:
     assert finding in findings(item)
-
-
-@pytest.mark.parametrize(
-    ("target", "epoch"),
-    [
-        (Target(validation_accuracy=0.5), 4),  # held by epochs 1, 3 and 4: twice in a row at 4
-        (Target(validation_accuracy=0.5, held_for=1), 1),
-        (Target(validation_accuracy=0.5, held_for=3), None),
-        (Target(validation_accuracy=0.5, within_s=16), 4),  # 4 epochs of 4 s
-        (Target(validation_accuracy=0.5, within_s=15.9), None),
-        (Target(train_accuracy=0.6, validation_accuracy=0.5), None),  # train accuracy is 0.5
-        (Target(train_accuracy=0.5, held_for=3), 3),
-    ],
-)
-def test_when_a_target_was_first_held(target: Target, epoch: int | None) -> None:
-    item = record(config(epochs=4), accuracies=[0.5, 0.4, 0.6, 0.5], epoch_changes=SECONDS)
-    assert held_at(item.epochs, target) == epoch
-
-
-def test_an_unknown_accuracy_holds_nothing() -> None:
-    item = record(config(epochs=3), accuracies=[0.6, None, 0.6], epoch_changes=SECONDS)
-    assert held_at(item.epochs, Target(validation_accuracy=0.5)) is None

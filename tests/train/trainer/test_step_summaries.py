@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.builders import config, epoch
 from train.config.plan import EpochPlan
+from train.record.target import steady_epochs
 from train.step.result import StepParts, StepResult
 from train.trainer.step_summaries import (
     StepRow,
@@ -23,7 +24,6 @@ from train.trainer.step_summaries import (
     keep_steps,
     rank_steps,
     spread,
-    steady_epochs,
     step_row,
     throughput,
 )

@@ -10,7 +10,7 @@ import pytest
 from tests.builders import config, epoch, record
 from train.config.run import Target
 from train.record.run import EpochRecord, null_paths
-from train.trainer.target import REASONS, Decision, decide, outcome
+from train.record.target import REASONS, Decision, decide, outcome
 
 GO_ON, MET, HOPELESS = Decision.GO_ON, Decision.MET, Decision.HOPELESS
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from train.config.run import Target
 from train.record.run import EpochRecord, GoalHeld, TargetOutcome
-from train.trainer.step_summaries import steady_epochs
 
 _UNMET = "the target was not met"
 _EFFORT = ("epoch", "steps", "images", "seconds")
@@ -23,6 +22,15 @@ REASONS = {f"target.{name}": f"{_UNMET} (target.why)" for name in _EFFORT} | {
 }
 #: An epoch may be somewhat faster than all before it; what is stopped as hopeless must be so.
 FASTER = 0.9
+
+
+def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
+    """All but the first epoch of each start, which pays for tracing and cold caches."""
+    return [
+        epoch
+        for before, epoch in zip([None, *epochs], epochs, strict=False)
+        if before is not None and before.attempt == epoch.attempt
+    ]
 
 
 class Decision(Enum):
