@@ -14,10 +14,10 @@ import pytest
 from hypothesis import settings
 
 from jobs.cell.launch import core_groups, rank_environment
-from tests.practice import cluster, shared_folder
+from tests.practice import cluster, open_folder, shared_folder
 from train.environment import NOTHING, enter, environment_of
 
-__all__ = ["cluster", "shared_folder"]
+__all__ = ["cluster", "open_folder", "shared_folder"]
 pytest_plugins = ["tests.invariants"]
 
 ROOT = Path(__file__).resolve().parent.parent

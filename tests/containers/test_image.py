@@ -11,8 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import image
@@ -80,7 +78,7 @@ esac
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place(open_folder: Path) -> Path:
     """A folder with a checkout of root's, a stand-in for Apptainer, and the builder's own cache."""
     if os.geteuid() != 0:
         pytest.skip("only root builds as another user")
@@ -89,29 +87,23 @@ def place() -> Iterator[Path]:
         pytest.skip(f"{', '.join(absent)} not found")
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("this machine lets root make no mounts: its own Python stays closed to others")
-    user = users.ensure_user()
-    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        ignored = shutil.ignore_patterns("images", "__pycache__")
-        shutil.copytree(ROOT / "containers", folder / "checkout" / "containers", ignore=ignored)
-        shutil.copytree(ROOT / "train", folder / "checkout" / "train", ignore=ignored)
-        (folder / "bin").mkdir()
-        (folder / "bin" / "apptainer").write_text(STAND_IN)
-        (folder / "bin" / "apptainer").chmod(0o755)
-        images = folder / "cache" / "horoscale" / "images"
-        (images / "downloads").mkdir(parents=True)
-        for file in (folder / "checkout" / "containers" / "locks").iterdir():
-            pins = re.findall(r"(?m)^[^ #\\]+==[^ ]+", file.read_text())
-            texts = {pin: pin.encode() for pin in pins}
-            file.write_text("".join(f"{pin} --hash=sha256:{hashlib.sha256(text).hexdigest()}\n"
-                                    for pin, text in texts.items()))  # fmt: skip
-            for pin, text in texts.items():
-                (images / "downloads" / f"{pin.replace('==', '-')}.whl").write_bytes(text)
-        users.give(folder / "cache", user)
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    ignored = shutil.ignore_patterns("images", "__pycache__")
+    for part in ("containers", "train"):
+        shutil.copytree(ROOT / part, open_folder / "checkout" / part, ignore=ignored)
+    runtime = open_folder / "bin" / "apptainer"
+    runtime.parent.mkdir()
+    runtime.write_text(STAND_IN)
+    runtime.chmod(0o755)
+    downloads = open_folder / "cache" / "horoscale" / "images" / "downloads"
+    downloads.mkdir(parents=True)
+    for file in (open_folder / "checkout" / "containers" / "locks").iterdir():
+        pins = re.findall(r"(?m)^[^ #\\]+==[^ ]+", file.read_text())
+        hashes = {pin: hashlib.sha256(pin.encode()).hexdigest() for pin in pins}
+        file.write_text("".join(f"{pin} --hash=sha256:{hashes[pin]}\n" for pin in pins))
+        for pin in pins:
+            (downloads / f"{pin.replace('==', '-')}.whl").write_bytes(pin.encode())
+    users.give(open_folder / "cache", users.ensure_user())
+    return open_folder
 
 
 def make_image(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:

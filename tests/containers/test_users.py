@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder of root's that others can enter, as pytest's own are not; and the practice user."""
+def place(open_folder: Path) -> Path:
+    """A folder of root's, where there is the practice user."""
     users.ensure_user()
-    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    try:
-        folder.chmod(0o755)
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    return open_folder
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,17 +66,12 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """In a folder that the user of containers can reach."""
-    top = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    (top / "disk1" / "data").mkdir(parents=True)
-    (top / "results").mkdir()
-    top.chmod(0o755)
-    monkeypatch.setenv("HOME", str(top / "home"))
-    try:
-        yield World(top)
-    finally:
-        shutil.rmtree(top)
+    (open_folder / "disk1" / "data").mkdir(parents=True)
+    (open_folder / "results").mkdir()
+    monkeypatch.setenv("HOME", str(open_folder / "home"))
+    return World(open_folder)
 
 
 #: What is there (file or folder, or link -> target), what the sweep names, the paths that are bound

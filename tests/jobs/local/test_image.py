@@ -7,8 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -225,38 +223,27 @@ def test_gpus_that_stay_unused(capsys, gpus: int, support: str, sweep, said) -> 
     assert said in err and bool(said) == bool(err)
 
 
-@pytest.fixture
-def others_folder() -> Iterator[Path]:
-    """Of the user whom ranks in containers run as: root may not start them everywhere."""
-    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    try:
-        if os.geteuid() == 0:
-            shutil.chown(folder, users.ensure_user())
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.ranks2
 @pytest.mark.skipif(shutil.which("apptainer") is None, reason="no apptainer on PATH: make image")
 @pytest.mark.skipif(not IMAGE.exists(), reason=f"no image {IMAGE}: make image")
-def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
-    python, command = _python(others_folder)
-    sweep = others_folder / "two.yaml"
+def test_two_real_ranks_in_the_image(shared_folder: Path) -> None:
+    """As the user whom ranks in containers run as: root may not start them everywhere."""
+    python, command = _python(shared_folder)
+    sweep = shared_folder / "two.yaml"
     sweep.write_text(
         "dataset: digits\nmodel: cnn\nepochs: 1\nbatch_per_rank: 64\ntechnique: naive\ngpus: 2\n"
     )
     argv = [*command, python, "-m", "jobs", "sweep", str(sweep), "--site", "local"]
     argv += ["--image", "cpu"]
     for option in ("results", "data", "store"):
-        argv += [f"--{option}", str(others_folder / option)]
-    env = os.environ | hostile(others_folder)
+        argv += [f"--{option}", str(shared_folder / option)]
+    env = os.environ | hostile(shared_folder)
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (
         "not passed on to ranks: APPTAINERENV_PYTHONPATH, APPTAINER_BIND, KERAS_HOME" in done.stderr
     )
-    (file,) = others_folder.glob("results/two/*/record.json")
+    (file,) = shared_folder.glob("results/two/*/record.json")
     found = read_record(file)
     assert (found.status, found.world.size, found.world.launcher) == ("completed", 2, "horoscale")
     made = found.provenance
