@@ -201,7 +201,6 @@ def test_only_parts_without_tensorflow_can_be_had_on_another_machine(
     [
         ([], (3, 11), "usage"),
         (["nonsense"], (3, 11), "usage"),
-        (["login", "ranks"], (3, 11), "usage"),
         (["login"], (3, 12), "expected 3.11"),
     ],
 )

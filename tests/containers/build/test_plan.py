@@ -1,4 +1,4 @@
-"""What an image is made of: keys that change when they must and only then, definitions, argv."""
+"""What an image is made of: keys that change when they must and only then, definitions."""
 
 from __future__ import annotations
 
@@ -92,13 +92,3 @@ def test_braces_and_arguments_are_the_same_set(parts) -> None:
 def test_a_package_that_no_lock_pins_is_named() -> None:
     with pytest.raises(SetupError, match="do not pin tensorflow: run `make lock`"):
         plan.version("numpy==1.0 --hash=sha256:00\n", "tensorflow")
-
-
-def test_build_command() -> None:
-    arguments = {"key": "k", "base": "b.sif"}
-    inputs, image, definition = Path("/a b"), Path("x.sif"), Path("x.def")
-    assert plan.build_command("/bin/apptainer", inputs, arguments, image, definition) == [
-        "/bin/apptainer", "build", "--force",
-        "--mksquashfs-args", "-comp gzip -Xcompression-level 3", "--bind", "/a b:/mnt",
-        "--build-arg", "base=b.sif", "--build-arg", "key=k", "x.sif", "x.def",
-    ]  # fmt: skip

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from jobs.config import site as site_module
 from jobs.config.site import (
     SITES,
-    NodeLayout,
     Site,
     auto_file,
     layout_of,
@@ -151,8 +150,3 @@ def test_every_layout_holds_all_ranks_on_the_fewest_nodes(gpus: int, ranks: int)
         return
     assert (layout.size, layout.nodes) == (gpus, math.ceil(gpus / ranks))
     assert 1 <= layout.ranks_per_node <= ranks
-
-
-def test_a_layout_reads_well() -> None:
-    assert str(NodeLayout(1, 1)) == "1 node x 1 rank"
-    assert str(NodeLayout(2, 8)) == "2 nodes x 8 ranks"
