@@ -186,11 +186,12 @@ def test_another_compiler_patch_or_python_is_another_wheel(header, monkeypatch) 
 
 @pytest.mark.parametrize(("system", "machine"), [("Linux", "aarch64"), ("Darwin", "x86_64")])
 def test_only_parts_without_tensorflow_can_be_had_on_another_machine(
-    monkeypatch, capsys, system: str, machine: str
+    tmp_path, monkeypatch, capsys, system: str, machine: str
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(setup_py, "prepare", lambda part, place: print(part, file=sys.stderr))
+    monkeypatch.setenv("VENV", str(tmp_path / "venv"))
     assert [setup_py.main([part]) for part in ("login", "ranks", "dev")] == [0, 2, 2]
     said = capsys.readouterr().err
     assert said.startswith("login\n") and said.count(f"found {system} on {machine}") == 2
