@@ -74,13 +74,6 @@ def test_zipped_lists_advance_together_and_groups_are_crossed() -> None:
     assert {(c.gpus, c.seed) for c in cells} == {(1, 5), (2, 6), (4, 7)}
 
 
-def test_one_cell_needs_no_matrix_and_include_can_stand_alone() -> None:
-    (config,) = load({**COMMON, **NEEDED, "dataset": "folder:/data/Cats", "image_size": 32}).configs
-    assert (config.dataset, config.image_size) == ("folder:/data/Cats", 32)
-    sweep = load({**COMMON, "include": [{"technique": "naive", "gpus": [1, 2]}]})
-    assert [c.gpus for c in sweep.configs] == [1, 2]
-
-
 def test_techniques_keep_the_order_of_the_file_not_of_the_cells() -> None:
     content = {
         **COMMON,
@@ -207,6 +200,8 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
     sweep = load(f"{text}title:\nmatrix: {{gpus: [2, 1]}}\nzip:\nexclude: {{gpus: 1}}\ninclude:\n")
     assert (sweep.name, sweep.title, sweep.cores_per_rank) == ("mine", "mine", None)
     assert [config.gpus for config in sweep.configs] == [2]
+    alone = load({**COMMON, "include": [{"technique": "naive", "gpus": [1, 2]}]})
+    assert [config.gpus for config in alone.configs] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -68,19 +68,11 @@ def test_a_users_own_sites_are_found_by_name_and_win(tmp_path: Path, monkeypatch
         load_site("auto-d", shared)
 
 
-def test_all_kinds_of_values_are_read(tmp_path: Path) -> None:
-    text = """
-ranks_per_node: 4
-mem_per_rank_gb: 2          # a whole number is a number of gigabytes, too
-sbatch: {mail-type: FAIL, nice: 100, oversubscribe: true}
-modules: [apptainer/1.3]
-environment: {NCCL_DEBUG: WARN}
-setup: ["ulimit -l unlimited"]
-"""
-    site = load_site(str(write(tmp_path, text))).site
-    assert site.mem_per_rank_gb == 2.0
-    assert site.sbatch == {"mail-type": "FAIL", "nice": 100, "oversubscribe": True}
-    assert site.modules == ("apptainer/1.3",)
+def test_values_that_yaml_writes_in_another_way(tmp_path: Path) -> None:
+    text = "ranks_per_node: 4\nmem_per_rank_gb: 2\nmodules: [a/1.3]\n"
+    site = load_site(str(write(tmp_path, text + "sbatch: {nice: 100, oversubscribe: true}"))).site
+    assert (site.mem_per_rank_gb, site.modules) == (2.0, ("a/1.3",))
+    assert site.sbatch == {"nice": 100, "oversubscribe": True}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,6 @@ setup: ["ulimit -l unlimited"]
         ("environment: {A-B: x}", "environment.A-B.[key]: String should match pattern"),
         ("binds: ['/a,/b']", "binds.0: String should match pattern '^/[^,^]*$', found \"/a,/b\""),
         ("scratch: tmp", "scratch: String should match pattern '^/', found \"tmp\""),
-        ("scratch: $TMPDIR", "scratch: String should match pattern '^/', found \"$TMPDIR\""),
         ("slurm_conf: slurm.conf", "slurm_conf: String should match pattern '^/', found"),
         ("sbatch: {mail_type: FAIL}", "sbatch.mail_type.[key]: String should match pattern"),
         ("sbatch: {array: 0-3}", "sbatch: array is what this program sets by itself"),

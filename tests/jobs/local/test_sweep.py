@@ -122,6 +122,9 @@ def test_what_is_run_again_is_put_aside_whole(sweep: Sweep, before: str) -> None
     (kept,) = trial.cell.glob("archive/*")
     assert (kept / "record.json").read_text() == text
     assert (kept / "logs" / "rank-0.log").read_text() == "earlier"
+    assert (trial.cell / "config.json").exists(), "which a start needs"
+    assert trial.run(force=True) == ["completed"]
+    assert len(list(trial.cell.glob("archive/*"))) == 2, "side by side"
 
 
 @pytest.mark.parametrize("name", ['it\'s "quoted" $HOME `x` ü-%j-*\nnew line', "no utf-8 \udce9"])
