@@ -10,7 +10,6 @@ import pytest
 from build import plan
 from locks import SetupError
 
-COMPILERS = ("g++", "gcc", "python3-dev", "libopenmpi-dev", "nvidia-cuda-toolkit", "make ")
 KEYS = {"base": plan.base_key, "wheel": plan.wheel_key, "image": plan.image_key}
 ALL, WHEEL, IMAGE = ["base", "wheel", "image"], ["wheel", "image"], ["image"]
 
@@ -66,18 +65,6 @@ def test_both_images_stand_on_one_base_and_differ_in_tensorflow() -> None:
 
 def test_lists_of_texts_have_digests_of_their_own() -> None:
     assert plan.digest("ab", "c") != plan.digest("a", "bc") != plan.digest("abc")
-
-
-def test_only_the_build_stage_has_compilers_and_horovods_source(parts) -> None:
-    texts = (
-        plan.without_comments(parts.final)
-        + plan.without_comments(parts.base)
-        + plan.without_comments(parts.script)
-    )
-    assert [name for name in COMPILERS if name in texts] == []
-    assert "g++" in parts.compile
-    assert "horovod" not in plan.entries(parts.packages)
-    assert list(plan.entries(parts.horovod)) == ["horovod"]
 
 
 def test_braces_and_arguments_are_the_same_set(parts) -> None:
