@@ -34,6 +34,12 @@ SPLIT = f'case $* in *ensurepip*|-m*) exit 1 ;; *) exec {BASE} "$@" ;; esac'
 
 
 @pytest.fixture
+def tmp_path(open_folder: Path) -> Path:
+    """Whether others can enter what is around a Python decides here."""
+    return open_folder
+
+
+@pytest.fixture
 def checkout(tmp_path) -> Path:
     folder = tmp_path / "checkout"
     for part in ("containers/locks", ".venv/bin"):
@@ -66,32 +72,31 @@ def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, pl
     assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 11)\n", "")
 
 
+def fetched(folder: Path, says: str) -> Path:
+    """A Python that was fetched into this checkout, and says so."""
+    python = folder / ".venv.envs" / "python" / "cpython-3.11" / "bin" / "python3.11"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
 def test_a_fetched_python_stays_in_use_behind_a_link(run, checkout, tmp_path) -> None:
     """A home that leads to another disk. Seen: a module's Python took its place."""
     disk = tmp_path / "disk"
     checkout.rename(disk)
     checkout.symlink_to(disk)
-    fetched = checkout / ".venv.envs" / "python" / "cpython-3.11" / "bin" / "python3.11"
-    fetched.parent.mkdir(parents=True)
-    fetched.write_text(f'#!/bin/sh\necho own >&2\nexec {BASE} "$@"\n')
-    fetched.chmod(0o755)
-    (checkout / ".venv/bin/python").symlink_to(fetched.resolve())
+    (checkout / ".venv/bin/python").symlink_to(fetched(checkout, "own").resolve())
     (tmp_path / "bin" / "python3.11").symlink_to(BASE)
     assert "own" in run().stderr
 
 
-@pytest.mark.parametrize("left", ["the first is there", "the first is gone"])
-def test_a_copy_uses_its_own_fetched_python(run, checkout, tmp_path, left) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_copy_uses_its_own_fetched_python(run, checkout, tmp_path, gone: bool) -> None:
     """Else it breaks with the checkout that it is a copy of."""
-    first, own = (folder / ".venv.envs" / "python" / "cpython-3.11" / "bin"
-                  for folder in (tmp_path / "first", checkout))  # fmt: skip
-    for folder, says in ((first, "the first's"), (own, "own")):
-        folder.mkdir(parents=True)
-        python = folder / "python3.11"
-        python.write_text(f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
-        python.chmod(0o755)
-    (checkout / ".venv/bin/python").symlink_to(first / "python3.11")
-    if left == "the first is gone":
+    (checkout / ".venv/bin/python").symlink_to(fetched(tmp_path / "first", "the first's"))
+    fetched(checkout, "own")
+    if gone:
         shutil.rmtree(tmp_path / "first")
     done = run()
     assert done.stdout == "(3, 11)\n" and "own" in done.stderr
@@ -114,8 +119,6 @@ def closed(tmp_path: Path) -> Path:
     folder = tmp_path / "root"
     folder.mkdir()
     shutil.copy(BASE, folder / "python3.11")
-    for path in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
-        path.chmod(0o755)
     folder.chmod(0o700)
     return folder / "python3.11"
 
