@@ -94,12 +94,6 @@ def test_a_log_has_no_escapes_and_ranks_nothing_of_the_shell(tmp_path: Path) -> 
         assert "\x1b" not in done.stdout + done.stderr
 
 
-def data_program(trial: Front, script: str) -> None:
-    """Let the program that counts the images do this instead."""
-    shim = Path(trial.stage.python)
-    shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", script))
-
-
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [("results", "cannot write to the results folder"), ("config.json", "Is a directory"),
@@ -113,7 +107,8 @@ def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str
         (config,) = load_sweep(str(tmp_path / "trial.yaml")).configs
         (trial.sweep / config.cell_id() / spoil).mkdir(parents=True)
     else:
-        data_program(trial, spoil)
+        shim = Path(trial.stage.python)  # counts the images, too
+        shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", spoil))
     done = trial.run()
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     assert not [file for file in trial.sweep.glob("*/*") if file.is_file()], "nothing was started"
