@@ -107,7 +107,7 @@ def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str
         (config,) = load_sweep(str(tmp_path / "trial.yaml")).configs
         (trial.sweep / config.cell_id() / spoil).mkdir(parents=True)
     else:
-        shim = Path(trial.stage.python)  # counts the images, too
+        shim = trial.stage / "python"  # counts the images, too
         shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", spoil))
     done = trial.run()
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
