@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,7 @@ class Bench:
         return [*self.program, command, file, *where, *options]
 
     def run(self, *options: str, timeout_s: float = 1100) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=timeout_s,
-            check=False,
-        )  # fmt: skip
+        return ran(self.argv(*options), cwd=ROOT, timeout=timeout_s)
 
     def start(self, *options: str, **popen: Any) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | popen
@@ -73,6 +70,20 @@ class Bench:
 
     def records(self) -> list[RunRecord]:
         return [read_record(cell / "record.json") for cell in self.cells()]
+
+
+def ran(
+    argv: Sequence[str | Path], *, text: bool = True, **how: Any
+) -> subprocess.CompletedProcess[Any]:
+    """How a program ended, and all that it said."""
+    return subprocess.run(argv, capture_output=True, text=text, check=False, **how)
+
+
+def executable(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
 
 
 def make_bench(folder: Path, data: Path, text: str, name: str = "trial") -> Bench:

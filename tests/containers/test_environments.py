@@ -16,7 +16,7 @@ import pytest
 import runner
 from environments import Place
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sweeps import ROOT, ran
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def make(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     """A target as if the set-up had run."""
     command = ["make", "--no-print-directory", "-C", str(ROOT), "-o", "setup-login", *words]
     command.append(f"VENV={place.link}")
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran(command)
 
 
 @pytest.mark.parametrize(

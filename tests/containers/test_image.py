@@ -18,7 +18,7 @@ import pytest
 import users
 from runner import only_one
 
-from tests.sweeps import wait_until
+from tests.sweeps import executable, ran, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,8 +48,7 @@ def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program
     assert sif.read_bytes() == b"image" and not half.exists()
     assert checksum in sif.with_name("cpu.sif.sha256").read_text()
     check = ["sha256sum", "--check", "cpu.sif.sha256"]
-    done = subprocess.run(check, cwd=sif.parent, env={}, capture_output=True, text=True, check=True)
-    assert done.stdout == "cpu.sif: OK\n"
+    assert ran(check, cwd=sif.parent, env={}).stdout == "cpu.sif: OK\n"
     labels = json.dumps({"data": {"attributes": {"labels": {"horoscale.key": "abc"}}}})
     runtime = str(program("apptainer", f"echo '{labels}'"))
     assert image.is_current(runtime, sif, "abc")
@@ -90,10 +89,7 @@ def place(open_folder: Path) -> Path:
     ignored = shutil.ignore_patterns("images", "__pycache__")
     for part in ("containers", "train"):
         shutil.copytree(ROOT / part, open_folder / "checkout" / part, ignore=ignored)
-    runtime = open_folder / "bin" / "apptainer"
-    runtime.parent.mkdir()
-    runtime.write_text(STAND_IN)
-    runtime.chmod(0o755)
+    executable(open_folder / "bin" / "apptainer", STAND_IN)
     downloads = open_folder / "cache" / "horoscale" / "images" / "downloads"
     downloads.mkdir(parents=True)
     for file in (open_folder / "checkout" / "containers" / "locks").iterdir():
@@ -108,10 +104,7 @@ def place(open_folder: Path) -> Path:
 
 def make_image(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     argv, env = image_argv(place)
-    return subprocess.run(
-        argv, cwd=place / "checkout", env={**env, **variables}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    return ran(argv, cwd=place / "checkout", env={**env, **variables})
 
 
 def image_argv(place: Path) -> tuple[list[str], dict[str, str]]:

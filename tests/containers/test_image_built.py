@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,8 @@ import image
 import pytest
 import users
 from build import plan
+
+from tests.sweeps import ran
 
 LIMIT_BYTES = {"cpu": 450_000_000, "gpu": 10**11}
 pytestmark = pytest.mark.slurm
@@ -42,9 +43,7 @@ def runtime() -> Apptainer:
         argv = [str(program), *words]
         if os.geteuid() == 0:
             argv = users.as_user(argv, users.ensure_user())
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=300, cwd="/", check=False
-        )
+        done = ran(argv, timeout=300, cwd="/")
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
         return done.stdout + done.stderr
 

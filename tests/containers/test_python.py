@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sweeps import ROOT, executable, ran
+
 TOOLS = ("sh", "id", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo",
          "cat", "cp", "mv")  # fmt: skip
 BASE = Path(sys.executable).resolve()
@@ -60,7 +61,7 @@ def run(checkout, program, tmp_path) -> Callable[..., subprocess.CompletedProces
                    "-c", "import sys; print(sys.version_info[:2])"]  # fmt: skip
         inherited = {key: value for key, value in os.environ.items() if key != "PYTHON"}
         env = inherited | {"XDG_CACHE_HOME": str(tmp_path / "cache")} | variables
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return ran(command, env=env)
 
     return start
 
@@ -75,10 +76,7 @@ def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, pl
 def fetched(folder: Path, says: str) -> Path:
     """A Python that was fetched into this checkout, and says so."""
     python = folder / ".venv.envs" / "python" / "cpython-3.11" / "bin" / "python3.11"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
-    python.chmod(0o755)
-    return python
+    return executable(python, f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
 
 
 def test_a_fetched_python_stays_in_use_behind_a_link(run, checkout, tmp_path) -> None:
@@ -174,9 +172,7 @@ def test_another_processor_is_told_in_one_sentence(run, program) -> None:
 
 def mirror(folder: Path) -> Path:
     """A Python as uv downloads it, and the list in which uv finds it with its hash."""
-    program = folder / "python3.11"
-    program.write_text(f'#!/bin/sh\nexec {BASE} "$@"\n')
-    program.chmod(0o755)
+    program = executable(folder / "python3.11", f'#!/bin/sh\nexec {BASE} "$@"\n')
     built = folder / "built.py"
     built.write_text(
         "# system configuration generated and used by the sysconfig module\nbuild_time_vars = {}\n"
@@ -235,6 +231,6 @@ def test_what_the_shell_says_to_python_and_bash_is_not_heard(tmp_path) -> None:
     for target, code in (("plan", 0), ("report", 2)):  # no records yet: make knows 0 and 2
         command = ["make", "-C", str(ROOT), target, "SWEEP=smoke", "SITE=local",
                    f"RESULTS={tmp_path / 'results'}"]  # fmt: skip
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        done = ran(command, env=env)
         assert done.returncode == code, done.stderr
         assert "hostile" not in done.stderr and "Traceback" not in done.stderr

@@ -17,6 +17,8 @@ import runner
 import setup as setup_py
 from environments import Place
 
+from tests.sweeps import ran
+
 LOCKS = ("login", "ranks", "build", "dev")
 
 
@@ -60,8 +62,7 @@ def test_an_interrupted_environment_is_made_anew(place: Place) -> None:
     place.python.unlink()
     place.python.symlink_to(str(shutil.which("false")))
     setup_py.make_venv(place)
-    probe = [str(place.python), "-m", "pip", "--version"]
-    assert subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    assert ran([place.python, "-m", "pip", "--version"]).returncode == 0
 
 
 def test_what_runs_already_is_added_to_and_never_replaced(place: Place) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import users
 
+from tests.sweeps import ROOT, ran
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 NOBODY = 65534
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_the_other_user_s_own_environment_and_the_same_tokens(monkeypatch) -> No
     script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH|$1"'
     argv = users.as_user(["sh", "-c", script, "sh", "c $HOME"], "nobody", "/nonexistent")
     argv = ["--regid=nogroup" if token.startswith("--regid") else token for token in argv]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    done = ran(argv)
     variables = f"/nonexistent|nobody||a b|{users.SEARCH_PATH}|c $HOME"
     assert done.stdout.splitlines() == ["nobody", "nogroup", variables]
 
@@ -97,7 +97,7 @@ def test_root_s_command_goes_on_only_with_what_the_user_can_read(place: Path, ca
     results = places["results"] if case == "closed results" else place / "results"
     argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
     argv += ["--make", place / "data" / "sets", "--read", file, "--", "id", "-un"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     made = (place / "data" / "sets").stat()
     assert made.st_uid == 0, "a later command of root's writes there: no folder of another user"
     if case == "open":
@@ -120,7 +120,7 @@ def test_a_checkout_that_root_alone_can_read_is_named(place: Path, closed: str) 
         shutil.copytree(ROOT / part, checkout / part, ignore=ignored)
     (checkout / closed).chmod(0o700)
     argv = [sys.executable, checkout / "containers" / "practice", "login", "--", "true"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"only root can read {(checkout / closed).resolve()}" in done.stderr
     assert f"chmod -R go+rX {checkout}" in done.stderr
@@ -146,7 +146,7 @@ def test_users_share_an_installation_and_data_that_they_cannot_write(place: Path
         results = place / user
         users.give(results, user)
         argv = users.enter_argv([sys.executable, "-c", PREPARE, str(data), str(results)], user)
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = ran(argv, cwd=ROOT)
         assert (done.returncode, done.stdout) == (0, "1437\n"), done.stderr
         assert {path.owner() for path in results.rglob("*")} == {user}
     assert list(data.iterdir()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from jobs.cell.needs import (
 )
 from jobs.config.load import load_sweep
 from tests.practice import USER, users
-from tests.sweeps import ROOT
+from tests.sweeps import ROOT, ran
 from train.errors import ConfigError
 
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"
@@ -156,10 +155,7 @@ def test_a_container_sees_it_as_the_host_does(world: World, case: str, no_home: 
     command = users.as_user(["env", f"HOME={world.top / 'home'}"], USER)
     (world.top / "home").mkdir(exist_ok=True)
     argv = [*(command if os.geteuid() == 0 else []), *container_argv(container), "ls", "-d"]
-    done = subprocess.run(
-        [*argv, *(f"{path}/" if Path(path).is_dir() else path for path in paths)],
-        cwd="/", capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ran([*argv, *(f"{path}/" if Path(path).is_dir() else path for path in paths)], cwd="/")
     assert done.returncode == 0, (done.stderr, needs)
 
 

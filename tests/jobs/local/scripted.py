@@ -26,7 +26,7 @@ from jobs.display import Display
 from jobs.local.supervisor import Machine
 from jobs.local.sweep import run_cells
 from tests.builders import record
-from tests.sweeps import UNTRAINED, Bench, make_bench
+from tests.sweeps import UNTRAINED, Bench, executable, make_bench
 from train.config.run import RunConfig
 
 #: standard library only, so that a rank starts in 30 ms
@@ -88,19 +88,19 @@ def stage(folder: Path, body: str, configs: Sequence[RunConfig]) -> Path:
     (folder / "good").mkdir(parents=True)
     for one in configs:
         (folder / "good" / f"{one.cell_id()}.json").write_text(record(one).model_dump_json())
-    play, shim = folder / "play.py", folder / "python"
+    play = folder / "play.py"
     play.write_text(PRELUDE.format(stage=str(folder)) + body)
     real = shlex.quote(sys.executable)
-    shim.write_text(
+    executable(
+        folder / "python",
         f"""#!/bin/sh
 case "$1 $2" in
 "-m train") exec {real} -I -S {shlex.quote(str(play))} "$@" ;;
 "-m train.data") echo '{{"train_images": 1437}}' ;;
 *) exec {real} "$@" ;;
 esac
-"""
+""",
     )
-    shim.chmod(0o755)
     return folder
 
 

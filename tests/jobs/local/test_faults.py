@@ -14,7 +14,7 @@ from jobs.config.load import load_sweep
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import alive, front
-from tests.sweeps import wait_until
+from tests.sweeps import ran, wait_until
 from train.record.run import read_record
 
 #: a rank fills the disk, and can then say nothing more
@@ -40,7 +40,7 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         if os.geteuid() != 0:
             pytest.skip("mounting a small file system needs root")
         argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
-        done = subprocess.run([*argv, str(folder)], capture_output=True, text=True, check=False)
+        done = ran([*argv, folder])
         if done.returncode != 0:
             pytest.skip(f"mounting a small file system is not allowed here: {done.stderr.strip()}")
         return folder
