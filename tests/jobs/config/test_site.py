@@ -68,13 +68,6 @@ def test_a_users_own_sites_are_found_by_name_and_win(tmp_path: Path, monkeypatch
         load_site("auto-d", shared)
 
 
-def test_values_that_yaml_writes_in_another_way(tmp_path: Path) -> None:
-    text = "ranks_per_node: 4\nmem_per_rank_gb: 2\nmodules: [a/1.3]\n"
-    site = load_site(str(write(tmp_path, text + "sbatch: {nice: 100, oversubscribe: true}"))).site
-    assert (site.mem_per_rank_gb, site.modules) == (2.0, ("a/1.3",))
-    assert site.sbatch == {"nice": 100, "oversubscribe": True}
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
