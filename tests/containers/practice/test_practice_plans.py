@@ -10,13 +10,7 @@ import pytest
 from locks import SetupError
 
 from containers.practice import files
-from containers.practice.place import (
-    DEFAULT,
-    Place,
-    free_subnet,
-    place_of,
-    shape_of,
-)
+from containers.practice.place import DEFAULT, Place, free_subnet, place_of, shape_of
 from containers.practice.spaces import Process, marked
 
 SUBNET = "10.87.1.0/24"

@@ -11,14 +11,7 @@ import pytest
 import yaml
 
 from jobs.cell.container import Container, container_argv
-from jobs.cell.needs import (
-    Need,
-    basic_needs,
-    binds_of,
-    check_names,
-    needs_of,
-    usable_tmpdir,
-)
+from jobs.cell.needs import Need, basic_needs, binds_of, check_names, needs_of, usable_tmpdir
 from jobs.config.load import load_sweep
 from tests.practice import USER, users
 from tests.sweeps import ROOT, ran
@@ -92,8 +85,6 @@ PLACES: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "weights elsewhere": (["disk2/w.h5"], {**TUNED, "pretrained": "TOP/disk2/w.h5"},
                           ["disk2/w.h5"]),
     "weights in DATA": (["disk1/data/w.h5"], {**TUNED, "pretrained": "w.h5"}, []),
-    "weights over a link": (["disk2/w.h5", "disk1/data/w.h5 -> TOP/disk2/w.h5"],
-                            {**TUNED, "pretrained": "w.h5"}, ["disk2/w.h5"]),
     "a set that is a link": (["disk2/c", "disk1/data/cifar-10-batches-py -> TOP/disk2/c",
                               "disk1/data/imagenet -> TOP/disk2"],
                              {"dataset": "cifar10"}, ["disk2/c"]),

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.config import site as site_module
-from jobs.config.site import (
-    SITES,
-    Site,
-    auto_file,
-    layout_of,
-    load_site,
-    own_sites,
-)
+from jobs.config.site import SITES, Site, auto_file, layout_of, load_site, own_sites
 from jobs.config.yamlfile import names_in
 from train.errors import ConfigError
 
