@@ -138,7 +138,7 @@ def test_folders_with_any_name(sweep: Sweep, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "rank", "words"),
     [
-        ("if RANK: live()\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
+        ("if RANK: live(3000)\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
         ("(CELL / 'record.json').write_text('{')", 0, "no good record"),
     ],
 )
