@@ -85,23 +85,16 @@ def test_the_link_is_switched_and_what_it_led_to_stays(place: Place) -> None:
     assert not place.link.readlink().is_absolute(), "a checkout may be moved"
 
 
-@pytest.mark.parametrize("there", ["folder", "file", "link of another program", "root"])
-def test_what_set_up_did_not_make_is_refused_untouched(link: Path, there: str) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda link: link.symlink_to("conda")])
+def test_what_set_up_did_not_make_is_refused_untouched(link: Path, make) -> None:
     """Seen: VENV=~/thesis was moved aside, and removed by the next make clean; an environment of an
     earlier version was a folder, from which sweeps may run."""
-    mine = link.parent / "conda" / "bin" / "mine"
-    mine.parent.mkdir(parents=True)
-    mine.touch()
-    if there == "folder":
-        link.mkdir()
-    elif there == "file":
-        link.touch()
-    elif there == "root":
-        link = Path("/")
-    else:
-        link.symlink_to(mine.parents[1])
-    with pytest.raises(locks.SetupError, match=r"is there already.*VENV=PATH"):
-        environments.link_named(str(link))
+    mine = link.parent / "conda" / "mine"
+    mine.mkdir(parents=True)
+    make(link)
+    for told in (str(link), "/"):
+        with pytest.raises(locks.SetupError, match=r"is there already.*VENV=PATH"):
+            environments.link_named(told)
     assert mine.exists()
 
 

@@ -86,28 +86,31 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
 
 
 @needs_root
-@pytest.mark.parametrize("case", ["closed folder", "closed file", "closed results", "open"])
-def test_root_s_command_goes_on_only_with_what_the_user_can_read(place: Path, case: str) -> None:
+@pytest.mark.parametrize(
+    ("site", "mode", "results", "refused"),
+    [
+        ("site.yaml", 0o644, "results", None),
+        ("closed/site.yaml", 0o644, "results", "closed/site.yaml"),
+        ("site.yaml", 0o600, "results", "site.yaml"),
+        ("site.yaml", 0o644, "closed/results", "closed/results"),
+    ],
+)
+def test_root_s_command_goes_on_only_with_what_the_user_can_read(
+    place: Path, site: str, mode: int, results: str, refused: str | None
+) -> None:
     """As SITE=/root/site.yaml, or RESULTS=/root/results."""
-    closed = place / "closed"
-    closed.mkdir(mode=0o700)
-    places = {"folder": closed / "site.yaml", "results": closed / "results"}
-    file = places["folder"] if case == "closed folder" else place / "site.yaml"
-    file.touch(0o600 if case == "closed file" else 0o644)
-    results = places["results"] if case == "closed results" else place / "results"
-    argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
-    argv += ["--make", place / "data" / "sets", "--read", file, "--", "id", "-un"]
+    (place / "closed").mkdir(mode=0o700)
+    (place / site).touch(mode)
+    argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", place / results]
+    argv += ["--make", place / "data" / "sets", "--read", place / site, "--", "id", "-un"]
     done = ran(argv)
     made = (place / "data" / "sets").stat()
     assert made.st_uid == 0, "a later command of root's writes there: no folder of another user"
-    if case == "open":
+    if refused is None:
         assert (done.returncode, done.stdout) == (0, "practice\n"), done.stderr
     else:
-        named = results if case == "closed results" else file
-        assert (
-            done.returncode == 2
-            and f"practice, as whom root's command goes on, cannot read {named}" in (done.stderr)
-        )
+        said = f"practice, as whom root's command goes on, cannot read {place / refused}"
+        assert done.returncode == 2 and said in done.stderr
 
 
 @needs_root
