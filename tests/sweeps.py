@@ -1,8 +1,9 @@
-"""Drive `python -m jobs sweep` as a user's shell does, for tests with real ranks."""
+"""Drive `python -m jobs sweep` as a user's shell does; what tests that start programs share."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -84,6 +85,14 @@ def executable(file: Path, text: str) -> Path:
     file.write_text(text)
     file.chmod(0o755)
     return file
+
+
+def copy_checkout(to: Path) -> Path:
+    """What set-up and images are made by, in a checkout of its own."""
+    ignored = shutil.ignore_patterns("images", "__pycache__")
+    for part in ("containers", "train"):
+        shutil.copytree(ROOT / part, to / part, ignore=ignored)
+    return to
 
 
 def make_bench(folder: Path, data: Path, text: str, name: str = "trial") -> Bench:

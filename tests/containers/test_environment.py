@@ -15,7 +15,7 @@ import horovod_build
 import pytest
 import setup as setup_py
 
-from tests.sweeps import ROOT, ran
+from tests.sweeps import copy_checkout, ran
 
 #: A package index that only pip's own file knows.
 CONF = "[global]\nno-index = true\nfind-links = {wheels}\n"
@@ -46,15 +46,9 @@ def wheel(folder: Path, module: str = "") -> str:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of set-up with a lock of one package, and a home that knows its index."""
-    folder = tmp_path_factory.mktemp("checkout")
-    for part in ("containers", "train", "wheels", "home/.config/pip"):
+    folder = copy_checkout(tmp_path_factory.mktemp("checkout"))
+    for part in ("wheels", "home/.config/pip"):
         (folder / part).mkdir(parents=True)
-    for part in ("locks", "recipes"):
-        shutil.copytree(ROOT / "containers" / part, folder / "containers" / part)
-    for file in (ROOT / "containers").glob("*.py"):
-        shutil.copy(file, folder / "containers")
-    for name in ("__init__", "errors", "environment"):
-        shutil.copy(ROOT / "train" / f"{name}.py", folder / "train")
     return folder
 
 

@@ -18,7 +18,7 @@ import pytest
 import users
 from runner import only_one
 
-from tests.sweeps import executable, ran, wait_until
+from tests.sweeps import copy_checkout, executable, ran, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,13 +86,11 @@ def place(open_folder: Path) -> Path:
         pytest.skip(f"{', '.join(absent)} not found")
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("this machine lets root make no mounts: its own Python stays closed to others")
-    ignored = shutil.ignore_patterns("images", "__pycache__")
-    for part in ("containers", "train"):
-        shutil.copytree(ROOT / part, open_folder / "checkout" / part, ignore=ignored)
+    checkout = copy_checkout(open_folder / "checkout")
     executable(open_folder / "bin" / "apptainer", STAND_IN)
     downloads = open_folder / "cache" / "horoscale" / "images" / "downloads"
     downloads.mkdir(parents=True)
-    for file in (open_folder / "checkout" / "containers" / "locks").iterdir():
+    for file in (checkout / "containers" / "locks").iterdir():
         pins = re.findall(r"(?m)^[^ #\\]+==[^ ]+", file.read_text())
         hashes = {pin: hashlib.sha256(pin.encode()).hexdigest() for pin in pins}
         file.write_text("".join(f"{pin} --hash=sha256:{hashes[pin]}\n" for pin in pins))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import users
 
-from tests.sweeps import ROOT, ran
+from tests.sweeps import ROOT, copy_checkout, ran
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 NOBODY = 65534
@@ -117,10 +116,7 @@ def test_root_s_command_goes_on_only_with_what_the_user_can_read(
 @pytest.mark.parametrize("closed", [".", "containers/users.py"])
 def test_a_checkout_that_root_alone_can_read_is_named(place: Path, closed: str) -> None:
     """As umask 077 makes it; seen: a traceback, "No module named 'unprivileged'"."""
-    checkout = place / "checkout"
-    for part in ("containers", "train"):
-        ignored = shutil.ignore_patterns("images", "__pycache__")
-        shutil.copytree(ROOT / part, checkout / part, ignore=ignored)
+    checkout = copy_checkout(place / "checkout")
     (checkout / closed).chmod(0o700)
     argv = [sys.executable, checkout / "containers" / "practice", "login", "--", "true"]
     done = ran(argv)
