@@ -37,7 +37,7 @@ _FIRST = {
     "efficiency": ("efficiency", "waterfall", "step_parts"),
     "against_reference": ("against_reference", "accuracy_by_batch", "step_parts"),
     "axes": ("axes", "accuracy_by_batch", "step_parts"),
-    "steps_by_batch": ("steps_by_batch", "validation_accuracy_in_time"),
+    "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
 }
 _OF_ANY = ("accuracy_by_batch", "waterfall", "step_parts")
 #: Rows of epochs.csv.

@@ -159,12 +159,13 @@ def _behind(who: str, runs: Sequence[Sequence[Row]]) -> str:
     seconds, share, p = (max(row[name] for row in worst) for name in ("behind_s", "behind", "p"))
     first, many = worst[0], len(runs) > 1
     are = "is" if len(runs[0]) == 1 else "are"
-    upto, most = ("up to " if many or are == "are" else ""), (" at most" if many else "")
+    upto = "up to " if many or are == "are" else ""
     where = f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}"
+    where = f"{len(runs)} runs, the first: {where}" if many else where
+    chance = f"at most {p_value(p)}" if many and p >= 0.001 else _p(p)
     return (
         f"{who} {are} ready {upto}{significant(seconds)} s after the median rank, "
-        f"{upto}{percent(share)} of a step, and the others wait (p{most if p >= 0.001 else ''} {_p(p)}; "
-        f"{f'{len(worst)} runs, the first: {where}' if many else where})"
+        f"{upto}{percent(share)} of a step, and the others wait (p {chance}; {where})"
     )
 
 
