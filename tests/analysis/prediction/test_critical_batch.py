@@ -13,7 +13,6 @@ from analysis.prediction.critical_batch import (
     CriticalBatch,
     fit_critical_batch,
     law,
-    speed_up,
 )
 
 BATCHES = 2.0 ** np.arange(6, 15)
@@ -130,51 +129,3 @@ def test_too_few_batches_are_refused() -> None:
     assert isinstance(fit_critical_batch([], [], []), Refusal)
     with pytest.raises(ValueError, match="0 or less"):
         fit_critical_batch([0, 1, 2], [1, 1, 1], [True] * 3)
-
-
-def test_speed_up_is_the_product_of_both_efficiencies() -> None:
-    found = speed_up([760, 760.0], [100, 100.0], [4e6, 4e6], [1e6, 1e6])
-    assert not isinstance(found, Refusal)
-    assert found.hardware.value == pytest.approx(7.6)
-    assert found.statistical.value == pytest.approx(0.25)
-    assert found.total.value == pytest.approx(1.9)
-    assert found.total.low is None and "no variance" in str(found.total.note)
-
-
-def test_speed_up_of_two_arms_is_welch_of_logs() -> None:
-    random = np.random.default_rng(4)
-    rate, base = random.lognormal(2, 0.1, 5), random.lognormal(0, 0.05, 4)
-    found = speed_up(rate, base, [1e6] * 5, [1e6] * 4)
-    assert not isinstance(found, Refusal)
-    test = stats.ttest_ind(np.log(rate), np.log(base), equal_var=False)
-    ends = np.exp(test.confidence_interval(0.95))
-    assert (found.hardware.low, found.hardware.high) == pytest.approx(tuple(ends))
-    # examples without variance add none
-    assert (found.total.low, found.total.high) == pytest.approx(tuple(ends))
-
-
-@pytest.mark.parametrize("n", [3, 6])
-@pytest.mark.parametrize("shared", [0.0, 0.2, -0.2])
-def test_speed_up_covers(n: int, shared: float) -> None:
-    """Throughput and images are of the same runs: what moves one may move the other."""
-    random, held, count = np.random.default_rng(n), 0, 1000
-    for _ in range(count):
-        arms = [random.normal(m, s, n) for m, s in ((2, 0.02), (0, 0.01), (1, 0.2), (0, 0.1))]
-        for rates, images in ((0, 3), (1, 2)):
-            both = random.normal(0, 1, n)
-            arms[rates] += 0.2 * both
-            arms[images] += shared * both
-        # images on the baseline and on these ranks: the product is exp(2 - 0 + 1 - 0)
-        found = speed_up(*map(np.exp, (arms[0], arms[1], arms[3], arms[2])))
-        assert not isinstance(found, Refusal)
-        assert found.total.low is not None and found.total.high is not None
-        held += found.total.low <= math.exp(3) <= found.total.high
-    assert 0.93 <= held / count <= 0.985
-
-
-def test_speed_up_refuses_a_mean_of_survivors() -> None:
-    found = speed_up([1.0, 1], [1.0, 1], [5.0, None], [5.0, 5.0])
-    assert isinstance(found, Refusal) and found.reason.startswith("1 run never")
-    one = speed_up([2.0], [1.0, 1.1], [5.0], [5.0, 5.0])
-    assert not isinstance(one, Refusal)
-    assert one.total.low is None and str(one.total.note).startswith("n=1")
