@@ -102,10 +102,9 @@ def unknown_cells(planned: pd.DataFrame) -> int:
     return int((~planned["known"].fillna(False).astype(bool)).sum())
 
 
-def side(pairs: pd.DataFrame, suffix: str) -> pd.DataFrame:
-    """One side of merged arms, under the arms' own names."""
-    names = ("planned", "usable", "diverged", "n", "mean", "sd", "images", "steps", "stops", "why")
-    return pd.DataFrame({name: pairs[name + suffix] for name in names})
+def picked(found: pd.DataFrame, numbers: pd.Series[Any]) -> pd.DataFrame:
+    """Rows of :func:`arms` by the numbers of the arms."""
+    return found.loc[numbers].reset_index(drop=True)
 
 
 def accuracy_pairs(
@@ -198,14 +197,9 @@ def accuracy_moments(rows: pd.DataFrame) -> Moments:
     return Moments(*(numbers(rows[name]) for name in ("n", "mean", "sd")))
 
 
-def counts(arms: pd.DataFrame, end: str = "", *, of: str | None = None) -> dict[str, Any]:
-    """Planned, usable and diverged runs of one side, in columns that end so.
-
-    ``of``: how the names of ``arms`` end, where not so, too.
-    """
-    usable, planned, diverged = (
-        arms[name + (end if of is None else of)].array for name in ("usable", "planned", "diverged")
-    )
+def counts(arms: pd.DataFrame, end: str = "") -> dict[str, Any]:
+    """Planned, usable and diverged runs of one side, in columns that end so."""
+    usable, planned, diverged = (arms[name].array for name in ("usable", "planned", "diverged"))
     return {
         f"n{end}": usable, f"n_planned{end}": planned, f"n_diverged{end}": diverged,
         **estimates_as(f"diverged{end}", shares(diverged, usable)),

@@ -141,7 +141,7 @@ def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
     names = ("gpus", "accumulation", "global_batch", "steps")
     return {
         **{f"{name}_{end}": arms[name].array for name in names},
-        **counts(arms, f"_{end}", of=""),
+        **counts(arms, f"_{end}"),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }
 

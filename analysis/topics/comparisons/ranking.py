@@ -37,7 +37,6 @@ from analysis.topics.comparisons.arms import (
     of_workload,
     outcomes,
     runs_text,
-    side,
 )
 from analysis.topics.comparisons.contrast import (
     DIFFERENCE,
@@ -148,7 +147,7 @@ def _indexes(scales: NDArray[Any]) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
 def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, Any]:
     """Columns of the pairs' rows."""
     names, others = ([*rows["technique_label"]] for rows in (left, right))
-    asked = accuracy_pairs(side(left, ""), side(right, ""), names, others)
+    asked = accuracy_pairs(left, right, names, others)
     return {
         **about(left), "second": others,
         "n": left["usable"], "n_planned": left["planned"],

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.figures import PALE, Figure, Look, left_out, n_of
@@ -34,14 +35,15 @@ from analysis.topics.comparisons.arms import (
     ALL_DIVERGED,
     NOT_COMPARED,
     PLACE,
+    SERIES,
     SOME_DIVERGED,
     about,
     accuracy_pairs,
     arms,
     counts,
     outcomes,
+    picked,
     runs_text,
-    side,
     unknown_cells,
 )
 from analysis.topics.comparisons.contrast import (
@@ -87,7 +89,6 @@ COLUMNS = (
     Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
 )  # fmt: skip
-_PAIR = ("workload", "framework", "technique_label", "technique_label_reference")
 
 
 def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
@@ -102,7 +103,8 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     reference = reference_technique(techniques)
     unknown = unknown_cells(planned)
     found = arms(outcomes(planned, runs))
-    pairs, apart = _pairs(found, reference)
+    series = _beside_the_reference(found, reference)
+    pairs, apart = series[series["common"]], series[~series["common"]]
     there = {reference, *found["technique"]}
     absent = [name for name in techniques if name not in there]
     size = len(pairs) + len(apart) + len(absent)
@@ -112,7 +114,8 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
          "verdict": NOT_COMPARED, "difference_note": f"no planned cell of {name} is known"}
         for name in absent
     ]  # fmt: skip
-    made = pd.concat([frame(part, COLUMNS) for part in (_tested(pairs, size), rows)])
+    tested = _tested(picked(found, pairs["arm"]), picked(found, pairs["arm_reference"]), size)
+    made = pd.concat([frame(part, COLUMNS) for part in (tested, rows)])
     made = made.assign(family=size, unknown_cells=unknown).astype(types(COLUMNS))
     return Table(
         "claims",
@@ -174,19 +177,18 @@ def _intro(size: int, unknown: int) -> str:
     ])  # fmt: skip
 
 
-def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(Arms beside the reference's at their largest common scale, series that have none)."""
-    own = found["technique"] == reference
-    left, right = found[~own], found[own]
-    where, both = ["workload", "framework"], list(_PAIR)
-    pairs = left.merge(right, on=[*where, *PLACE], suffixes=("", "_reference"))
-    pairs = pairs.sort_values(list(PLACE), kind="stable").drop_duplicates(both, keep="last")
-    names = [*where, "technique_label"]
-    series = left.drop_duplicates(names).merge(
-        right[names].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
-    )
-    known = series.merge(pairs[both], how="left", on=both, indicator="there")
-    return pairs.reset_index(drop=True), series[(known["there"] == "left_only").to_numpy()]
+def _beside_the_reference(found: pd.DataFrame, reference: str | None) -> pd.DataFrame:
+    """A row per series and series of the reference: the arms of their largest ``common`` scale."""
+    about = found.assign(arm=found.index)
+    own = about["technique"] == reference
+    beside = about[~own].merge(
+        about.loc[own, [*SERIES, *PLACE, "arm"]], on=["workload", "framework"], how="left",
+        suffixes=("", "_reference"),
+    )  # fmt: skip
+    same = [beside[name].eq(beside[f"{name}_reference"]).fillna(False) for name in PLACE]
+    beside = beside.assign(common=np.logical_and.reduce(same).astype(bool))
+    ordered = beside.sort_values(["common", *PLACE], kind="stable")
+    return ordered.drop_duplicates([*SERIES, "technique_label_reference"], keep="last")
 
 
 def _apart(row: Row, reference: str | None) -> Row:
@@ -201,15 +203,14 @@ def _apart(row: Row, reference: str | None) -> Row:
     }  # fmt: skip
 
 
-def _tested(pairs: pd.DataFrame, size: int) -> dict[str, Any]:
-    """Columns of the pairs' rows."""
-    names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
-    asked = accuracy_pairs(side(pairs, ""), side(pairs, "_reference"), names, others)
+def _tested(arm: pd.DataFrame, other: pd.DataFrame, size: int) -> dict[str, Any]:
+    """Columns of the rows of arms beside those of the reference."""
+    names, others = ([*rows["technique_label"]] for rows in (arm, other))
+    asked = accuracy_pairs(arm, other, names, others)
     found = contrasts([Contrast("difference", asked, then=INCONCLUSIVE)], size, simultaneous=True)
     return {
-        **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
-        "reference": pairs["technique_label_reference"].array,
-        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
+        **about(arm), **counts(arm), **counts(other, "_reference"), **found, "reference": others,
+        "accuracy": arm["mean"], "accuracy_reference": other["mean"],
     }  # fmt: skip
 
 
