@@ -13,17 +13,13 @@ from train.config.run import RunConfig
 from train.record.run import RunRecord
 
 
-def planned_from_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The frame of planned cells of which every one has a usable run."""
-    wanted = types(PLANNED)
-    return runs.assign(state="usable", known=True)[list(wanted)].astype(wanted)
-
-
 def planned(
     records: Sequence[RunRecord], *, lost: Sequence[RunConfig] = (), unknown: int = 0
 ) -> pd.DataFrame:
     """``lost``: cells without a usable record; ``unknown``: how many have no readable config."""
-    cells = planned_from_runs(runs_frame([*records, *map(record, lost)]))
+    wanted = types(PLANNED)
+    runs = runs_frame([*records, *map(record, lost)])
+    cells = runs.assign(state="usable", known=True)[list(wanted)].astype(wanted)
     cells.loc[len(records) :, "state"] = "missing"
     gone = [{"cell_id": f"gone-{i}", "state": "unreadable", "known": False} for i in range(unknown)]
     return frame([*cells.to_dict(orient="records"), *gone], PLANNED)
