@@ -59,13 +59,9 @@ def fit_critical_batch(
     linear model: the n of a sweep is too small for that of chi-square.
 
     Args:
-        steps: to the target; where ``reached`` is False, the steps that the run had.
-
-    Raises:
-        ValueError: a batch or a number of steps is not positive.
+        batches, steps: > 0. steps: to the target; where ``reached`` is False, those that the run
+            had.
     """
-    if min(batches, default=1) <= 0 or min(steps, default=1) <= 0:
-        raise ValueError("found a batch or a number of steps of 0 or less, expected more")
     sizes, logs, ok = np.asarray(batches, float), np.log(steps), np.asarray(reached, bool)
     n, distinct = int(ok.sum()), len(set(sizes[ok]))
     if distinct < LEAST_BATCHES:

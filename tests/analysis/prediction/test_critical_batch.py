@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from analysis.prediction import Refusal
 from analysis.prediction.critical_batch import (
     CriticalBatch,
     fit_critical_batch,
@@ -37,18 +36,6 @@ def test_exact_points_give_the_law_back() -> None:
     assert found.steps_min.value == pytest.approx(SMALLEST, rel=1e-6)
     assert found.batch.value == pytest.approx(CRITICAL, rel=1e-6)
     assert found.batch.low is None and found.batch.note == "no variance"
-
-
-def test_the_relation_of_steps_and_examples_holds() -> None:
-    """(S / S_min - 1) (E / E_min - 1) = 1 at any batch; at B_crit both are twice their least."""
-    found = fitted(*simulated(BATCHES, 3, 0.1, seed=1))
-    least, critical = found.steps_min.value, found.batch.value
-    assert least is not None and critical is not None
-    for batch in (10.0, critical, 1e5):
-        steps = law(batch, least, critical)
-        product = (steps / least - 1) * (steps * batch / (least * critical) - 1)
-        assert product == pytest.approx(1)
-    assert law(critical, least, critical) == pytest.approx(2 * least)
 
 
 @pytest.mark.parametrize("budget", [math.inf, 150.0])
@@ -107,25 +94,3 @@ def test_censored_runs_count_as_more_than_their_budget() -> None:
         dropped.append(fitted(batch[there], steps[there]).batch.value)
     assert held >= 0.9 * count
     assert np.median(dropped) < 0.85 * CRITICAL
-
-
-def test_perfect_scaling_gives_a_lower_bound_and_flat_steps_an_upper_one() -> None:
-    batch = np.repeat([64.0, 128.0, 256.0, 512.0], 3)
-    noise = np.exp(np.random.default_rng(3).normal(0, 0.03, len(batch)))
-    scaling = fitted(batch, 1e6 / batch * noise)
-    assert scaling.batch.high is None
-    assert scaling.batch.low is not None and scaling.batch.low > 512
-    assert "lower bound" in str(scaling.batch.note)
-    assert scaling.batch.text(lambda value: f"{value:.0f}").startswith("> ")
-    flat = fitted(batch, 100 * noise)
-    assert flat.batch.low is None
-    assert flat.batch.high is not None and flat.batch.high < 64
-
-
-def test_too_few_batches_are_refused() -> None:
-    found = fit_critical_batch([64, 64, 128, 256], [90, 95, 50, 30], [True, True, True, False])
-    assert isinstance(found, Refusal)
-    assert found.reason.startswith("2 batch sizes")
-    assert isinstance(fit_critical_batch([], [], []), Refusal)
-    with pytest.raises(ValueError, match="0 or less"):
-        fit_critical_batch([0, 1, 2], [1, 1, 1], [True] * 3)

@@ -97,12 +97,6 @@ def test_ratio_as_scipy_on_logarithms() -> None:
         ratio([1.0], [-1.0])
 
 
-def test_the_spread_of_the_baseline_is_in_the_ratio() -> None:
-    fast = [390.0, 395.0, 400.0]
-    calm, noisy = (ratio(fast, base) for base in ([100.0, 100.1, 99.9], [100.0, 120.0, 80.0]))
-    assert noisy.high - noisy.low > 5 * (calm.high - calm.low)
-
-
 def test_holm_by_hand() -> None:
     # 3 x .01; 2 x .03; then 1 x .04 raised to the one before it
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
@@ -167,14 +161,6 @@ def test_what_could_not_be_compared_leaves_the_rest_of_a_family_alone() -> None:
     found = family(arm, base, 2)
     assert np.isnan(found.p).tolist() == [False, True]
     assert found.p_holm[0] == pytest.approx(2 * found.p[0])
-
-
-@pytest.mark.parametrize("shift", [-0.02, -0.004, 0.0, 0.008])
-def test_equality_is_shown_where_the_ninety_per_cent_interval_is_within(shift: float) -> None:
-    arm, other = np.add([0.800, 0.803, 0.798], shift), np.array([0.801, 0.799, 0.802])
-    low, high = reference.ttest_ind(arm, other, equal_var=False).confidence_interval(0.90)
-    (p,) = equivalence(moments(arm), moments(other), 0.01)
-    assert (p < 0.05) == (low > -0.01 and high < 0.01)
 
 
 def test_equality_as_two_one_sided_tests_of_scipy() -> None:

@@ -30,13 +30,6 @@ def mean(runs: list[float], kind: Kind = "real") -> Estimate:
     return estimate(*row[["value", "low", "high", "n", "note"]])
 
 
-def test_mean_of_three_by_hand() -> None:
-    found = mean([1.0, 2.0, 3.0])
-    # t(0.975, 2) = 4.302653 from any printed table, sd 1
-    half = 4.302653 / math.sqrt(3)
-    assert found == (2.0, pytest.approx(2 - half), pytest.approx(2 + half), 3, None)
-
-
 @given(RUNS)
 def test_mean_as_scipy(runs: list[float]) -> None:
     found = mean(runs)

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.stats.intervals import NO_RUNS, ONE_RUN
+from analysis.stats.intervals import NO_RUNS
 from analysis.table import Table
 from analysis.topics.convergence import reached
 from tests.analysis.builders import REASON, config, epochs_frame, record, runs_frame, technique
+from tests.analysis.builders import cells as row_of
 from train.config.schedule import CropFlip, Grow
 from train.record.run import RunRecord, Sharpness
 
@@ -33,12 +34,7 @@ def run(seed: int, accuracy: float | None, **changes: Any) -> RunRecord:
 
 
 def cells(*items: RunRecord) -> dict[str, str]:
-    """The only row as shown, by heading; a mark of a note follows its value."""
-    shown = made(*items).shown()
-    (row,) = shown.rows
-    plain = (cell.replace("\u00a0", " ") for cell in row)
-    found = dict(zip([column.heading for column in shown.columns], plain, strict=True))
-    return found | {"notes": " ".join(shown.notes)}
+    return row_of(made(*items))
 
 
 def test_mean_and_interval_over_seeds() -> None:
@@ -86,18 +82,6 @@ def test_a_diverged_run_is_counted_and_has_no_part_in_a_mean() -> None:
     assert shown["diverged"] == "1 of 3 (1 to 91 %)"
 
 
-def test_the_share_of_diverged_runs_has_the_exact_interval() -> None:
-    items = [run(s, 0.5, status="diverged" if s < 2 else "completed") for s in range(7)]
-    row = table(*items).iloc[0]
-    exact = stats.binomtest(2, 7).proportion_ci(0.95, method="exact")
-    assert row["diverged"] == pytest.approx(2 / 7)
-    assert (row["diverged_low"], row["diverged_high"]) == pytest.approx((exact.low, exact.high))
-    none = table(*items[2:]).iloc[0]
-    upper = 1 - 0.025 ** (1 / 5)  # (1 - p)^5 = 0.025
-    assert (none["diverged"], none["diverged_low"]) == (0, 0)
-    assert none["diverged_high"] == pytest.approx(upper)
-
-
 def test_diverged_runs_are_shown_in_every_row_or_in_none() -> None:
     """Also where all conditions have the same share of them, and where there is one condition."""
     both = [run(0, 0.5), run(1, 0.5, status="diverged")]
@@ -117,28 +101,6 @@ def test_all_diverged_has_no_survivor_and_says_so() -> None:
     assert "the only run diverged" in cells(run(0, None, status="diverged"))["notes"]
 
 
-def test_one_run_has_no_interval() -> None:
-    row = table(run(0, 0.4)).iloc[0]
-    assert row["validation_accuracy_low"] is row["validation_accuracy_high"] is pd.NA
-    assert row["validation_accuracy_note"] == ONE_RUN
-    shown = cells(run(0, 0.4))
-    assert shown["validation accuracy"] == "0.400 ¹" and shown["notes"] == f"¹ {ONE_RUN}"
-
-
-def test_no_accuracy_is_na_with_the_reason_and_no_number() -> None:
-    items = [record(config(seed=s), accuracies=[None] * 3) for s in (0, 1)]
-    assert table(*items).iloc[0]["validation_accuracy_note"] == REASON
-    shown = cells(*items)
-    mark = shown["validation accuracy"].removeprefix("n/a ")
-    assert f"{mark} {REASON}" in shown["notes"]
-
-
-def test_synthetic_data_never_show_a_number() -> None:
-    shown = cells(record(config(dataset="synthetic")))
-    assert shown["validation accuracy"].startswith("n/a")
-    assert shown["training accuracy"].startswith("n/a")
-
-
 def test_train_accuracy_on_changed_images_says_so() -> None:
     crops = technique("naive", augmentation=CropFlip(crop=1, flip="none"))
     items = [record(config(technique=crops, seed=s)) for s in (0, 1)]
@@ -156,21 +118,23 @@ def test_a_batch_that_grows_shows_both_ends() -> None:
     assert shown["steps"] == "35"  # 320 / 16 + 320 / 32 + 320 / 64
 
 
-def test_a_run_without_the_value_is_counted_not_hidden() -> None:
-    row = table(run(0, 0.4), run(1, 0.6), run(2, None)).iloc[0]
-    assert row["validation_accuracy_n"] == 2
-    assert "1 of 3 runs lack the value" in row["validation_accuracy_note"]
-
-
-def test_rows_are_not_pooled_over_settings() -> None:
-    other = record(config(technique=technique("naive", base_lr=0.5), seed=1))
-    assert table(run(0, 0.4), other)["n"].tolist() == [1, 1]
-
-
 def test_runs_of_unequal_steps_say_so() -> None:
     short = record(config(seed=1), accuracies=[0.2, 0.3])
     row = table(run(0, 0.4), short).iloc[0]
     assert row["steps"] is pd.NA and row["steps_note"] == "the runs differ: 40 to 60"
+
+
+def test_an_accuracy_that_is_not_there_has_a_reason_and_no_number() -> None:
+    row = table(run(0, 0.4), run(1, 0.6), run(2, None)).iloc[0]
+    assert row["validation_accuracy_n"] == 2
+    assert "1 of 3 runs lack the value" in row["validation_accuracy_note"]
+    items = [record(config(seed=s), accuracies=[None] * 3) for s in (0, 1)]
+    shown = cells(*items)
+    mark = shown["validation accuracy"].removeprefix("n/a ")
+    assert f"{mark} {REASON}" in shown["notes"]
+    synthetic = cells(record(config(dataset="synthetic")))
+    assert synthetic["validation accuracy"].startswith("n/a")
+    assert synthetic["training accuracy"].startswith("n/a")
 
 
 def losses(seed: int, *values: float | None) -> RunRecord:
@@ -211,12 +175,6 @@ def test_the_heading_says_what_a_rank_is() -> None:
 def test_seconds_of_ranks_that_share_cores_are_no_scaling_figure() -> None:
     items = [run(s, 0.4 + s / 10, world_changes={"oversubscribed": True}) for s in (0, 1)]
     assert reached.SHARED_CORES in table(*items).iloc[0]["train_s_note"]
-
-
-def test_empty() -> None:
-    found = made()
-    assert len(found.data) == 0 and found.shown().rows == ()
-    assert "validation_accuracy_low" in found.data
 
 
 def test_seconds_have_the_interval_of_the_logarithm() -> None:

@@ -85,15 +85,6 @@ def test_conditions_are_in_the_order_of_the_manifest_at_the_largest_batch_first(
     assert found["class"].tolist() == [*NAMES, AVERAGE] * 3
 
 
-def test_a_long_table_shows_the_largest_batch() -> None:
-    many = [f"c{i}" for i in range(150)]
-    matrix = [[int(i == j) for j in range(len(many))] for i in range(len(many))]
-    items = [scored(matrix, config(gpus=gpus), many) for gpus in (1, 2)]
-    found = made(*items)
-    assert len(found.data) == 2 * (len(many) + 1)
-    assert [row[2] for row in found.shown().rows][:151] == ["32"] * 151
-
-
 def test_runs_with_other_classes_are_not_averaged() -> None:
     """Two seeds of one config, between which a folder got another class."""
     other = scored([[1, 0], [0, 2]], config(seed=1), ("ant", "<cat>"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from analysis.table import Table
 from analysis.topics.training import noise as topic
+from tests.analysis.builders import cells as row_of
 from tests.analysis.builders import config, epoch, epochs_frame, record, runs_frame
 from train.record.run import NoiseScale, RunRecord
 
@@ -57,12 +57,8 @@ def table(*items: RunRecord) -> pd.DataFrame:
 
 
 def cells(*items: RunRecord) -> dict[str, str]:
-    """The only row as shown, by heading without "B_simple, "; marks follow values."""
-    shown = made(*items).shown()
-    (row,) = shown.rows
-    heads = [column.heading.removeprefix("B_simple, ") for column in shown.columns]
-    plain = (cell.replace("\u00a0", " ") for cell in row)
-    return dict(zip(heads, plain, strict=True)) | {"notes": " ".join(shown.notes)}
+    """The first row as shown, by heading without "B_simple, "."""
+    return {head.removeprefix("B_simple, "): cell for head, cell in row_of(made(*items)).items()}
 
 
 def test_the_epochs_have_what_was_measured() -> None:
@@ -191,20 +187,6 @@ def test_growth_is_of_each_run_by_itself() -> None:
     assert (row["growth_low"], row["growth_high"]) == pytest.approx((low, high))
     assert row["growth"] == pytest.approx(math.prod(factors) ** (1 / 3))
     assert cells(*items)["last / first"].startswith("4.00 (")
-
-
-def test_growth_covers_although_runs_differ() -> None:
-    random, count = np.random.default_rng(1), 1000
-    first = np.exp(random.normal(5, 0.5, 3 * count))
-    last = first * np.exp(random.normal(1, 0.1, 3 * count))
-    about = {"row": np.repeat(np.arange(count), 3), "cell_id": [*map(str, range(3 * count))]}
-    ends = (
-        pd.DataFrame({**about, "epoch": at, "noise_b_simple": values, "noise_censored": False})
-        for at, values in ((1, first), (2, last))
-    )
-    found = topic.growth(*ends, count)
-    held = (found["low"] <= math.e) & (math.e <= found["high"])
-    assert 0.93 <= held.mean() <= 0.97
 
 
 def test_no_growth_of_the_runs_that_are_left() -> None:
