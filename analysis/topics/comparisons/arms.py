@@ -206,6 +206,17 @@ def counts(arms: pd.DataFrame, end: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
+    """The columns of :func:`counts`; ``shown``: what the page has of the first."""
+    return (
+        Column(f"n{end}", "Int64", **shown),
+        Column(f"n_planned{end}", "Int64"),
+        Column(f"n_diverged{end}", "Int64"),
+        Column(f"diverged{end}", estimate=True,
+               description="share of the usable runs, exact interval"),
+    )  # fmt: skip
+
+
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     """Of arms: means of the runs that did not diverge, with Student's t intervals, as the parts of
     an Estimate."""

@@ -34,6 +34,7 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    run_columns,
     runs_text,
 )
 from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
@@ -51,10 +52,7 @@ def _of_end(end: str, batch: str) -> tuple[Column, ...]:
         Column(f"accumulation_{end}", "Int64"),
         Column(f"global_batch_{end}", "Int64"),
         Column(f"steps_{end}", "Int64"),
-        Column(f"n_{end}", "Int64"),
-        Column(f"n_planned_{end}", "Int64"),
-        Column(f"n_diverged_{end}", "Int64"),
-        Column(f"diverged_{end}", estimate=True),
+        *run_columns(f"_{end}"),
         Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=number(3),
                description="mean among runs that did not diverge, with Student's t interval"),
     )  # fmt: skip

@@ -44,6 +44,7 @@ from analysis.topics.comparisons.arms import (
     numbers,
     outcomes,
     picked,
+    run_columns,
     runs_text,
 )
 from analysis.topics.comparisons.contrast import (
@@ -77,16 +78,12 @@ COLUMNS = (
            cell=lambda row: f"{row['reference']} / {row['library']}",
            description="the first of the two over, or minus, the second"),
     Column("library", "string"),
-    Column("n_reference", "Int64", heading="runs",
-           cell=lambda row: f"{runs_text(row, '_reference')} / {runs_text(row)}",
-           description="usable runs of the first / of the second, diverged ones included"),
-    Column("n_planned_reference", "Int64"),
-    Column("n_diverged_reference", "Int64"),
-    Column("diverged_reference", estimate=True),
-    Column("n", "Int64"),
-    Column("n_planned", "Int64"),
-    Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True),
+    *run_columns(
+        "_reference", heading="runs",
+        cell=lambda row: f"{runs_text(row, '_reference')} / {runs_text(row)}",
+        description="usable runs of the first / of the second, diverged ones included",
+    ),
+    *run_columns(),
     Column("images_per_s_reference", heading="images/s",
            cell=lambda row: " / ".join(
                significant(row[f"images_per_s{end}"]) for end in ("_reference", "")),

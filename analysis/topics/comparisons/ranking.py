@@ -36,6 +36,7 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    run_columns,
     runs_text,
 )
 from analysis.topics.comparisons.contrast import (
@@ -58,11 +59,7 @@ _MOST = 2
 RANKING_COLUMNS = (
     Column("place", "Int64", heading="place"),
     *ABOUT,
-    Column("n", "Int64", heading="runs", cell=runs_text,
-           description="usable runs, diverged ones included"),
-    Column("n_planned", "Int64"),
-    Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True, description="share of the usable runs, exact interval"),
+    *run_columns(heading="runs", cell=runs_text, description="usable runs, diverged ones included"),
     Column("accuracy", estimate=True, heading="accuracy (95 % interval)", format=number(3),
            description="mean among runs that did not diverge, with Student's t interval of this "
            "row alone"),
