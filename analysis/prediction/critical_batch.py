@@ -33,15 +33,11 @@ _Ends = tuple[float | None, float | None]
 
 class CriticalBatch(NamedTuple):
     """steps_min, batch: S_min and B_crit with 95 % intervals; without ``high`` a lower bound, and
-    without ``low`` an upper one. sd: of log steps between runs. n: runs that reached the target.
-    censored: runs that did not within their budget. batches: distinct ones that reached it."""
+    without ``low`` an upper one. sd: of log steps between runs."""
 
     steps_min: Estimate
     batch: Estimate
     sd: float
-    n: int
-    censored: int
-    batches: int
 
 
 def law(batch: Floats, steps_min: float, critical: float) -> Floats:
@@ -91,8 +87,8 @@ def fit_critical_batch(
     return CriticalBatch(
         _estimate(data.steps_min(best), smallest, n, None),
         _estimate(best, critical, n, _why_open(critical) if sd > _EXACT else "no variance"),
-        sd, n, len(logs) - n, distinct,
-    )  # fmt: skip
+        sd,
+    )
 
 
 class _Likelihood:

@@ -69,26 +69,22 @@ def arms(cells: pd.DataFrame) -> pd.DataFrame:
     ``n``, ``mean``, ``sd`` are of the accuracies; ``images`` a completed run's mean; ``steps`` null
     where runs differ; ``stops``: a target ends its runs; ``why`` runs have no accuracy.
     """
-    about = ["technique", *SERIES, "context", *PLACE]
-    table = cells.drop_duplicates("arm").sort_values("arm")[about].reset_index(drop=True)
-    number, count = cells["arm"].to_numpy(), len(table)
-    completed = cells[cells["completed"]]
-    found = grouped_moments(numbers(cells["accuracy"]), number, count)
-    steps = completed.groupby("arm")["steps"].agg(["min", "max"]).reindex(range(count))
-    why = completed.dropna(subset="validation_accuracy_why").groupby("arm")
-    usable = np.bincount(number, cells["usable"], count).astype(int)
-    finished = np.bincount(number, cells["completed"], count).astype(int)
-    return table.assign(
-        planned=np.bincount(number, minlength=count),
+    table = cells.drop_duplicates("arm").set_index("arm").sort_index()
+    by_arm, done = cells.groupby("arm"), cells[cells["completed"]]
+    completed, why = done.groupby("arm"), done.dropna(subset="validation_accuracy_why")
+    found = grouped_moments(numbers(cells["accuracy"]), cells["arm"].to_numpy(), len(table))
+    usable, steps = by_arm["usable"].sum(), completed["steps"].agg(["min", "max"])
+    return table[["technique", *SERIES, "context", *PLACE]].assign(
+        planned=by_arm.size(),
         usable=usable,
-        diverged=usable - finished,
+        diverged=usable - by_arm["completed"].sum(),
         n=found.n.astype(int),
         mean=found.mean,
         sd=found.sd,
-        images=completed.groupby("arm")["images"].mean().reindex(range(count)).astype("Float64"),
+        images=completed["images"].mean().astype("Float64"),
         steps=steps["min"].where(steps["min"] == steps["max"]).astype("Int64"),
-        stops=np.bincount(number, cells["target"].notna(), count) > 0,
-        why=why["validation_accuracy_why"].agg(reasons).reindex(range(count)),
+        stops=by_arm["target"].count() > 0,
+        why=why.groupby("arm")["validation_accuracy_why"].agg(reasons),
     )
 
 

@@ -153,25 +153,19 @@ def _pairs(found: pd.DataFrame) -> pd.DataFrame:
 
 def _rates(cells: pd.DataFrame) -> pd.DataFrame:
     """Per arm: moments of the logarithm of images/s over completed runs, and what they ran on."""
-    count = int(cells["arm"].max()) + 1 if len(cells) else 0
     done = cells[cells["completed"]]
     rates = numbers(done["images_per_s"].where(done["images_per_s"] > 0))
-    found = grouped_moments(np.log(rates), done["arm"].to_numpy(), count)
+    found = grouped_moments(np.log(rates), done["arm"].to_numpy(), cells["arm"].nunique())
     # a GPU does the work wherever its host's cores are; without one the cores do it
     cores = done["cores_per_rank"].where(done["device_kind"] == "cpu").astype("string")
     machine = done["device"].astype("string").str.cat(cores.fillna(""), sep=", ")
     each = done.assign(machine=machine).drop_duplicates(["arm", "machine"]).sort_values("machine")
     why = done.dropna(subset="images_per_s_why").groupby("arm")["images_per_s_why"]
-    every = range(count)
-    return pd.DataFrame(
-        {
-            **{f"rate_{name}": part for name, part in found._asdict().items()},
-            "finished": np.bincount(done["arm"], minlength=count),
-            "shared": done.groupby("arm")["oversubscribed"].any().reindex(every).fillna(False),
-            "machines": each.groupby("arm")["machine"].agg(reasons).reindex(every),
-            "rate_why": why.agg(reasons).reindex(every),
-        },
-        index=every,
+    return pd.DataFrame({f"rate_{name}": part for name, part in found._asdict().items()}).assign(
+        finished=cells.groupby("arm")["completed"].sum(),
+        shared=done.groupby("arm")["oversubscribed"].any(),
+        machines=each.groupby("arm")["machine"].agg(reasons),
+        rate_why=why.agg(reasons),
     )
 
 

@@ -17,18 +17,15 @@ from analysis.topics.convergence import curves
 from analysis.topics.names import NAMES, batch_text, ranks_column
 from analysis.topics.topic import MOST_DRAWN, Topic
 
-#: What is added up per run -> its type.
-MEASURES: dict[str, DType] = {
-    "epochs": "Int64", "steps": "Int64", "images": "Int64", "lr_peak": "Float64",
-    "skipped_steps": "Int64",
-}  # fmt: skip
-_HEADINGS = {
-    "epochs": ("epochs", ""),
-    "steps": ("steps", "optimizer steps executed"),
-    "images": ("images seen", "over all ranks and epochs: the budget in computing"),
-    "lr_peak": ("lr peak", "largest rate at the first or last step of an epoch, as applied"),
-    "skipped_steps": ("skipped", "steps without an update, since a gradient overflowed in half "
-                      "precision"),
+#: What is added up per run -> type, heading, description.
+MEASURES: dict[str, tuple[DType, str, str]] = {
+    "epochs": ("Int64", "epochs", ""),
+    "steps": ("Int64", "steps", "optimizer steps executed"),
+    "images": ("Int64", "images seen", "over all ranks and epochs: the budget in computing"),
+    "lr_peak": ("Float64", "lr peak", "largest rate at the first or last step of an epoch, as "
+                "applied"),
+    "skipped_steps": ("Int64", "skipped", "steps without an update, since a gradient overflowed in "
+                      "half precision"),
 }  # fmt: skip
 
 
@@ -41,8 +38,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         "accumulation": ((runs["accumulation"] > 1) | grows).any(),
     }
     shown: list[Column] = []
-    for name, kind in MEASURES.items():
-        heading, about = _HEADINGS[name]
+    for name, (kind, heading, about) in MEASURES.items():
         varied = not said.get(name, True)
         shown += [
             Column(f"{name}_low", kind, heading, about, cell=_between(name), only_if_varied=varied),
@@ -123,7 +119,7 @@ def summed(epochs: pd.DataFrame) -> pd.DataFrame:
 
 def _between(name: str) -> Callable[[Row], str]:
     def write(row: Row) -> str:
-        shown = significant if MEASURES[name] == "Float64" else count
+        shown = significant if name == "lr_peak" else count
         low, high = (shown(row[f"{name}_{end}"]) for end in ("low", "high"))
         return low if low == high else f"{low} to {high}"
 
