@@ -34,6 +34,7 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    picked,
     run_columns,
     runs_text,
 )
@@ -112,27 +113,20 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
 
 def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Arms of the smallest and of the largest batch of each series, row by row."""
-    series = found.groupby(list(SERIES), sort=False, dropna=False)
-    marked = found.assign(
-        series=series.ngroup(),
-        smallest=found["global_batch"] == series["global_batch"].transform("min"),
-        largest=found["global_batch"] == series["global_batch"].transform("max"),
+    batches = found.groupby(list(SERIES))["global_batch"]
+    small, large = (
+        found[found["global_batch"] == batches.transform(end)].reset_index(names="arm")
+        for end in ("min", "max")
     )
-    marked = marked[~(marked["smallest"] & marked["largest"])]
-    sides = [marked[marked[name]] for name in ("smallest", "largest")]
-    common = sides[0][["series", "gpus"]].merge(sides[1][["series", "gpus"]])
-    most = common.groupby("series")["gpus"].max()
-    small, large = (_of_ranks(rows, most) for rows in sides)
-    return (
-        small.drop_duplicates("series", keep="first").sort_values("series").reset_index(drop=True),
-        large.drop_duplicates("series", keep="last").sort_values("series").reset_index(drop=True),
-    )
-
-
-def _of_ranks(rows: pd.DataFrame, ranks: pd.Series[int]) -> pd.DataFrame:
-    """By rising rank count; of a series in ``ranks`` only that count."""
-    wanted = rows["series"].map(ranks)
-    return rows[wanted.isna() | (rows["gpus"] == wanted)].sort_values("gpus", kind="stable")
+    # where nothing else tells arms apart, the first of the small ones and the last of the large
+    beside = small[::-1].merge(large, on=list(SERIES), suffixes=("", "_large"))
+    beside = beside[beside["global_batch"] < beside["global_batch_large"]]
+    same = beside["gpus"] == beside["gpus_large"]
+    # the most ranks that have both; where none has, the fewest and the most
+    ordered = beside.assign(same=same, ranks=beside["gpus"].where(same, -beside["gpus"]))
+    ordered = ordered.sort_values(["same", "ranks", "gpus_large"], kind="stable")
+    chosen = ordered.drop_duplicates(list(SERIES), keep="last")
+    return picked(found, chosen["arm"]), picked(found, chosen["arm_large"])
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:

@@ -8,11 +8,9 @@ pairs: that A is not told apart from B, nor B from C, says nothing of A and C.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.table import (
     Column,
@@ -36,6 +34,7 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    picked,
     run_columns,
     runs_text,
 )
@@ -105,13 +104,24 @@ def pairs_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     sizes = found.groupby("scale", sort=False).size()
     family = int((sizes * (sizes - 1) // 2).sum())
     listed = found.groupby("scale", sort=False).head(MOST_ARMS)
-    first, second = _indexes(listed["scale"].to_numpy())
-    left, right = (listed.iloc[index].reset_index(drop=True) for index in (first, second))
+    places = listed.assign(first=listed.index, second=listed.index)
+    both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
+    both = both[both["first"] < both["second"]]
+    higher, lower = picked(listed, both["first"]), picked(listed, both["second"])
+    names, others = ([*rows["technique_label"]] for rows in (higher, lower))
+    asked = accuracy_pairs(higher, lower, names, others)
+    rows = {
+        **about(higher), "second": others,
+        "n": higher["usable"], "n_planned": higher["planned"],
+        "n_second": lower["usable"], "n_planned_second": lower["planned"],
+        **contrasts([Contrast("difference", asked, then=NOT_DECIDED)], family),
+        "family": np.full(len(both), family),
+    }  # fmt: skip
     return Table(
         "pairs",
         "Pairs of the ranking",
         PAIR_COLUMNS,
-        frame(_pairs(left, right, family), PAIR_COLUMNS),
+        frame(rows, PAIR_COLUMNS),
         intro=f"One family of {family} {'pair' if family == 1 else 'pairs'}, a family of its own "
         "beside the comparisons with the reference. Pairs that are not decided are no group: each "
         "says something of its two techniques only."
@@ -132,26 +142,6 @@ def _ranked(planned: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     there = there.sort_values(["scale", "mean"], ascending=[True, False], kind="stable")
     place = there.groupby("scale").cumcount() + 1
     return there.assign(place=place.where(there["n"] > 0)).reset_index(drop=True)
-
-
-def _indexes(scales: NDArray[Any]) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
-    """Every pair of one scale, by its places in the frame."""
-    first, second = np.triu_indices(len(scales), 1)
-    same = scales[first] == scales[second]
-    return first[same], second[same]
-
-
-def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, Any]:
-    """Columns of the pairs' rows."""
-    names, others = ([*rows["technique_label"]] for rows in (left, right))
-    asked = accuracy_pairs(left, right, names, others)
-    return {
-        **about(left), "second": others,
-        "n": left["usable"], "n_planned": left["planned"],
-        "n_second": right["usable"], "n_planned_second": right["planned"],
-        **contrasts([Contrast("difference", asked, then=NOT_DECIDED)], family),
-        "family": np.full(len(left), family),
-    }  # fmt: skip
 
 
 def ranked(of: Sweep) -> Table:
