@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.records.columns import DTYPES, SHARED_CORES
@@ -146,24 +145,20 @@ def _still_falling(epochs: pd.DataFrame) -> pd.Series[Any]:
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table, from the runs with ``falling``."""
     rows, conditions = pd.factorize(runs["condition"])
-    count = len(conditions)
-    first = runs.drop_duplicates("condition")
-    done = (runs["status"] == "completed").to_numpy(bool)
-    planned, completed = (np.bincount(own, minlength=count) for own in (rows, rows[done]))
+    first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
+    done = runs["status"] == "completed"
+    planned, lost = by_row.size(), (~done).groupby(rows).sum()
     names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch",
              "chance")  # fmt: skip
     steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
     seeds = runs.assign(row=rows, text=runs["seed"].astype("string")).sort_values("seed")
-    falling = runs["falling"].where(done)
-    fell, known = (
-        np.bincount(rows, own.to_numpy(float), count)
-        for own in (falling.fillna(False), falling.notna())
-    )
+    falling = runs["falling"].astype("boolean").where(done).groupby(rows)
     found = {
-        name: over_completed(runs, name, rows, count, kind) for name, kind in _MEASURES.items()
+        name: over_completed(runs, name, rows, len(conditions), kind)
+        for name, kind in _MEASURES.items()
     }
     for name, where, reason in (
-        ("train_s", runs["oversubscribed"].groupby(rows).any(), SHARED_CORES),
+        ("train_s", by_row["oversubscribed"].any(), SHARED_CORES),
         ("train_accuracy", first["changes_images"], CHANGED_IMAGES),
     ):
         here = where.to_numpy(bool) & ((name == "train_s") | found[name]["value"].notna())
@@ -171,17 +166,17 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         found[name]["note"] = [reasons([reason, note]) if own else note for own, note in notes]
     made: dict[str, Any] = {
         **{name: first[name].array for name in names},
-        "global_batch_last": runs["global_batch_last"].groupby(rows).max().array,
+        "global_batch_last": by_row["global_batch_last"].max().array,
         "steps": steps["min"].where(steps["min"] == steps["max"]).array,
         "steps_note": [
             _steps_note(row["min"], row["max"], of)
             for row, of in zip(plain_rows(steps), planned, strict=True)
         ],
-        "n": planned,
+        "n": planned.array,
         "seeds": seeds.groupby("row")["text"].agg(" ".join).array,
-        "cells": runs["cell_id"].groupby(rows).agg(" ".join).array,
-        **estimates_as("diverged", shares(planned - completed, planned)),
-        **estimates_as("still_falling", shares(fell, known)),
+        "cells": by_row["cell_id"].agg(" ".join).array,
+        **estimates_as("diverged", shares(lost, planned)),
+        **estimates_as("still_falling", shares(falling.sum(), falling.count())),
     }
     for name, estimates in found.items():
         made |= estimates_as(name, estimates)
