@@ -33,7 +33,7 @@ SEEN = looks(["naive"])
 
 def drawn() -> list[Figure]:
     epochs = epochs_frame(ITEMS)
-    found = reached.table(runs_frame(ITEMS), epochs, ["naive"])
+    found = reached.table(runs_frame(ITEMS), ["naive"])
     return [curves.figure(epochs, curves.ACCURACY, SEEN), by_batch.figure(found.data, SEEN)]
 
 

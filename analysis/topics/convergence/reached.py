@@ -22,7 +22,6 @@ from analysis.table import (
     estimates_as,
     frame,
     number,
-    percent,
     plain_rows,
     runs_in_words,
     significant,
@@ -57,8 +56,6 @@ _MEASURES: dict[str, Kind] = {
     "validation_loss": "real", "train_s": "positive", "sharpness_largest": "positive",
     "sharpness_scaled": "positive",
 }  # fmt: skip
-#: Of less than this share of itself in its last epoch the loss no longer falls.
-_FALLING = 0.01
 #: Conditions in a sentence.
 _MOST = 3
 
@@ -92,9 +89,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                " nor in statistics that batch norm takes anew for it), geometric mean over "
                "completed runs",
                estimate=True, cell=lambda row: significant(row["train_s"])),
-        Column("still_falling", "Float64", "loss still falls", "runs whose training loss fell by "
-               f"more than {percent(_FALLING)} in the last epoch: more epochs may change the order",
-               estimate=True, cell=_falling),
         Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
                "of the Hessian where the run ended, on fixed training images, geometric mean over "
                "runs: depends on the scale of the weights", format=significant, estimate=True),
@@ -107,8 +101,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """One row per condition, over ``runs`` and their ``epochs``.
+def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+    """One row per condition.
 
     Accuracies, losses and seconds are over the runs that completed. ``diverged`` is the share of
     runs that did not; a mean over both kinds would be of neither.
@@ -119,7 +113,7 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
         for name, kind in _MEASURES.items()
         if kind == "positive"
     }
-    rows = _rows(runs.assign(falling=runs["cell_id"].map(_still_falling(epochs)), **positive))
+    rows = _rows(runs.assign(**positive))
     made = columns(runs)
     return Table(
         "convergence",
@@ -129,21 +123,8 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
     )
 
 
-def _still_falling(epochs: pd.DataFrame) -> pd.Series[Any]:
-    """Per cell: whether the training loss of its last epoch is below that of the one before; null
-    where one of the two is."""
-    # numbers of runs are sorted in a tenth of the time of their names
-    runs, cells = pd.factorize(epochs["cell_id"])
-    losses = pd.DataFrame({"run": runs, **{name: epochs[name] for name in ("epoch", "train_loss")}})
-    ordered = losses.sort_values(["run", "epoch"], kind="stable")
-    ends = ordered.groupby("run").tail(2)
-    change = ends["train_loss"] / ends.groupby("run")["train_loss"].shift() - 1
-    last = ~ends["run"].duplicated(keep="last")
-    return pd.Series((change[last] < -_FALLING).array, index=cells[ends.loc[last, "run"]])
-
-
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:
-    """Columns of the table, from the runs with ``falling``."""
+    """Columns of the table."""
     rows, conditions = pd.factorize(runs["condition"])
     first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
     done = runs["status"] == "completed"
@@ -152,7 +133,6 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
              "chance")  # fmt: skip
     steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
     seeds = runs.assign(row=rows, text=runs["seed"].astype("string")).sort_values("seed")
-    falling = runs["falling"].astype("boolean").where(done).groupby(rows)
     found = {
         name: over_completed(runs, name, rows, len(conditions), kind)
         for name, kind in _MEASURES.items()
@@ -176,7 +156,6 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         "seeds": seeds.groupby("row")["text"].agg(" ".join).array,
         "cells": by_row["cell_id"].agg(" ".join).array,
         **estimates_as("diverged", shares(lost, planned)),
-        **estimates_as("still_falling", shares(falling.sum(), falling.count())),
     }
     for name, estimates in found.items():
         made |= estimates_as(name, estimates)
@@ -197,11 +176,6 @@ def _training(row: Row) -> str:
     return number(3)(row["train_accuracy"])
 
 
-def _falling(row: Row) -> str:
-    known = row["still_falling_n"]
-    return f"{round(row['still_falling'] * known)} of {count(known)}" if known else "n/a"
-
-
 def _validated_on(runs: pd.DataFrame) -> str:
     whole, part = "whole held-out split", "a tenth of the training images, which no run trained on,"
     found = set(runs["validate_on"])
@@ -211,7 +185,7 @@ def _validated_on(runs: pd.DataFrame) -> str:
 
 
 def conditions(of: Sweep) -> Table:
-    return table(of.runs, of.frames.epochs, of.order)
+    return table(of.runs, of.order)
 
 
 def _sharpness(of: Sweep) -> Iterable[Answer]:

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.stats.intervals import NO_RUNS
 from analysis.table import Table
 from analysis.topics.convergence import reached
-from tests.analysis.builders import REASON, config, epochs_frame, record, runs_frame, technique
+from tests.analysis.builders import REASON, config, record, runs_frame, technique
 from tests.analysis.builders import cells as row_of
 from train.config.schedule import CropFlip, Grow
 from train.record.run import RunRecord, Sharpness
@@ -22,7 +21,7 @@ ORDER = ["naive", "lamb"]
 
 def made(*items: RunRecord) -> Table:
     runs = runs_frame(items)
-    return reached.table(runs, epochs_frame(items), ORDER)
+    return reached.table(runs, ORDER)
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -96,8 +95,7 @@ def test_all_diverged_has_no_survivor_and_says_so() -> None:
     shown = cells(*(run(s, None, status="diverged") for s in (0, 1)))
     for heading in ("validation accuracy", "steps", "training s"):
         assert shown[heading] == "n/a ¹"
-    assert shown["loss still falls"] == "n/a ²"
-    assert shown["notes"] == f"¹ all 2 runs diverged ² {NO_RUNS}"
+    assert shown["notes"] == "¹ all 2 runs diverged"
     assert "the only run diverged" in cells(run(0, None, status="diverged"))["notes"]
 
 
@@ -137,28 +135,6 @@ def test_an_accuracy_that_is_not_there_has_a_reason_and_no_number() -> None:
     assert synthetic["training accuracy"].startswith("n/a")
 
 
-def losses(seed: int, *values: float | None) -> RunRecord:
-    changes = [{"train_loss": value} for value in values]
-    return record(config(seed=seed, epochs=len(values)), epoch_changes=changes)
-
-
-def test_a_loss_that_still_falls_is_counted() -> None:
-    falls, rests, rises = losses(0, 2, 1, 0.9), losses(1, 2, 1, 0.995), losses(2, 2, 1, 1.2)
-    assert table(falls, rests, rises).iloc[0]["still_falling"] == pytest.approx(1 / 3)
-    assert cells(falls, rests, rises)["loss still falls"] == "1 of 3"
-    assert cells(falls)["loss still falls"] == "1 of 1"
-    gone = record(config(seed=3), status="diverged", epoch_changes=[{"train_loss": 1.0 / e}
-                  for e in (1, 2, 3)])  # fmt: skip
-    assert cells(rests, rises, gone)["loss still falls"] == "0 of 2"
-
-
-def test_only_runs_with_two_last_losses_say_whether_they_fall() -> None:
-    assert cells(losses(0, 1.0))["loss still falls"].startswith("n/a ")
-    unknown = losses(1, 2, 1, None)
-    assert cells(losses(0, 2, 1, 0.9), unknown)["loss still falls"] == "1 of 1"
-    assert cells(unknown)["loss still falls"].startswith("n/a ")
-
-
 def test_the_heading_says_what_a_rank_is() -> None:
     def head(*items: RunRecord) -> str:
         (column,) = (c for c in reached.columns(runs_frame(items)) if c.name == "gpus")
@@ -181,7 +157,7 @@ def test_seconds_have_the_interval_of_the_logarithm() -> None:
     seconds = [10.0, 20.0, 90.0]
     items = [run(seed, 0.5) for seed in range(3)]
     runs = runs_frame(items).assign(train_s=seconds)
-    row = reached.table(runs, epochs_frame(items), ["naive"]).data.iloc[0]
+    row = reached.table(runs, ["naive"]).data.iloc[0]
     test = stats.ttest_1samp([math.log(value) for value in seconds], 0)
     ends = [math.exp(end) for end in test.confidence_interval(0.95)]
     assert [row["train_s_low"], row["train_s_high"]] == pytest.approx(ends)
