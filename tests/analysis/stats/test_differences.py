@@ -97,11 +97,6 @@ def test_ratio_as_scipy_on_logarithms() -> None:
         ratio([1.0], [-1.0])
 
 
-def test_holm_by_hand() -> None:
-    # 3 x .01; 2 x .03; then 1 x .04 raised to the one before it
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-
-
 def test_holm_counts_what_could_not_be_compared() -> None:
     assert holm([0.02, None, None]) == pytest.approx([0.06, NAN, NAN], nan_ok=True)
     assert holm([0.02, NAN], size=5) == pytest.approx([0.1, NAN], nan_ok=True)

@@ -147,14 +147,6 @@ def test_some_diverged_runs_leave_no_claim() -> None:
     assert "confirms nothing" in row["difference_note"]
 
 
-def test_a_diverged_run_of_one_technique_counts_in_the_family_of_the_others() -> None:
-    found = claims(
-        arm("naive", NAIVE), arm("lamb", LAMB), arm("warm", LAMB, diverged=1),
-        techniques=("naive", "lamb", "warm"),
-    )  # fmt: skip
-    assert found["p_holm"][0] == pytest.approx(2 * found["p"][0])
-
-
 def test_another_budget_is_said() -> None:
     """Regime adaptation trains as many steps as the base batch would: here twice the epochs."""
     longer = technique("lamb", regime_adaptation=True, base_batch=16)
