@@ -50,7 +50,6 @@ class Welch(NamedTuple):
 class Family(NamedTuple):
     """Comparisons with a reference that were planned together, one element each."""
 
-    alone: Welch  # at LEVEL, not adjusted
     p: Floats  # in the family, before Holm's adjustment
     p_holm: Floats
     low: Floats  # Bonferroni: at level 1 - ALPHA / size
@@ -146,7 +145,6 @@ def family(arm: Moments, reference: Moments, size: int) -> Family:
     adjusted = holm(together.p, size)
     contains = (together.low <= 0) & (together.high >= 0)
     return Family(
-        alone=welch(arm, reference),
         p=together.p,
         p_holm=adjusted,
         low=together.low,
