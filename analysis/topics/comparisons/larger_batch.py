@@ -6,7 +6,7 @@ what makes it (ranks, images per rank, accumulated batches). Both are those of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -84,14 +84,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def kept(of: Sweep) -> Table:
     """One row per technique and workload with more than one planned global batch; see COLUMNS.
 
     ``difference``: mean at the largest batch minus mean at the smallest. Where a batch is planned
     in several ways, both are of the largest rank count that has both; where none has, the smallest
     is of the fewest ranks and the largest of the most.
     """
-    found = arms(outcomes(planned, runs))
+    found = arms(outcomes(of.frames.planned, of.runs))
     small, large = _ends(found)
     names = [[f"the {end} batch"] * len(small) for end in ("largest", "smallest")]
     asked = accuracy_pairs(large, small, names[0], names[1])
@@ -105,7 +105,7 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
         "larger_batch",
         "Larger batch: what accuracy each technique keeps",
         COLUMNS,
-        in_order(frame(rows, COLUMNS), techniques),
+        in_order(frame(rows, COLUMNS), of.order),
         intro="The same technique, data and epochs at the smallest and at the largest global batch "
         "of this sweep. Exploratory: no correction for the number of rows.",
     )
@@ -136,10 +136,6 @@ def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
         **counts(arms, f"_{end}"),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }
-
-
-def kept(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.order)
 
 
 def _what_it_costs(of: Sweep) -> Iterable[Answer]:

@@ -120,13 +120,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def compared(of: Sweep) -> Table:
     """One row per planned cell and library beside the reference; see COLUMNS.
 
     ``ratio`` is reference / library, ``difference`` reference - library. One family: Holm over both
     differences of all rows; their equivalence tests are another.
     """
-    cells = outcomes(planned, runs, _RUN)
+    cells = outcomes(of.frames.planned, of.runs, _RUN)
     found = arms(cells).join(_rates(cells))
     pairs = _pairs(found)
     arm, other = (picked(found, pairs[name]) for name in ("arm_reference", "arm"))
@@ -135,7 +135,7 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
         "frameworks",
         "Frameworks: the same cell under another library",
         COLUMNS,
-        in_order(rows, techniques),
+        in_order(rows, of.order),
         intro=f"One planned family of {2 * len(rows)} tests beside that of the techniques: the "
         "same technique, data, ranks and batches, with gradients averaged by another library.",
     )
@@ -244,10 +244,6 @@ def _verdict(row: Row) -> str:
     if p < ALPHA:
         return f"different, equal {within}" if equal is not None and equal < ALPHA else "different"
     return f"equal {within}" if equal is not None and equal < ALPHA else "no difference shown"
-
-
-def compared(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.order)
 
 
 def _does_it_matter(of: Sweep) -> Iterable[Answer]:

@@ -79,9 +79,9 @@ PAIR_COLUMNS = (
 )  # fmt: skip
 
 
-def ranking_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
+def ranked(of: Sweep) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
-    found = _ranked(planned, runs)
+    found = of.made(_ranked)
     rows = {
         "place": found["place"],
         **about(found),
@@ -98,9 +98,9 @@ def ranking_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     )
 
 
-def pairs_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
+def paired(of: Sweep) -> Table:
     """Every pair of the ranking, the higher first; see PAIR_COLUMNS."""
-    found = _ranked(planned, runs)
+    found = of.made(_ranked)
     sizes = found.groupby("scale", sort=False).size()
     family = int((sizes * (sizes - 1) // 2).sum())
     listed = found.groupby("scale", sort=False).head(MOST_ARMS)
@@ -131,9 +131,9 @@ def pairs_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _ranked(planned: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def _ranked(of: Sweep) -> pd.DataFrame:
     """Arms of the largest scales, by scale and falling mean, with ``scale`` and ``place``."""
-    found = arms(outcomes(planned, runs))
+    found = arms(outcomes(of.frames.planned, of.runs))
     scale = ["workload", "framework", *PLACE]
     shared = found[found.groupby(scale, dropna=False)["technique_label"].transform("size") > 1]
     largest = shared.sort_values(list(PLACE), kind="stable").drop_duplicates(scale[:2], keep="last")
@@ -142,14 +142,6 @@ def _ranked(planned: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     there = there.sort_values(["scale", "mean"], ascending=[True, False], kind="stable")
     place = there.groupby("scale").cumcount() + 1
     return there.assign(place=place.where(there["n"] > 0)).reset_index(drop=True)
-
-
-def ranked(of: Sweep) -> Table:
-    return ranking_table(of.frames.planned, of.runs)
-
-
-def paired(of: Sweep) -> Table:
-    return pairs_table(of.frames.planned, of.runs)
 
 
 def _best_of(of: Sweep) -> Iterable[Answer]:

@@ -6,14 +6,14 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures import PALE, Figure, Look, left_out, n_of
+from analysis.figures import PALE, Figure, left_out, n_of
 from analysis.plots.canvas import shortened
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
@@ -87,18 +87,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """Each technique against the reference; see COLUMNS.
-
-    Args:
-        planned: one row per planned cell, see ``records.columns.PLANNED``.
-        runs: one row per usable run.
-        techniques: names in the order of the manifest; one without a planned cell that is known
-            has a row, and counts in the family.
-    """
+def claims(of: Sweep) -> Table:
+    """Each technique against the reference; see COLUMNS. One without a planned cell that is known
+    has a row, and counts in the family."""
+    planned, techniques = of.frames.planned, of.order
     reference = reference_technique(techniques)
     unknown = unknown_cells(planned)
-    found = arms(outcomes(planned, runs))
+    found = arms(outcomes(planned, of.runs))
     series = _beside_the_reference(found, reference)
     pairs, apart = series[series["common"]], series[~series["common"]]
     there = {reference, *found["technique"]}
@@ -122,9 +117,10 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     )
 
 
-def figure(claims: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+def figure(of: Sweep) -> Figure | None:
     """Forest of the differences, the highest one at the top; None without a tested one."""
-    known = claims[claims["p"].notna()].sort_values("difference", kind="stable")
+    tested = of.made(claims).data.dropna(subset="p")
+    known = tested.sort_values("difference", kind="stable")
     rows = plain_rows(known.tail(MOST_ROWS))
     if not rows:
         return None
@@ -136,7 +132,7 @@ def figure(claims: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
         points.append(Point(
             joined([shortened(name, _LONGEST),
                     *(_PLACES[one].format(row[one]) for one in differ)], ", "),
-            *found[:3], replace(seen.get(row["technique_label"], PALE), alpha=1),
+            *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(signed(3))}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
             f"{signed(3)(found.value)} {verdict}", hollow=row["verdict"] == INCONCLUSIVE,
@@ -208,10 +204,6 @@ def _tested(arm: pd.DataFrame, other: pd.DataFrame, size: int) -> dict[str, Any]
         **about(arm), **counts(arm), **counts(other, "_reference"), **found, "reference": others,
         "accuracy": arm["mean"], "accuracy_reference": other["mean"],
     }  # fmt: skip
-
-
-def claims(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.order)
 
 
 def _against(of: Sweep) -> Iterable[Answer]:
@@ -291,7 +283,7 @@ def _one_against(row: Row, reference: str) -> str:
 
 TOPIC = Topic(
     tables=(claims,),
-    plots=(lambda of: figure(of.made(claims).data, of.seen),),
+    plots=(figure,),
     answers=(_against,),
     asks=varies("technique_label"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -101,13 +101,14 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def conditions(of: Sweep) -> Table:
     """One row per condition.
 
     Accuracies, losses and seconds are over the runs that completed. ``diverged`` is the share of
     runs that did not; a mean over both kinds would be of neither.
     """
     # a loss that is zero to the last digit has no curvature, and zero has no logarithm
+    runs = of.runs
     positive = {
         name: runs[name].where(runs[name] > 0)
         for name, kind in _MEASURES.items()
@@ -119,7 +120,7 @@ def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
         "convergence",
         "What each condition reaches",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
     )
 
 
@@ -182,10 +183,6 @@ def _validated_on(runs: pd.DataFrame) -> str:
     if found == {"train_part"}:
         return part
     return f"{whole}, or where so named {part}" if "train_part" in found else whole
-
-
-def conditions(of: Sweep) -> Table:
-    return table(of.runs, of.order)
 
 
 def _sharpness(of: Sweep) -> Iterable[Answer]:

@@ -5,7 +5,6 @@ Ranks process more images per second; a larger batch may need more images for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -18,7 +17,7 @@ from analysis.stats.differences import ratio
 from analysis.table import Column, Estimate, Row, Table, frame, number, runs_in_words
 from analysis.topics.names import NAMES, mode, ranks_column, reasons
 from analysis.topics.scaling.series import by_series
-from analysis.topics.topic import Topic, has_goals
+from analysis.topics.topic import Sweep, Topic, has_goals
 
 #: Of a run, beside what the frame of goals has.
 _OF_RUNS = ("series", "context", "workload", "scaling", "batch_per_rank", "images_per_s",
@@ -53,11 +52,11 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """One row per rank count above the smallest of its series; ``runs`` with their ``series``, as
-    analysis.topics.scaling.efficiency numbers and names them."""
+def table(of: Sweep) -> Table:
+    """One row per rank count above the smallest of its series."""
+    runs = of.made(by_series)
     of_runs = runs.set_index("cell_id")[list(_OF_RUNS)]
-    known = goals.drop(columns="context").join(of_runs, on="cell_id")
+    known = of.frames.goals.drop(columns="context").join(of_runs, on="cell_id")
     made = columns(runs)
     rows = []
     for _, group in known.groupby(["series", "workload"], sort=False):
@@ -68,7 +67,7 @@ def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) ->
         "true_speedup",
         "True speed-up: to the target, not to a number of images",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
         intro="Ratios of geometric means. Validation and start-up are in none of them.",
     )
 
@@ -112,6 +111,4 @@ def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Estimate] | Re
     }
 
 
-TOPIC = Topic(
-    tables=(lambda of: table(of.frames.goals, of.made(by_series), of.order),), needs=has_goals
-)
+TOPIC = Topic(tables=(table,), needs=has_goals)

@@ -7,7 +7,7 @@ most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -15,7 +15,7 @@ from analysis.records.frames import in_order
 from analysis.table import Column, DType, Row, Table, count, first_of, frame, significant
 from analysis.topics.convergence import curves
 from analysis.topics.names import NAMES, batch_text, ranks_column
-from analysis.topics.topic import MOST_DRAWN, Topic
+from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
 
 #: What is added up per run -> type, heading, description.
 MEASURES: dict[str, tuple[DType, str, str]] = {
@@ -61,15 +61,15 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def table(of: Sweep) -> Table:
     """One row per condition with a completed run.
 
     ``lr_peak`` is the largest of the rates known: of the first and the last step of each epoch,
     and its mean.
     """
-    made = columns(runs)
-    completed = runs[runs["status"] == "completed"]
-    found = completed.join(summed(epochs), on="cell_id", rsuffix="_summed")
+    made = columns(of.runs)
+    completed = of.runs[of.runs["status"] == "completed"]
+    found = completed.join(summed(of.frames.epochs), on="cell_id", rsuffix="_summed")
     by_condition = found.groupby("condition", sort=False, observed=True)
     rows = by_condition[["technique", "technique_label", "context", "gpus"]].first()
     for name in MEASURES:
@@ -85,7 +85,7 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
         "applied",
         "What was applied",
         made,
-        in_order(frame(rows.to_dict("records"), made), techniques),  # type: ignore[arg-type]
+        in_order(frame(rows.to_dict("records"), made), of.order),  # type: ignore[arg-type]
         intro="Added up from the records of the epochs, not from the configs. Rows of unequal "
         "steps or images are no comparison at equal budget.",
         folded=True,
@@ -134,6 +134,6 @@ def _smoothed(runs: pd.DataFrame) -> str:
 
 
 TOPIC = Topic(
-    tables=(lambda of: table(of.runs, of.frames.epochs, of.order),),
+    tables=(table,),
     plots=(lambda of: curves.figure(of.frames.epochs, curves.LOSS, of.seen, _smoothed(of.runs)),),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from analysis.records.frames import in_order
 from analysis.stats.intervals import means
 from analysis.table import Column, Row, Table, estimates_as, frame, runs_in_words, significant
 from analysis.topics.names import NAMES, batch_text, panel_name, ranks_column, reasons
-from analysis.topics.topic import Topic
+from analysis.topics.topic import Sweep, Topic
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
 WHEN = ("first", "middle", "last")
@@ -58,22 +58,22 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def table(of: Sweep) -> Table:
     """One row per condition whose completed runs measured their gradient noise.
 
     Shown are the first, the middle and the last epoch that every run of the condition has. Where a
     run is censored no mean is taken, since it would be of the low ones: ``low`` is then the
     smallest lower end.
     """
-    about = runs.set_index("cell_id")["condition"]
+    about, epochs = of.runs.set_index("cell_id")["condition"], of.frames.epochs
     known = epochs.loc[(epochs["status"] == "completed") & epochs["noise_steps"].notna(), _NEEDED]
     rows = _rows(known.assign(row=pd.factorize(known["cell_id"].map(about))[0]))
-    made = columns(runs, grows=bool(pd.notna(rows["growth_low"]).any()))
+    made = columns(of.runs, grows=bool(pd.notna(rows["growth_low"]).any()))
     return Table(
         "noise_scale",
         "Noise scale: how large a batch the gradient's noise is worth",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
         intro="B_simple is the trace of the per-image gradient covariance over the squared norm "
         "of the gradient (McCandlish et al. 2018, 1812.06162, appendix A), measured from the "
         "batches of every step. It ignores curvature: read it as an estimate of the critical "
@@ -239,6 +239,6 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
 
 
 TOPIC = Topic(
-    tables=(lambda of: table(of.frames.epochs, of.runs, of.order),),
+    tables=(table,),
     plots=(lambda of: figure(of.frames.epochs, of.runs, of.seen),),
 )

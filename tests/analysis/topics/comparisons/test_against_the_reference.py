@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.figures import looks
 from analysis.stats.differences import holm
 from analysis.stats.intervals import moments, share
 from analysis.stats.power import further_runs
 from analysis.table import Table
 from analysis.topics.comparisons import techniques as topic
-from tests.analysis.builders import config, record, runs_frame, technique
-from tests.analysis.planned import arm, planned, seeds
+from analysis.topics.topic import Sweep
+from tests.analysis.builders import config, record, technique
+from tests.analysis.planned import arm, seeds, sweep
 from train.config.run import Target
 
 NAIVE = [0.40, 0.41, 0.42]
@@ -23,13 +23,16 @@ LAMB = [0.50, 0.53, 0.49]
 WARM = [0.60, 0.61, 0.62]
 
 
-def table(*arms, techniques=("naive", "lamb"), **plan) -> Table:
-    records = [item for items in arms for item in items]
-    return topic.table(planned(records, **plan), runs_frame(records), techniques)
+def of(*arms, **plan) -> Sweep:
+    return sweep([item for items in arms for item in items], **plan)
 
 
-def claims(*arms, **others) -> pd.DataFrame:
-    return table(*arms, **others).data
+def table(*arms, **plan) -> Table:
+    return topic.claims(of(*arms, **plan))
+
+
+def claims(*arms, **plan) -> pd.DataFrame:
+    return table(*arms, **plan).data
 
 
 def test_difference_interval_and_p_as_scipy() -> None:
@@ -128,8 +131,8 @@ def test_runs_that_are_lost_are_counted_beside_those_there() -> None:
 
 def test_the_largest_planned_scale_of_both_is_compared() -> None:
     row = claims(
-        arm("naive", NAIVE, gpus=1), arm("naive", NAIVE), arm("naive", NAIVE, gpus=4),
-        arm("lamb", NAIVE, gpus=1), arm("lamb", [0.5, 0.51]),
+        arm("naive", NAIVE), arm("naive", NAIVE, gpus=1), arm("naive", NAIVE, gpus=4),
+        arm("lamb", [0.5, 0.51]), arm("lamb", NAIVE, gpus=1),
     ).iloc[0]  # fmt: skip
     assert (row["gpus"], row["global_batch"], row["n"], row["n_reference"]) == (2, 32, 2, 3)
 
@@ -188,7 +191,7 @@ def test_what_is_never_a_claim(naive, lamb, verdict: str, note: str) -> None:
     row = claims(naive, lamb).iloc[0]
     assert row["verdict"] == verdict and note in row["difference_note"]
     assert row[["p", "p_holm", "difference_low", "further_runs"]].isna().all()
-    assert topic.figure(table(naive, lamb).data, looks(["lamb"])) is None
+    assert topic.figure(of(naive, lamb)) is None
 
 
 @pytest.mark.parametrize("changes", [{"framework": "mirrored"}, {"deterministic": False}])
@@ -221,12 +224,12 @@ def test_accuracies_close_to_one_have_a_caution() -> None:
 def test_the_forest_shows_each_difference_with_its_verdict() -> None:
     """In the order of the differences, with the intervals of the table."""
     names = ("naive", "lamb", "warm", "gone")
-    made = table(arm("naive", NAIVE), arm("lamb", [0.38, 0.44, 0.47]), arm("warm", WARM),
-                 techniques=names)  # fmt: skip
-    found = topic.figure(made.data, looks(names))
+    made = of(arm("naive", NAIVE), arm("lamb", [0.38, 0.44, 0.47]), arm("warm", WARM),
+              techniques=names)  # fmt: skip
+    found = topic.figure(made)
     assert found is not None and found.title == "Difference from naive at batch 32"
     titles = ElementTree.fromstring(str(found.svg)).iter("{http://www.w3.org/2000/svg}title")
-    rows = made.data.set_index("technique")
+    rows = made.made(topic.claims).data.set_index("technique")
     for tip, name, verdict in zip(titles, ("lamb", "warm"), ("undecided", "higher"), strict=True):
         ends = (rows.loc[name, f"difference_family{end}"] for end in ("", "_low", "_high"))
         value, low, high = (f"{end:+.3f}" for end in ends)
@@ -239,6 +242,6 @@ def test_the_forest_shows_each_difference_with_its_verdict() -> None:
 def test_of_many_techniques_the_forest_says_what_it_leaves_out() -> None:
     names = ["naive", *(f"t{i:02}" for i in range(topic.MOST_ROWS + 2))]
     arms = [arm(name, [0.3 + at / 100, 0.31 + at / 100]) for at, name in enumerate(names)]
-    found = topic.figure(table(*arms, techniques=names).data, {})
+    found = topic.figure(of(*arms, techniques=names))
     assert found is not None and ">t00<" not in str(found.svg) and ">t02<" in str(found.svg)
     assert f"Shown: {topic.MOST_ROWS} of {topic.MOST_ROWS + 2} techniques" in found.caption

@@ -12,8 +12,8 @@ from scipy import stats
 from analysis.stats.differences import holm
 from analysis.topics.comparisons import libraries
 from analysis.topics.comparisons.libraries import MARGIN
-from tests.analysis.builders import config, record, runs_frame
-from tests.analysis.planned import planned, seeds
+from tests.analysis.builders import config, record
+from tests.analysis.planned import seeds, sweep
 
 OTHER = "multi_worker_mirrored"
 RATES, OTHER_RATES = [200.0, 210.0, 190.0], [160.0, 150.0, 155.0]
@@ -37,8 +37,7 @@ def both(scores=SCORES, others=OTHER_SCORES, **changes):
 
 
 def compared(*items, **plan) -> pd.DataFrame:
-    cells = planned(items, **plan)
-    return libraries.table(cells, runs_frame(items), ["naive", "lamb"]).data
+    return libraries.compared(sweep(items, **plan)).data
 
 
 def test_throughput_ratio_as_welch_on_logarithms() -> None:
@@ -155,7 +154,7 @@ def test_the_reference_that_lost_its_runs_stays_the_reference() -> None:
 
 def test_the_view_says_what_was_compared() -> None:
     items = both()
-    shown = libraries.table(planned(items), runs_frame(items), ["naive"])
+    shown = libraries.compared(sweep(items))
     (row,) = shown.shown().rows
     assert row[0] == "naive", "the framework has a column of its own"
     assert row[1:6] == ("2", "32", f"horovod / {OTHER}", "3 / 3", "200 / 155")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from analysis.prediction.critical_batch import fit_critical_batch
 from analysis.table import Table
 from analysis.topics.convergence import critical_batch
+from analysis.topics.topic import Sweep
 from tests.analysis.builders import cells as shown
-from tests.analysis.builders import frames_of_records
-from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, epochs_of, points, run
+from tests.analysis.planned import sweep
+from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, epochs_of, run
 from train.config.run import Target
 from train.record.run import RunRecord
 
@@ -19,7 +22,7 @@ FACTORS = (0.8, 1.0, 1.25)
 
 
 def made(*items: RunRecord) -> Table:
-    return critical_batch.table(points(items), ["naive", "lamb"])
+    return critical_batch.fits(sweep(items))
 
 
 def spread(*batches: int) -> list[tuple[int, int]]:
@@ -105,13 +108,13 @@ def test_of_a_search_the_rate_of_the_fewest_steps_counts_at_each_batch() -> None
 )
 def test_rates_are_compared_by_the_seeds_that_they_share(runs, best) -> None:
     items = [run(16, s, epochs=n, **RATE[rate]) for rate, own in runs.items() for s, n in own]
-    found = points([*items, run(32, **RATE[0.1])])
+    found = critical_batch.points(sweep([*items, run(32, **RATE[0.1])]))
     assert set(found.loc[found["global_batch"] == 16, "base_lr"]) == {best}
 
 
 def test_where_no_rate_gets_there_the_one_with_the_most_steps_counts() -> None:
     items = [run(16, epochs=n, met=False, **RATE[rate]) for rate, n in ((0.1, 2), (0.2, 50))]
-    found = points([*items, run(32, **RATE[0.1])])
+    found = critical_batch.points(sweep([*items, run(32, **RATE[0.1])]))
     assert set(found.loc[found["global_batch"] == 16, "base_lr"]) == {0.2}
 
 
@@ -167,12 +170,7 @@ def test_batches_that_tell_nothing_give_no_number() -> None:
 
 
 def test_a_batch_that_grows_is_no_batch() -> None:
-    items = several(*BATCHES)
-    frames = frames_of_records(items)
-    runs = frames["runs"].assign(global_batch_last=frames["runs"]["global_batch"] * 2)
-    texts = {
-        name: items[0].config.technique.model_dump_json() for name in runs["technique_settings"]
-    }
-    found = critical_batch.points(frames["goals"], runs, texts)
-    (row,) = critical_batch.table(found, ["naive"]).data.to_dict("records")
+    frames = sweep(several(*BATCHES)).frames
+    runs = frames.runs.assign(global_batch_last=frames.runs["global_batch"] * 2)
+    (row,) = critical_batch.fits(Sweep(replace(frames, runs=runs))).data.to_dict("records")
     assert row["critical_batch_note"] == critical_batch.GROWS

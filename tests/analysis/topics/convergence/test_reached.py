@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,17 +12,16 @@ from scipy import stats
 
 from analysis.table import Table
 from analysis.topics.convergence import reached
+from analysis.topics.topic import Sweep
 from tests.analysis.builders import REASON, config, record, runs_frame, technique
 from tests.analysis.builders import cells as row_of
+from tests.analysis.planned import sweep
 from train.config.schedule import CropFlip, Grow
 from train.record.run import RunRecord, Sharpness
 
-ORDER = ["naive", "lamb"]
-
 
 def made(*items: RunRecord) -> Table:
-    runs = runs_frame(items)
-    return reached.table(runs, ORDER)
+    return reached.conditions(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -156,8 +156,9 @@ def test_seconds_of_ranks_that_share_cores_are_no_scaling_figure() -> None:
 def test_seconds_have_the_interval_of_the_logarithm() -> None:
     seconds = [10.0, 20.0, 90.0]
     items = [run(seed, 0.5) for seed in range(3)]
-    runs = runs_frame(items).assign(train_s=seconds)
-    row = reached.table(runs, ["naive"]).data.iloc[0]
+    frames = sweep(items).frames
+    timed = replace(frames, runs=frames.runs.assign(train_s=seconds))
+    row = reached.conditions(Sweep(timed)).data.iloc[0]
     test = stats.ttest_1samp([math.log(value) for value in seconds], 0)
     ends = [math.exp(end) for end in test.confidence_interval(0.95)]
     assert [row["train_s_low"], row["train_s_high"]] == pytest.approx(ends)

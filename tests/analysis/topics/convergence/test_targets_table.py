@@ -12,6 +12,7 @@ import pytest
 from analysis.records.load import load_frames
 from analysis.table import Table
 from analysis.topics.convergence import targets
+from analysis.topics.topic import Sweep
 from tests.analysis.builders import (
     cells,
     config,
@@ -21,6 +22,7 @@ from tests.analysis.builders import (
     record,
     write_sweep,
 )
+from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.to_target import run as to_target
 from train.config.run import Target
 from train.record.run import RunRecord, TargetOutcome
@@ -45,9 +47,7 @@ def run(
 
 
 def made(*items: RunRecord) -> Table:
-    found = frames_of_records(items)
-    planned = found["runs"].assign(state="usable")
-    return targets.table(found["goals"], planned, found["runs"], ["naive", "lamb"])
+    return targets.to_target(sweep(items))
 
 
 def test_one_row_per_run_with_what_it_took() -> None:
@@ -172,7 +172,7 @@ def test_a_lost_run_is_censored_at_the_last_time_known_of_it(tmp_path: Path, how
             gone = failed(item.config, status=how).model_copy(update={"epochs": item.epochs})
             (cell / "record.json").write_text(gone.model_dump_json())
     frames = load_frames(folder)
-    found = targets.table(frames.goals, frames.planned, frames.runs, ["naive"]).data.iloc[0]
+    found = targets.to_target(Sweep(frames)).data.iloc[0]
     assert (found["n"], found["reached_n"]) == (5, 3)
     # at 2 are 4 of 5 left, at 3 are 3 of 5, and at 9 the last one gets there
     assert found["epoch"] == 9, "censored at 0 it would be 3, the median of the others"
@@ -186,7 +186,7 @@ def test_of_a_lost_run_without_a_trace_nothing_is_known(tmp_path: Path) -> None:
     gone = [failed(to_target(16, seed).config) for seed in (3, 4)]
     frames = load_frames(write_sweep(tmp_path / "s", [*items, *gone]))
     assert frames.planned["epochs_run"].tolist() == [2, 3, 9, pd.NA, pd.NA]
-    table = targets.table(frames.goals, frames.planned, frames.runs, ["naive"])
+    table = targets.to_target(Sweep(frames))
     found = table.data.iloc[0]
     assert (found["n"], found["epoch"]) == (5, 3) and "Kaplan-Meier" in found["epoch_note"]
     assert "2 of 5 runs lost" in found["reached_note"]

@@ -10,8 +10,8 @@ from scipy import stats
 from analysis.records.columns import SHARED_CORES
 from analysis.table import Table
 from analysis.topics.convergence import true_speedup
-from analysis.topics.scaling import series
-from tests.analysis.builders import cells, frames_of_records
+from tests.analysis.builders import cells
+from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.to_target import run
 from train.record.run import RunRecord
 
@@ -20,9 +20,7 @@ EPOCHS = {1: (15, 16, 17), 4: (24, 26, 28)}
 
 
 def made(*items: RunRecord) -> Table:
-    found = frames_of_records(items)
-    runs = series.with_series(found["runs"])
-    return true_speedup.table(found["goals"], runs, ["naive", "lamb"])
+    return true_speedup.table(sweep(items))
 
 
 def weak(gpus: int, **changes) -> list[RunRecord]:

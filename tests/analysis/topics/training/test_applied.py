@@ -7,7 +7,8 @@ import pandas as pd
 from analysis.table import Table
 from analysis.topics.training import applied
 from tests.analysis.builders import cells as row_of
-from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
+from tests.analysis.builders import config, record, technique
+from tests.analysis.planned import sweep
 from train.config.schedule import Grow
 from train.record.run import RunRecord
 
@@ -20,8 +21,7 @@ GROWS = technique("naive", batch_growth=Grow(milestones=(0.3, 0.7), factor=2, la
 
 
 def made(*items: RunRecord) -> Table:
-    runs = runs_frame(items)
-    return applied.table(runs, epochs_frame(items), ["naive", "lamb"])
+    return applied.table(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:

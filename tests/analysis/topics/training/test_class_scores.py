@@ -12,13 +12,13 @@ from analysis.table import Shown, Table
 from analysis.topics.training import class_scores as scores
 from analysis.topics.training.class_scores import AVERAGE
 from tests.analysis.builders import REASON, config, frames_of_records, record
+from tests.analysis.planned import sweep
 from tests.analysis.topics.scored import FIRST, NAMES, SECOND, scored
 from train.record.run import RunRecord
 
 
 def made(*items: RunRecord) -> Table:
-    found = frames_of_records(items)
-    return scores.table(found["classes"], found["runs"], ["naive", "lamb"])
+    return scores.table(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from scipy import stats
 from analysis.table import Table
 from analysis.topics.training import noise as topic
 from tests.analysis.builders import cells as row_of
-from tests.analysis.builders import config, epoch, epochs_frame, record, runs_frame
+from tests.analysis.builders import config, epoch, epochs_frame, record
+from tests.analysis.planned import sweep
 from train.record.run import NoiseScale, RunRecord
 
 GPUS, BATCH = 2, 32
@@ -48,8 +49,7 @@ def run(seed: int, *noises: NoiseScale | None, name: str = "naive", **changes: A
 
 
 def made(*items: RunRecord) -> Table:
-    runs = runs_frame(items)
-    return topic.table(epochs_frame(items), runs, ["lamb", "naive"])
+    return topic.table(sweep(items, techniques=["lamb", "naive"]))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -123,6 +123,7 @@ GOOD = measured(50, 40, 60)
     ("runs", "last", "note"),
     [
         ([(censored(None),)], "n/a ¹", "¹ censored in 1 of 1 run"),
+        ([(GOOD,), (censored(None),)], "n/a ¹", "¹ censored in 1 of 2 runs"),
         ([(too_short(),)], "n/a ¹", "¹ too few steps in an epoch (2)"),
         # no noise at all has no logarithm
         ([(measured(0.0, 0.0, 1e-6),)], "n/a ¹", "or no noise between the batches of a step"),
