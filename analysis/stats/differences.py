@@ -112,8 +112,11 @@ def ratio(over: Sequence[float] | Floats, under: Sequence[float] | Floats) -> Es
     """
     if any(value <= 0 for value in (*over, *under)):
         raise ValueError(f"a ratio needs positive values, found {min(*over, *under):g}")
-    found = ratios(*(moments(np.log(values)) for values in (over, under)))
-    return estimate(*found.loc[0, list(Estimate._fields)])
+    first, second = (moments(np.log(values)) for values in (over, under))
+    found = welch(first, second)
+    (note,) = why_untested(first.n, second.n, found.error)
+    value, low, high = np.exp([found.value[0], found.low[0], found.high[0]])
+    return estimate(value, low, high, len(over) + len(under), note)
 
 
 def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> Floats:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.figures import PALE, Figure, left_out, n_of
@@ -94,8 +93,7 @@ def claims(of: Sweep) -> Table:
     reference = reference_technique(techniques)
     unknown = unknown_cells(planned)
     found = arms(outcomes(planned, of.runs))
-    series = _beside_the_reference(found, reference)
-    pairs, apart = series[series["common"]], series[~series["common"]]
+    pairs, apart = _pairs(found, reference)
     there = {reference, *found["technique"]}
     absent = [name for name in techniques if name not in there]
     size = len(pairs) + len(apart) + len(absent)
@@ -169,18 +167,19 @@ def _intro(size: int, unknown: int) -> str:
     ])  # fmt: skip
 
 
-def _beside_the_reference(found: pd.DataFrame, reference: str | None) -> pd.DataFrame:
-    """A row per series and series of the reference: the arms of their largest ``common`` scale."""
+def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(Arms beside the reference's at their largest common scale, series that have none)."""
     about = found.assign(arm=found.index)
-    own = about["technique"] == reference
-    beside = about[~own].merge(
-        about.loc[own, [*SERIES, *PLACE, "arm"]], on=["workload", "framework"], how="left",
-        suffixes=("", "_reference"),
-    )  # fmt: skip
-    same = [beside[name].eq(beside[f"{name}_reference"]).fillna(False) for name in PLACE]
-    beside = beside.assign(common=np.logical_and.reduce(same).astype(bool))
-    ordered = beside.sort_values(["common", *PLACE], kind="stable")
-    return ordered.drop_duplicates([*SERIES, "technique_label_reference"], keep="last")
+    own = found["technique"] == reference
+    left, right = about[~own], about.loc[own, [*SERIES, *PLACE, "arm"]]
+    where, both = ["workload", "framework"], [*SERIES, "technique_label_reference"]
+    pairs = left.merge(right, on=[*where, *PLACE], suffixes=("", "_reference"))
+    pairs = pairs.sort_values(list(PLACE), kind="stable").drop_duplicates(both, keep="last")
+    series = left.drop_duplicates(list(SERIES)).merge(
+        right[list(SERIES)].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
+    )
+    known = series.merge(pairs[both], how="left", on=both, indicator="there")
+    return pairs, series[(known["there"] == "left_only").to_numpy()]
 
 
 def _apart(row: Row, reference: str | None) -> Row:

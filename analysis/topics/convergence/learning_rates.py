@@ -44,6 +44,8 @@ KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
 LEAST_RATES = 3
 MOST_LINES = 12
+#: With more rates a line has a band, and the best rate alone has a point.
+MOST_POINTS = 50
 #: Tried rates that the figure's axis names.
 MOST_TICKS = 8
 LOWEST = "the lowest rate with usable runs: a lower one may be better"
@@ -161,12 +163,13 @@ def figure(of: Sweep) -> Figure | None:
 
 def _line(own: Sequence[Row], name: str, look: Look) -> Line:
     found, best = [estimate_in(row, "accuracy") for row in own], [row["best"] for row in own]
+    points = len(own) <= MOST_POINTS
     return Line(
         [row["base_lr"] for row in own], [one.value for one in found], look, name,
-        [one.low for one in found], [one.high for one in found], bars=True,
-        size=[9.0 if large else 4.5 for large in best],
+        [one.low for one in found], [one.high for one in found], bars=points,
+        size=[9.0 if large else 4.5 * points for large in best],
         tips=[f"{name}, rate {row['base_lr']:g}: {one.text(number(3))}, {runs_in_words(one.n)}"
-              for row, one in zip(own, found, strict=True)],
+              for row, one in zip(own, found, strict=True)] if points else (),
     )  # fmt: skip
 
 
