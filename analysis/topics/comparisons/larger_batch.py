@@ -123,8 +123,8 @@ def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     beside = beside[beside["global_batch"] < beside["global_batch_large"]]
     same = beside["gpus"] == beside["gpus_large"]
     # the most ranks that have both; where none has, the fewest and the most
-    ordered = beside.assign(same=same, ranks=beside["gpus"].where(same, -beside["gpus"]))
-    ordered = ordered.sort_values(["same", "ranks", "gpus_large"], kind="stable")
+    ordered = beside.assign(ranks=beside["gpus"].where(same, -beside["gpus"]))
+    ordered = ordered.sort_values(["ranks", "gpus_large"], kind="stable")
     chosen = ordered.drop_duplicates(list(SERIES), keep="last")
     return picked(found, chosen["arm"]), picked(found, chosen["arm_large"])
 

@@ -68,8 +68,8 @@ def test_one_batch_reached_in_two_ways_is_of_the_ranks_that_have_both() -> None:
 
 def test_else_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> None:
     row = kept(
-        arm(SMALL), arm([0.1, 0.1], gpus=2, batch_per_rank=8), arm([0.1, 0.1], gpus=4),
-        arm(LARGE, gpus=8, batch_per_rank=8),
+        arm(SMALL), arm([0.1, 0.1], gpus=2, batch_per_rank=8),
+        arm(LARGE, gpus=8, batch_per_rank=8), arm([0.1, 0.1], gpus=4),
     ).iloc[0]  # fmt: skip
     assert (row["gpus_small"], row["gpus_large"], row["n_large"]) == (1, 8, 3)
 

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from analysis.figures import Figure
+from analysis.figures import Figure, looks
 from analysis.topics.training.noise import figure
 from tests.analysis.planned import sweep
 from tests.analysis.topics.training.test_noise_table import censored, measured, run
@@ -50,5 +50,8 @@ def test_a_bound_of_zero_is_left_out() -> None:
     assert math.isnan(found.data["low"][0])
 
 
-def test_one_epoch_makes_no_curve() -> None:
+def test_one_epoch_makes_no_curve_and_hidden_techniques_none() -> None:
     assert drawn(run(0, around(100.0))) is None
+    of = sweep([run(0, around(1.0), around(2.0))])
+    of.seen = looks(["lamb"])
+    assert figure(of) is None
