@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -39,12 +39,15 @@ ResultsDir = Annotated[
 def report(
     results_dirs: ResultsDirs,
     if_changed: Annotated[
-        bool,
-        typer.Option("--if-changed", help="leave a report of unchanged files"),
+        bool, typer.Option("--if-changed", help="leave a report of unchanged files")
     ] = False,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
     ] = False,
+    figures: Annotated[
+        Literal["", "pdf", "png", "svg"],
+        typer.Option("--figures", help="write each figure for a paper, too, its fonts embedded"),
+    ] = "",
 ) -> None:
     """Write RESULTS_DIR/report/ (of several sweeps A+B/report/ beside the first) and print the
     answers with the paths."""
@@ -54,25 +57,25 @@ def report(
     page = results_dir / "report" / "report.html"
     kept = page.with_name(SOURCES_NAME)
     sources = sources_of(results_dirs, anonymous=anonymous)
-    whole = all(
-        page.with_name(name).is_file() for name in ("report.html", "report.md", "answers.json")
-    )
-    if if_changed and whole and (code := kept_code(kept, sources)) is not None:
+    if if_changed and not figures and (code := kept_code(kept, sources)) is not None:
         left_out = "" if code == 0 else "; it says which cells are in no table, and why"
         typer.echo(f"the report is newer than all records: {page}{left_out}")
         raise typer.Exit(code)
     # pandas and matplotlib take seconds to load
+    from analysis.figures import keeping  # noqa: PLC0415
     from analysis.page.terminal import print_report  # noqa: PLC0415
-    from analysis.page.write import write_report  # noqa: PLC0415
+    from analysis.page.write import for_paper, write_report  # noqa: PLC0415
     from analysis.records.cache import FILE as CACHE  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
     from train.record.atomic import write_atomically  # noqa: PLC0415
 
-    built = _build(results_dirs, draw=True, anonymous=anonymous)
+    with keeping() as canvases:
+        built = _build(results_dirs, draw=True, anonymous=anonymous)
+    paper = for_paper(built, canvases, figures) if figures else {}
     try:
         if anonymous:
             (results_dir / CACHE).unlink(missing_ok=True)
-        paths = write_report(built, results_dir)
+        paths = write_report(built, results_dir, paper)
         kept.unlink(missing_ok=True)  # a part that could not be made may be made next time
         if built.is_whole:
             made_of = {"sources": sources, "exit_code": built.exit_code}
@@ -150,8 +153,7 @@ def check(
         float | None, typer.Option(metavar="X", help="validation accuracy of each condition")
     ] = None,
     baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="earlier results: nothing may be worse than there"),
+        Path | None, typer.Option(metavar="DIR", help="earlier results: nothing may be worse")
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analysis.records.frames import Frames
 
 WRONG_REQUEST = 2
+OF_A_REPORT = ("report.html", "report.md", "answers.json")
 
 
 def report_folder(folders: Sequence[Path]) -> Path:
@@ -62,7 +63,10 @@ def _stat(file: Path) -> os.stat_result | None:
 
 
 def kept_code(kept: Path, sources: str) -> int | None:
-    """Exit code of the report that was made of these very sources; None: make it again."""
+    """Exit code of the report beside ``kept`` that was made of these very sources; None: make it
+    again."""
+    if not all((kept.parent / name).is_file() for name in OF_A_REPORT):
+        return None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads(kept.read_text(encoding="utf-8"))
         return int(told["exit_code"]) if told["sources"] == sources else None

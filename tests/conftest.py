@@ -14,10 +14,11 @@ import pytest
 from hypothesis import settings
 
 from jobs.cell.launch import core_groups, rank_environment
-from tests.practice import cluster, shared_folder
+from tests.practice import cluster, open_folder, shared_folder
+from tests.sweeps import executable
 from train.environment import NOTHING, enter, environment_of
 
-__all__ = ["cluster", "shared_folder"]
+__all__ = ["cluster", "open_folder", "shared_folder"]
 pytest_plugins = ["tests.invariants"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +77,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder of prepared data sets for the whole session."""
     return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Write a shell script into a folder that is all of PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def write(name: str, script: str = "") -> Path:
+        (folder / name).unlink(missing_ok=True)  # it may be a link to a tool of this machine
+        return executable(folder / name, f"#!/bin/sh\n{script}\n")
+
+    return write
 
 
 @pytest.fixture

@@ -149,12 +149,17 @@ def cluster() -> Iterator[Practice]:
 
 
 @pytest.fixture
-def shared_folder() -> Iterator[Path]:
-    """A folder of the test user that all nodes see; tmp_path is not one, their /tmp is private."""
+def open_folder() -> Iterator[Path]:
+    """A folder that all users and nodes can enter: tmp_path is closed, the nodes' /tmp private."""
     folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    try:
-        shutil.chown(folder, USER, USER)
-        folder.chmod(0o755)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def shared_folder(open_folder: Path) -> Path:
+    """The same, of the test user, whom root makes where it is missing."""
+    if os.geteuid() == 0:
+        shutil.chown(open_folder, users.ensure_user(), USER)
+    return open_folder

@@ -1,12 +1,13 @@
-"""Drive `python -m jobs sweep` as a user's shell does, for tests with real ranks."""
+"""Drive `python -m jobs sweep` as a user's shell does; what tests that start programs share."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,10 +58,7 @@ class Bench:
         return [*self.program, command, file, *where, *options]
 
     def run(self, *options: str, timeout_s: float = 1100) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.argv(*options), capture_output=True, text=True, cwd=ROOT, timeout=timeout_s,
-            check=False,
-        )  # fmt: skip
+        return ran(self.argv(*options), cwd=ROOT, timeout=timeout_s)
 
     def start(self, *options: str, **popen: Any) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | popen
@@ -73,6 +71,28 @@ class Bench:
 
     def records(self) -> list[RunRecord]:
         return [read_record(cell / "record.json") for cell in self.cells()]
+
+
+def ran(
+    argv: Sequence[str | Path], *, text: bool = True, **how: Any
+) -> subprocess.CompletedProcess[Any]:
+    """How a program ended, and all that it said."""
+    return subprocess.run(argv, capture_output=True, text=text, check=False, **how)
+
+
+def executable(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+def copy_checkout(to: Path) -> Path:
+    """What set-up and images are made by, in a checkout of its own."""
+    ignored = shutil.ignore_patterns("images", "__pycache__")
+    for part in ("containers", "train"):
+        shutil.copytree(ROOT / part, to / part, ignore=ignored)
+    return to
 
 
 def make_bench(folder: Path, data: Path, text: str, name: str = "trial") -> Bench:

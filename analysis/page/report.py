@@ -32,7 +32,14 @@ METHODS = (
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
-_OF_ANY = ("axes", "accuracy_by_batch", "waterfall", "step_parts")
+#: The first of these figures that there is says what the sweep varies: these are shown.
+_FIRST = {
+    "efficiency": ("efficiency", "waterfall", "step_parts"),
+    "against_reference": ("against_reference", "accuracy_by_batch", "step_parts"),
+    "axes": ("axes", "accuracy_by_batch", "step_parts"),
+    "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
+}
+_OF_ANY = ("accuracy_by_batch", "waterfall", "step_parts")
 #: Rows of epochs.csv.
 MOST_EPOCHS = 200_000
 
@@ -61,14 +68,9 @@ class Report:
 
     @property
     def first_figures(self) -> tuple[Figure, ...]:
-        """The two that the first screen shows, by what the sweep varies: of ranks what they are
-        worth and where the loss goes; of techniques how they differ; else what a run reaches."""
+        """The two that the first screen shows, by what the sweep varies."""
         there = {f.key: f for topic in self.topics for f in topic.figures if f.svg}
-        orders = {
-            "efficiency": ("efficiency", "waterfall", "step_parts"),
-            "against_reference": ("against_reference", "accuracy_by_batch", "step_parts"),
-        }
-        wanted = next((keys for key, keys in orders.items() if key in there), _OF_ANY)
+        wanted = next((keys for key, keys in _FIRST.items() if key in there), _OF_ANY)
         return tuple(there[key] for key in wanted if key in there)[:2]
 
     @property

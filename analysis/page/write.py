@@ -4,11 +4,17 @@ forecast.json and junit.xml for programs."""
 from __future__ import annotations
 
 import contextlib
+import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Literal
 
-from analysis.figures import Figure, standalone
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+
+from analysis.figures import Figure, standalone, style
 from analysis.page.junit import junit
 from analysis.page.report import Report
 from analysis.prediction.forecast import FORECAST_NAME
@@ -17,15 +23,21 @@ from train.record.atomic import write_atomically
 
 FOLDER = "report"
 ANSWERS_VERSION = 1
+Kind = Literal["pdf", "png", "svg"]
 #: Names of the tables and figures that a report wrote.
 _OWN = ".files.json"
 
 
-def write_report(report: Report, folder: Path) -> list[Path]:
+def write_report(
+    report: Report, folder: Path, paper: Mapping[str, bytes] = MappingProxyType({})
+) -> list[Path]:
     """Write everything below ``folder``/report, each file whole or not at all.
 
     Tables and figures of an earlier report, which would not be of these data, do not stay. Other
     files do.
+
+    Args:
+        paper: further files of figures by name, see :func:`for_paper`.
 
     Returns:
         the files that a reader opens first: page, text, answers, tables.
@@ -48,6 +60,12 @@ def write_report(report: Report, folder: Path) -> list[Path]:
             for name, text in _files_of(figure).items():
                 write_atomically(out / name, text)
                 drawn.append(out / name)
+    for name, content in paper.items():
+        path = out / "figures" / name
+        new = path.with_name(f".{name}")
+        new.write_bytes(content)
+        new.replace(path)
+        drawn.append(path)
     texts = [out / "report.html", out / "report.md"]
     for path in texts:
         write_atomically(path, render(report, f"{path.name}.j2"))
@@ -62,6 +80,20 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         write_atomically(ahead, report.forecast.to_json())
     _keep_only(out, [*tables, *drawn])
     return [*texts, answers, cases, *tables]
+
+
+def for_paper(report: Report, kept: Mapping[str, Canvas], kind: Kind) -> dict[str, bytes]:
+    """Each figure as a file that needs no font of its reader's: name -> content.
+
+    ``kept``: canvas of each SVG, see :func:`analysis.figures.keeping`.
+    """
+    found = {}
+    with style(), mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 300}):
+        for figure in (figure for topic in report.topics for figure in topic.figures):
+            if canvas := kept.get(figure.svg or ""):
+                canvas.savefig(content := io.BytesIO(), format=kind)
+                found[f"{figure.key}.{kind}"] = content.getvalue()
+    return found
 
 
 def _keep_only(out: Path, files: Iterable[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -21,7 +22,10 @@ def write(axis: Any, text: str, at: Any, by: Any, coordinates: Any = "data", **h
 
 
 def shortened(name: str, most: int = _NAME) -> str:
-    """Without its middle: names of settings differ at their ends."""
+    """Of a long name a setting without its kind (optimizer.weight_decay), then without its middle:
+    names of settings differ at their ends."""
+    if len(name) > most:
+        name = re.sub(r"\b\w+\.(?=\w+=)", "", name)
     return name if len(name) <= most else f"{name[: most // 3]}…{name[most // 3 + 1 - most :]}"
 
 

@@ -81,7 +81,9 @@ def bars(
     tips = Tips()
     with style():
         wide = 5.0 if len(panels) == 1 else 2.4 + 2 / min(len(panels), 3)
-        around = 0.9 if not key else 0.8 + 0.2 * -(-len(key) // 2)
+        longest = max(map(len, key or [""]))
+        across = 2 if 2 * (0.5 + CHARACTER * longest) < wide * len(panels) else 1
+        around = 0.9 if not key else 0.8 + 0.2 * -(-len(key) // across)
         canvas, axes = small_multiples(len(panels), wide, around + high * len(rows))
         for axis, (panel, drawn) in zip(axes, panels.items(), strict=True):
             _row_of_bars(axis, drawn, rows, tips, joined=joined)
@@ -91,7 +93,7 @@ def bars(
         axes[0].set_ylim(len(rows) - 0.4, -0.6)  # shared by all panels
         if key:
             canvas.legend([Patch(color=colour) for colour in key.values()], key,
-                          loc="outside upper left", ncols=2, fontsize=8.5)  # fmt: skip
+                          loc="outside upper left", ncols=across, fontsize=8.5)  # fmt: skip
         return to_svg(canvas, tips)
 
 

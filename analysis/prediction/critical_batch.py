@@ -1,4 +1,4 @@
-"""Steps to a target against batch size, and what more ranks gain once both efficiencies count.
+"""Steps to a target against batch size: the law and its fit.
 
 McCandlish et al. 2018 (1812.06162, section 2.3), as measured by Shallue et al. 2018 (1811.03600):
 S(B) = S_min (1 + B_crit / B) optimizer steps and E = S B examples, so that
@@ -16,9 +16,8 @@ import numpy.typing as npt
 from scipy import optimize, special, stats
 
 from analysis.prediction import Refusal
-from analysis.stats.differences import ratio
-from analysis.stats.intervals import LEVEL, NO_RUNS
-from analysis.table import Estimate, runs_in_words
+from analysis.stats.intervals import LEVEL
+from analysis.table import Estimate
 
 Floats = npt.NDArray[np.float64]
 #: Distinct batch sizes that reached the target: with two, the law's two parameters fit anything.
@@ -34,28 +33,16 @@ _Ends = tuple[float | None, float | None]
 
 class CriticalBatch(NamedTuple):
     """steps_min, batch: S_min and B_crit with 95 % intervals; without ``high`` a lower bound, and
-    without ``low`` an upper one. sd: of log steps between runs. n: runs that reached the target.
-    censored: runs that did not within their budget. batches: distinct ones that reached it."""
+    without ``low`` an upper one. sd: of log steps between runs."""
 
     steps_min: Estimate
     batch: Estimate
     sd: float
-    n: int
-    censored: int
-    batches: int
 
 
 def law(batch: Floats, steps_min: float, critical: float) -> Floats:
     """Steps at these batches."""
     return steps_min * (1 + critical / batch)
-
-
-class SpeedUp(NamedTuple):
-    """total = hardware x statistical."""
-
-    total: Estimate
-    hardware: Estimate  # throughput over throughput
-    statistical: Estimate  # examples to the target over examples to the target
 
 
 def fit_critical_batch(
@@ -68,13 +55,9 @@ def fit_critical_batch(
     linear model: the n of a sweep is too small for that of chi-square.
 
     Args:
-        steps: to the target; where ``reached`` is False, the steps that the run had.
-
-    Raises:
-        ValueError: a batch or a number of steps is not positive.
+        batches, steps: > 0. steps: to the target; where ``reached`` is False, those that the run
+            had.
     """
-    if min(batches, default=1) <= 0 or min(steps, default=1) <= 0:
-        raise ValueError("found a batch or a number of steps of 0 or less, expected more")
     sizes, logs, ok = np.asarray(batches, float), np.log(steps), np.asarray(reached, bool)
     n, distinct = int(ok.sum()), len(set(sizes[ok]))
     if distinct < LEAST_BATCHES:
@@ -105,34 +88,8 @@ def fit_critical_batch(
     return CriticalBatch(
         _estimate(least, smallest, n, None),
         _estimate(best, critical, n, _why_open(critical) if sd > _EXACT else "no variance"),
-        sd, n, len(logs) - n, distinct,
-    )  # fmt: skip
-
-
-def speed_up(
-    throughput: Sequence[float],
-    base_throughput: Sequence[float],
-    examples: Sequence[float | None],
-    base_examples: Sequence[float | None],
-) -> SpeedUp | Refusal:
-    """(T_k / T_1) (E_1 / E_k), of geometric means: Welch's intervals of the logarithms. That of the
-    product is of each run's own quotient T / E, since the two are of the same runs.
-
-    One entry per run; None: it never reached the target.
-    """
-    never = [sum(e is None for e in arm) for arm in (examples, base_examples)]
-    if any(never):
-        return Refusal(
-            f"{runs_in_words(sum(never))} never reached the target: images to it have no mean"
-        )
-    taken, base_taken = ([e for e in arm if e is not None] for arm in (examples, base_examples))
-    if not taken or not base_taken:
-        return Refusal(NO_RUNS)
-    own, base = (
-        [rate / images for rate, images in zip(rates, of, strict=True)]
-        for rates, of in ((throughput, taken), (base_throughput, base_taken))
+        sd,
     )
-    return SpeedUp(ratio(own, base), ratio(throughput, base_throughput), ratio(base_taken, taken))
 
 
 class _Likelihood:

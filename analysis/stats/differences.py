@@ -50,7 +50,6 @@ class Welch(NamedTuple):
 class Family(NamedTuple):
     """Comparisons with a reference that were planned together, one element each."""
 
-    alone: Welch  # at LEVEL, not adjusted
     p: Floats  # in the family, before Holm's adjustment
     p_holm: Floats
     low: Floats  # Bonferroni: at level 1 - ALPHA / size
@@ -105,7 +104,7 @@ def ratios(over: Moments, under: Moments) -> pd.DataFrame:
     return found.assign(**{end: np.exp(found[end]) for end in ("value", "low", "high")})
 
 
-def ratio(over: Sequence[float], under: Sequence[float]) -> Estimate:
+def ratio(over: Sequence[float] | Floats, under: Sequence[float] | Floats) -> Estimate:
     """:func:`ratios` of one pair, from its values.
 
     Raises:
@@ -149,7 +148,6 @@ def family(arm: Moments, reference: Moments, size: int) -> Family:
     adjusted = holm(together.p, size)
     contains = (together.low <= 0) & (together.high >= 0)
     return Family(
-        alone=welch(arm, reference),
         p=together.p,
         p_holm=adjusted,
         low=together.low,

@@ -74,13 +74,7 @@ def estimate(value: float, low: float, high: float, n: int, note: str | None = N
     return Estimate(value_, low_, high_, int(n), note or None)
 
 
-def means(
-    values: ArrayLike,
-    groups: NDArray[Any],
-    count: int,
-    kind: Kind = "real",
-    level: float = LEVEL,
-) -> pd.DataFrame:
+def means(values: ArrayLike, groups: NDArray[Any], count: int, kind: Kind = "real") -> pd.DataFrame:
     """Means of many sets of runs with their intervals, one row per set.
 
     Args:
@@ -96,11 +90,13 @@ def means(
     """
     every = np.asarray(values, float)
     if kind == "positive":
-        every = _logarithms(every)
-    return t_intervals(grouped_moments(every, groups, count), kind, level)
+        if (every <= 0).any():
+            raise ValueError(f"a logarithm needs positive values, found {np.nanmin(every):g}")
+        every = np.log(every)
+    return t_intervals(grouped_moments(every, groups, count), kind)
 
 
-def t_intervals(found: Moments, kind: Kind = "real", level: float = LEVEL) -> pd.DataFrame:
+def t_intervals(found: Moments, kind: Kind = "real") -> pd.DataFrame:
     """``mean ± t(n - 1) sd / sqrt(n)`` per set; of kind positive the moments are of logarithms.
 
     Returns:
@@ -109,7 +105,7 @@ def t_intervals(found: Moments, kind: Kind = "real", level: float = LEVEL) -> pd
     """
     n = np.nan_to_num(found.n)
     with np.errstate(invalid="ignore", divide="ignore"):
-        half = t_quantile(n - 1, level) * found.sd / np.sqrt(n)
+        half = t_quantile(n - 1) * found.sd / np.sqrt(n)
     half = np.where(found.sd > 0, half, np.nan)
     ends = np.stack([found.mean, found.mean - half, found.mean + half])
     note = np.select(
@@ -127,41 +123,25 @@ def t_intervals(found: Moments, kind: Kind = "real", level: float = LEVEL) -> pd
     return table.assign(note=table["note"].where(table["note"] != "", None))
 
 
-def share(k: int, n: int, level: float = LEVEL) -> Estimate:
-    """``k`` of ``n`` runs, with the exact interval of Clopper and Pearson (1934).
-
-    Raises:
-        ValueError: k is not between 0 and n.
-    """
-    if not 0 <= k <= n:
-        raise ValueError(f"a share needs 0 <= k <= n, found {k} of {n}")
-    if n == 0:
-        return Estimate(None, n=0, note=NO_RUNS)
-    low, high = _ends_of_share(k, n, level)
-    return Estimate(k / n, float(low), float(high), n)
+def share(k: int, n: int) -> Estimate:
+    """:func:`shares` of one set of runs."""
+    value, low, high = _shares(np.array([k], float), np.array([n], float))
+    return estimate(value[0], low[0], high[0], n, None if n else NO_RUNS)
 
 
-def shares(k: ArrayLike, n: ArrayLike, level: float = LEVEL) -> pd.DataFrame:
-    """:func:`share` of many sets of runs, one row per set: the parts of an Estimate."""
-    some, every = np.asarray(k, float), np.asarray(n, float)
-    with np.errstate(invalid="ignore"):
-        value = some / every
-    low, high = (np.where(every > 0, end, np.nan) for end in _ends_of_share(some, every, level))
+def shares(k: ArrayLike, n: ArrayLike) -> pd.DataFrame:
+    """``k`` of ``n`` runs, 0 <= k <= n, one row per set of runs: the parts of an Estimate, with the
+    exact interval of Clopper and Pearson (1934)."""
+    every = np.asarray(n, float)
+    value, low, high = _shares(np.asarray(k, float), every)
     note = [None if count else NO_RUNS for count in every]
-    return pd.DataFrame(
-        {"value": value, "low": low, "high": high, "n": every.astype(int), "note": note}
-    )
+    parts = {"value": value, "low": low, "high": high, "n": every.astype(int), "note": note}
+    return pd.DataFrame(parts)
 
 
-def _ends_of_share(k: ArrayLike, n: ArrayLike, level: float) -> tuple[Floats, Floats]:
-    some, others, tail = np.asarray(k, float), np.subtract(n, k), (1 - level) / 2
-    return (
-        np.where(some == 0, 0.0, special.betaincinv(some, others + 1, tail)),
-        np.where(others == 0, 1.0, special.betaincinv(some + 1, others, 1 - tail)),
-    )
-
-
-def _logarithms(values: Floats) -> Floats:
-    if (values <= 0).any():
-        raise ValueError(f"a logarithm needs positive values, found {np.nanmin(values):g}")
-    return np.log(values)
+def _shares(some: Floats, every: Floats) -> tuple[Floats, Floats, Floats]:
+    others, tail, known = every - some, (1 - LEVEL) / 2, every > 0
+    low = np.where(some == 0, 0.0, special.betaincinv(some, others + 1, tail))
+    high = np.where(others == 0, 1.0, special.betaincinv(some + 1, others, 1 - tail))
+    with np.errstate(invalid="ignore"):
+        return some / every, np.where(known, low, np.nan), np.where(known, high, np.nan)

@@ -133,19 +133,13 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
     if not late:
         return
     runs = list(dict.fromkeys(row["cell_id"] for row in late))
-    said = []
-    for cell in runs[:_MOST]:
+    alike: dict[str, list[list[Row]]] = {}  # the late ranks of each run, by their names
+    for cell in runs:
         own = [row for row in rows if row["cell_id"] == cell]
         slow = [row for row in own if row["late"]]
-        worst = slow[0]
-        is_are, upto = ("is", "") if len(slow) == 1 else ("are", "up to ")
-        said.append(
-            f"{_who(slow, own)} {is_are} ready {upto}{significant(worst['behind_s'])} s after the "
-            f"median rank, {percent(worst['behind'])} of a step, and the other "
-            f"{len(own) - len(slow)} ranks wait (p {_p(worst['p'])}; {worst['technique_label']}, "
-            f"{worst['gpus']} ranks, seed {worst['seed']})"
-        )
-    more = f"; so do ranks of {len(runs) - _MOST} more runs" if len(runs) > _MOST else ""
+        alike.setdefault(_who(slow, own), []).append(slow)
+    said = [_behind(who, slow) for who, slow in [*alike.items()][:_MOST]]
+    more = f"; so are others in {len(alike) - _MOST} more cases" if len(alike) > _MOST else ""
     first = [row for row in rows if row["cell_id"] == runs[0]]
     numbers = {"cell": runs[0], "rank": late[0]["rank"], "host": late[0]["host"],
                "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
@@ -157,6 +151,22 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         text += f": {command} measures these pairs and compares the hosts"
     yield Answer("nodes", "Does a rank hold up the others?", sentence(text), "ranks", "ranks",
                  numbers)  # fmt: skip
+
+
+def _behind(who: str, runs: Sequence[Sequence[Row]]) -> str:
+    """``runs``: of each run in which the same ranks are late these, the latest first."""
+    worst = [slow[0] for slow in runs]
+    seconds, share, p = (max(row[name] for row in worst) for name in ("behind_s", "behind", "p"))
+    first, many = worst[0], len(runs) > 1
+    are = "is" if len(runs[0]) == 1 else "are"
+    upto = "up to " if many or are == "are" else ""
+    where = f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}"
+    where = f"{len(runs)} runs, the first: {where}" if many else where
+    chance = f"at most {p_value(p)}" if many and p >= 0.001 else _p(p)
+    return (
+        f"{who} {are} ready {upto}{significant(seconds)} s after the median rank, "
+        f"{upto}{percent(share)} of a step, and the others wait (p {chance}; {where})"
+    )
 
 
 def _p(p: float) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.records.frames import frames_of, labelled
 from analysis.records.gather import Cell, gather
+from analysis.table import Table
 from train.config.optimizer import Sgd
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
@@ -267,3 +268,11 @@ def runs_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
 def epochs_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per run and epoch."""
     return frames_of_records(records)["epochs"]
+
+
+def cells(table: Table) -> dict[str, str]:
+    """The first row as shown, by heading, and its ``notes``; a mark of a note follows its value."""
+    shown = table.shown()
+    plain = (cell.replace("\u00a0", " ") for cell in shown.rows[0])
+    found = dict(zip([column.heading for column in shown.columns], plain, strict=True))
+    return found | {"notes": " ".join(shown.notes)}

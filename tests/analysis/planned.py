@@ -1,32 +1,47 @@
-"""The frame of planned cells, for tests: of records, of cells that are lost, of unknown ones."""
+"""Sweeps as topics have them, for tests: of records, of cells that are lost, of unknown ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from analysis.records.columns import PLANNED
+from analysis.records.frames import Frames
 from analysis.table import frame, types
-from tests.analysis.builders import config, record, runs_frame
+from analysis.topics.topic import Sweep
+from tests.analysis.builders import config, frames_of_records, record, runs_frame
 from train.config.run import RunConfig
 from train.record.run import RunRecord
-
-
-def planned_from_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The frame of planned cells of which every one has a usable run."""
-    wanted = types(PLANNED)
-    return runs.assign(state="usable", known=True)[list(wanted)].astype(wanted)
 
 
 def planned(
     records: Sequence[RunRecord], *, lost: Sequence[RunConfig] = (), unknown: int = 0
 ) -> pd.DataFrame:
     """``lost``: cells without a usable record; ``unknown``: how many have no readable config."""
-    cells = planned_from_runs(runs_frame([*records, *map(record, lost)]))
+    wanted = types(PLANNED)
+    runs = runs_frame([*records, *map(record, lost)])
+    cells = runs.assign(state="usable", known=True)[list(wanted)].astype(wanted)
     cells.loc[len(records) :, "state"] = "missing"
     gone = [{"cell_id": f"gone-{i}", "state": "unreadable", "known": False} for i in range(unknown)]
     return frame([*cells.to_dict(orient="records"), *gone], PLANNED)
+
+
+def sweep(
+    records: Sequence[RunRecord], *, lost: Sequence[RunConfig] = (), unknown: int = 0,
+    techniques: Sequence[str] = ("naive", "lamb"),
+) -> Sweep:  # fmt: skip
+    """What topics are made from; ``lost``, ``unknown``: see :func:`planned`."""
+    plan = planned(records, lost=lost, unknown=unknown)
+    texts = [one.technique.model_dump_json() for one in (*(r.config for r in records), *lost)]
+    return Sweep(
+        Frames(
+            Path(), "s", "A sweep for the tests", tuple(techniques), planned=plan,
+            **frames_of_records(records), attempts=pd.DataFrame(), problems=(), unplanned=(),
+            settings=dict(zip(plan["technique_settings"], texts, strict=False)),
+        )
+    )  # fmt: skip
 
 
 def arm(name: str, accuracies: Sequence[float], diverged: int = 0, **changes) -> list[RunRecord]:

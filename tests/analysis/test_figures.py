@@ -21,7 +21,8 @@ from analysis.figures import (
     standalone,
 )
 from analysis.topics.convergence import by_batch, curves, reached
-from tests.analysis.builders import config, epochs_frame, record, runs_frame
+from tests.analysis.builders import config, epochs_frame, record
+from tests.analysis.planned import sweep
 
 ITEMS = [
     record(config(gpus=gpus, seed=seed), images_per_s=100.0 * gpus + seed)
@@ -33,7 +34,7 @@ SEEN = looks(["naive"])
 
 def drawn() -> list[Figure]:
     epochs = epochs_frame(ITEMS)
-    found = reached.table(runs_frame(ITEMS), epochs, ["naive"])
+    found = reached.conditions(sweep(ITEMS))
     return [curves.figure(epochs, curves.ACCURACY, SEEN), by_batch.figure(found.data, SEEN)]
 
 

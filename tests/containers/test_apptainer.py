@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 
 import apptainer
 import pytest
@@ -38,12 +37,3 @@ def test_the_message_of_a_failing_command_ends_with_its_output() -> None:
         run(["sh", "-c", "echo bad news >&2; exit 3"], "trying")
     with pytest.raises(SetupError, match=r"trying failed: .*no-such-program"):
         run(["no-such-program"], "trying")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes modes of devices")
-def test_fuse_is_opened_to_users(tmp_path, monkeypatch) -> None:
-    device = tmp_path / "fuse"
-    device.touch(mode=0o600)
-    monkeypatch.setattr(apptainer, "FUSE", device)
-    apptainer.open_fuse()
-    assert stat.S_IMODE(device.stat().st_mode) == 0o666

@@ -15,7 +15,8 @@ import horovod_build
 import pytest
 import setup as setup_py
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sweeps import copy_checkout, ran
+
 #: A package index that only pip's own file knows.
 CONF = "[global]\nno-index = true\nfind-links = {wheels}\n"
 HOSTILE = (
@@ -45,15 +46,9 @@ def wheel(folder: Path, module: str = "") -> str:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of set-up with a lock of one package, and a home that knows its index."""
-    folder = tmp_path_factory.mktemp("checkout")
-    for part in ("containers", "train", "wheels", "home/.config/pip"):
+    folder = copy_checkout(tmp_path_factory.mktemp("checkout"))
+    for part in ("wheels", "home/.config/pip"):
         (folder / part).mkdir(parents=True)
-    for part in ("locks", "recipes"):
-        shutil.copytree(ROOT / "containers" / part, folder / "containers" / part)
-    for file in (ROOT / "containers").glob("*.py"):
-        shutil.copy(file, folder / "containers")
-    for name in ("__init__", "errors", "environment"):
-        shutil.copy(ROOT / "train" / f"{name}.py", folder / "train")
     return folder
 
 
@@ -69,18 +64,13 @@ def set_up(
     shutil.rmtree(checkout / "home" / "t", ignore_errors=True)
     python = checkout / ".venv" / "bin" / "python"
     if python.exists():
-        subprocess.run(
-            [str(python), "-m", "pip", "uninstall", "-qy", "horoscale-tiny"], check=False
-        )
+        ran([python, "-m", "pip", "uninstall", "-qy", "horoscale-tiny"])
     home = checkout / "home"
     text = (CONF + conf).format(wheels=checkout / "wheels", home=home)
     (home / ".config" / "pip" / "pip.conf").write_text(text)
     own = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "XDG_"))}
     command = [sys.executable, str(checkout / "containers" / "setup.py"), "login"]
-    return subprocess.run(
-        command, env=own | {"HOME": str(home)} | variables, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    return ran(command, env=own | {"HOME": str(home)} | variables)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +158,6 @@ def test_a_build_follows_no_other_recipe(
     own = horovod_build.build_environment(tmp_path / "venv", with_mpi=False)
     ours = "HOROVOD_CMAKE,HOROVOD_WITH_TENSORFLOW,HOROVOD_WITH_GLOO,HOROVOD_WITHOUT_MPI"
     ours += ",HOROVOD_WITHOUT_PYTORCH,HOROVOD_WITHOUT_MXNET"
-    command = [sys.executable, "setup.py", ours]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=own, capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, "setup.py", ours], cwd=tmp_path, env=own)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.glob("made/tiny*.so"))

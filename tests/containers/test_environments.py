@@ -6,9 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import environments
 import locks
@@ -16,7 +16,7 @@ import pytest
 import runner
 from environments import Place
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sweeps import ROOT, ran
 
 
 @pytest.fixture
@@ -85,23 +85,16 @@ def test_the_link_is_switched_and_what_it_led_to_stays(place: Place) -> None:
     assert not place.link.readlink().is_absolute(), "a checkout may be moved"
 
 
-@pytest.mark.parametrize("there", ["folder", "file", "link of another program", "root"])
-def test_what_set_up_did_not_make_is_refused_untouched(link: Path, there: str) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch, lambda link: link.symlink_to("conda")])
+def test_what_set_up_did_not_make_is_refused_untouched(link: Path, make) -> None:
     """Seen: VENV=~/thesis was moved aside, and removed by the next make clean; an environment of an
     earlier version was a folder, from which sweeps may run."""
-    mine = link.parent / "conda" / "bin" / "mine"
-    mine.parent.mkdir(parents=True)
-    mine.touch()
-    if there == "folder":
-        link.mkdir()
-    elif there == "file":
-        link.touch()
-    elif there == "root":
-        link = Path("/")
-    else:
-        link.symlink_to(mine.parents[1])
-    with pytest.raises(locks.SetupError, match=r"is there already.*VENV=PATH"):
-        environments.link_named(str(link))
+    mine = link.parent / "conda" / "mine"
+    mine.mkdir(parents=True)
+    make(link)
+    for told in (str(link), "/"):
+        with pytest.raises(locks.SetupError, match=r"is there already.*VENV=PATH"):
+            environments.link_named(told)
     assert mine.exists()
 
 
@@ -179,31 +172,20 @@ def test_root_takes_no_wheel_from_a_cache_of_others(
     assert (locks.cache_folder() == cache / "horoscale") == taken
 
 
-@pytest.mark.parametrize("programs", [["squeue"], []])
-def test_clean_leaves_all_that_a_job_may_wait_for(place: Place, program, programs) -> None:
+def test_clean_leaves_all_that_a_job_may_wait_for(place: Place) -> None:
     """Seen: a machine without squeue was taken for one without jobs."""
-    for name in programs:
-        program(name)
     with pytest.raises(locks.SetupError, match=rf"{place.environment}: nothing was rem.*FORCE=1"):
         environments.clean(place.link, force=False)
     assert place.python.exists()
 
 
-Usage = namedtuple("Usage", "total used free")
-
-
-@pytest.mark.parametrize(("free", "fits"), [(1.9e9, False), (2e9, True)])
-def test_room_is_named_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, free: float, fits: bool
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9e9, 7e9, free))
+def test_room_is_named_before_anything_is_written(tmp_path: Path, monkeypatch, capsys) -> None:
     folder = tmp_path / "none" / "yet"
-    if fits:
-        runner.check_room(folder, 2e9, environments.say)
-        assert f"2.0 GB in {folder}; free: 2.0 GB" in capsys.readouterr().err
-    else:
-        with pytest.raises(locks.SetupError, match=r"1\.9 GB are free.*VENV=PATH.*XDG_CACHE_HOME"):
-            runner.check_room(folder, 2e9, environments.say)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2e9))
+    runner.check_room(folder, 2e9, environments.say)
+    assert f"2.0 GB in {folder}; free: 2.0 GB" in capsys.readouterr().err
+    with pytest.raises(locks.SetupError, match=r"2\.0 GB are free.*VENV=PATH.*XDG_CACHE_HOME"):
+        runner.check_room(folder, 2.1e9, environments.say)
 
 
 @pytest.mark.parametrize("said", ["[Errno 122] Disk quota exceeded", "No space left on device"])
@@ -217,7 +199,7 @@ def make(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     """A target as if the set-up had run."""
     command = ["make", "--no-print-directory", "-C", str(ROOT), "-o", "setup-login", *words]
     command.append(f"VENV={place.link}")
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return ran(command)
 
 
 @pytest.mark.parametrize(

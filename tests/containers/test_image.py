@@ -11,8 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import image
@@ -20,7 +18,7 @@ import pytest
 import users
 from runner import only_one
 
-from tests.sweeps import wait_until
+from tests.sweeps import copy_checkout, executable, ran, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,8 +48,7 @@ def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program
     assert sif.read_bytes() == b"image" and not half.exists()
     assert checksum in sif.with_name("cpu.sif.sha256").read_text()
     check = ["sha256sum", "--check", "cpu.sif.sha256"]
-    done = subprocess.run(check, cwd=sif.parent, env={}, capture_output=True, text=True, check=True)
-    assert done.stdout == "cpu.sif: OK\n"
+    assert ran(check, cwd=sif.parent, env={}).stdout == "cpu.sif: OK\n"
     labels = json.dumps({"data": {"attributes": {"labels": {"horoscale.key": "abc"}}}})
     runtime = str(program("apptainer", f"echo '{labels}'"))
     assert image.is_current(runtime, sif, "abc")
@@ -80,7 +77,7 @@ esac
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def place(open_folder: Path) -> Path:
     """A folder with a checkout of root's, a stand-in for Apptainer, and the builder's own cache."""
     if os.geteuid() != 0:
         pytest.skip("only root builds as another user")
@@ -89,37 +86,23 @@ def place() -> Iterator[Path]:
         pytest.skip(f"{', '.join(absent)} not found")
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("this machine lets root make no mounts: its own Python stays closed to others")
-    user = users.ensure_user()
-    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        ignored = shutil.ignore_patterns("images", "__pycache__")
-        shutil.copytree(ROOT / "containers", folder / "checkout" / "containers", ignore=ignored)
-        shutil.copytree(ROOT / "train", folder / "checkout" / "train", ignore=ignored)
-        (folder / "bin").mkdir()
-        (folder / "bin" / "apptainer").write_text(STAND_IN)
-        (folder / "bin" / "apptainer").chmod(0o755)
-        images = folder / "cache" / "horoscale" / "images"
-        (images / "downloads").mkdir(parents=True)
-        for file in (folder / "checkout" / "containers" / "locks").iterdir():
-            pins = re.findall(r"(?m)^[^ #\\]+==[^ ]+", file.read_text())
-            texts = {pin: pin.encode() for pin in pins}
-            file.write_text("".join(f"{pin} --hash=sha256:{hashlib.sha256(text).hexdigest()}\n"
-                                    for pin, text in texts.items()))  # fmt: skip
-            for pin, text in texts.items():
-                (images / "downloads" / f"{pin.replace('==', '-')}.whl").write_bytes(text)
-        users.give(folder / "cache", user)
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    checkout = copy_checkout(open_folder / "checkout")
+    executable(open_folder / "bin" / "apptainer", STAND_IN)
+    downloads = open_folder / "cache" / "horoscale" / "images" / "downloads"
+    downloads.mkdir(parents=True)
+    for file in (checkout / "containers" / "locks").iterdir():
+        pins = re.findall(r"(?m)^[^ #\\]+==[^ ]+", file.read_text())
+        hashes = {pin: hashlib.sha256(pin.encode()).hexdigest() for pin in pins}
+        file.write_text("".join(f"{pin} --hash=sha256:{hashes[pin]}\n" for pin in pins))
+        for pin in pins:
+            (downloads / f"{pin.replace('==', '-')}.whl").write_bytes(pin.encode())
+    users.give(open_folder / "cache", users.ensure_user())
+    return open_folder
 
 
 def make_image(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     argv, env = image_argv(place)
-    return subprocess.run(
-        argv, cwd=place / "checkout", env={**env, **variables}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    return ran(argv, cwd=place / "checkout", env={**env, **variables})
 
 
 def image_argv(place: Path) -> tuple[list[str], dict[str, str]]:

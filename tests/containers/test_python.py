@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sweeps import ROOT, executable, ran
+
 TOOLS = ("sh", "id", "dirname", "uname", "readlink", "mkdir", "mktemp", "rm", "chmod", "echo",
          "cat", "cp", "mv")  # fmt: skip
 BASE = Path(sys.executable).resolve()
@@ -31,6 +32,12 @@ OLD = "case $* in --version) echo Python 3.6.8 ;; '-m pip --version') ;; *) exit
 BARE = "case $* in --version) echo Python 3.13.5 ;; *) exit 1 ;; esac"
 #: As Debian's python3 without python3-venv: it can make no environment.
 SPLIT = f'case $* in *ensurepip*|-m*) exit 1 ;; *) exec {BASE} "$@" ;; esac'
+
+
+@pytest.fixture
+def tmp_path(open_folder: Path) -> Path:
+    """Whether others can enter what is around a Python decides here."""
+    return open_folder
 
 
 @pytest.fixture
@@ -54,7 +61,7 @@ def run(checkout, program, tmp_path) -> Callable[..., subprocess.CompletedProces
                    "-c", "import sys; print(sys.version_info[:2])"]  # fmt: skip
         inherited = {key: value for key, value in os.environ.items() if key != "PYTHON"}
         env = inherited | {"XDG_CACHE_HOME": str(tmp_path / "cache")} | variables
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return ran(command, env=env)
 
     return start
 
@@ -66,32 +73,28 @@ def test_a_python_on_path_or_that_made_the_environment_is_used(run, tmp_path, pl
     assert (done.returncode, done.stdout, done.stderr) == (0, "(3, 11)\n", "")
 
 
+def fetched(folder: Path, says: str) -> Path:
+    """A Python that was fetched into this checkout, and says so."""
+    python = folder / ".venv.envs" / "python" / "cpython-3.11" / "bin" / "python3.11"
+    return executable(python, f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
+
+
 def test_a_fetched_python_stays_in_use_behind_a_link(run, checkout, tmp_path) -> None:
     """A home that leads to another disk. Seen: a module's Python took its place."""
     disk = tmp_path / "disk"
     checkout.rename(disk)
     checkout.symlink_to(disk)
-    fetched = checkout / ".venv.envs" / "python" / "cpython-3.11" / "bin" / "python3.11"
-    fetched.parent.mkdir(parents=True)
-    fetched.write_text(f'#!/bin/sh\necho own >&2\nexec {BASE} "$@"\n')
-    fetched.chmod(0o755)
-    (checkout / ".venv/bin/python").symlink_to(fetched.resolve())
+    (checkout / ".venv/bin/python").symlink_to(fetched(checkout, "own").resolve())
     (tmp_path / "bin" / "python3.11").symlink_to(BASE)
     assert "own" in run().stderr
 
 
-@pytest.mark.parametrize("left", ["the first is there", "the first is gone"])
-def test_a_copy_uses_its_own_fetched_python(run, checkout, tmp_path, left) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_copy_uses_its_own_fetched_python(run, checkout, tmp_path, gone: bool) -> None:
     """Else it breaks with the checkout that it is a copy of."""
-    first, own = (folder / ".venv.envs" / "python" / "cpython-3.11" / "bin"
-                  for folder in (tmp_path / "first", checkout))  # fmt: skip
-    for folder, says in ((first, "the first's"), (own, "own")):
-        folder.mkdir(parents=True)
-        python = folder / "python3.11"
-        python.write_text(f'#!/bin/sh\necho "{says}" >&2\nexec {BASE} "$@"\n')
-        python.chmod(0o755)
-    (checkout / ".venv/bin/python").symlink_to(first / "python3.11")
-    if left == "the first is gone":
+    (checkout / ".venv/bin/python").symlink_to(fetched(tmp_path / "first", "the first's"))
+    fetched(checkout, "own")
+    if gone:
         shutil.rmtree(tmp_path / "first")
     done = run()
     assert done.stdout == "(3, 11)\n" and "own" in done.stderr
@@ -114,8 +117,6 @@ def closed(tmp_path: Path) -> Path:
     folder = tmp_path / "root"
     folder.mkdir()
     shutil.copy(BASE, folder / "python3.11")
-    for path in (tmp_path, *tmp_path.parents[:-2]):  # pytest's own are closed
-        path.chmod(0o755)
     folder.chmod(0o700)
     return folder / "python3.11"
 
@@ -171,9 +172,7 @@ def test_another_processor_is_told_in_one_sentence(run, program) -> None:
 
 def mirror(folder: Path) -> Path:
     """A Python as uv downloads it, and the list in which uv finds it with its hash."""
-    program = folder / "python3.11"
-    program.write_text(f'#!/bin/sh\nexec {BASE} "$@"\n')
-    program.chmod(0o755)
+    program = executable(folder / "python3.11", f'#!/bin/sh\nexec {BASE} "$@"\n')
     built = folder / "built.py"
     built.write_text(
         "# system configuration generated and used by the sysconfig module\nbuild_time_vars = {}\n"
@@ -232,6 +231,6 @@ def test_what_the_shell_says_to_python_and_bash_is_not_heard(tmp_path) -> None:
     for target, code in (("plan", 0), ("report", 2)):  # no records yet: make knows 0 and 2
         command = ["make", "-C", str(ROOT), target, "SWEEP=smoke", "SITE=local",
                    f"RESULTS={tmp_path / 'results'}"]  # fmt: skip
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        done = ran(command, env=env)
         assert done.returncode == code, done.stderr
         assert "hostile" not in done.stderr and "Traceback" not in done.stderr

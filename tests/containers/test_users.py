@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import users
 
+from tests.sweeps import ROOT, copy_checkout, ran
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 NOBODY = 65534
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder of root's that others can enter, as pytest's own are not; and the practice user."""
+def place(open_folder: Path) -> Path:
+    """A folder of root's, where there is the practice user."""
     users.ensure_user()
-    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    try:
-        folder.chmod(0o755)
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    return open_folder
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -37,7 +29,7 @@ def test_the_other_user_s_own_environment_and_the_same_tokens(monkeypatch) -> No
     script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH|$1"'
     argv = users.as_user(["sh", "-c", script, "sh", "c $HOME"], "nobody", "/nonexistent")
     argv = ["--regid=nogroup" if token.startswith("--regid") else token for token in argv]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    done = ran(argv)
     variables = f"/nonexistent|nobody||a b|{users.SEARCH_PATH}|c $HOME"
     assert done.stdout.splitlines() == ["nobody", "nogroup", variables]
 
@@ -93,41 +85,41 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
 
 
 @needs_root
-@pytest.mark.parametrize("case", ["closed folder", "closed file", "closed results", "open"])
-def test_root_s_command_goes_on_only_with_what_the_user_can_read(place: Path, case: str) -> None:
+@pytest.mark.parametrize(
+    ("site", "mode", "results", "refused"),
+    [
+        ("site.yaml", 0o644, "results", None),
+        ("closed/site.yaml", 0o644, "results", "closed/site.yaml"),
+        ("site.yaml", 0o600, "results", "site.yaml"),
+        ("site.yaml", 0o644, "closed/results", "closed/results"),
+    ],
+)
+def test_root_s_command_goes_on_only_with_what_the_user_can_read(
+    place: Path, site: str, mode: int, results: str, refused: str | None
+) -> None:
     """As SITE=/root/site.yaml, or RESULTS=/root/results."""
-    closed = place / "closed"
-    closed.mkdir(mode=0o700)
-    places = {"folder": closed / "site.yaml", "results": closed / "results"}
-    file = places["folder"] if case == "closed folder" else place / "site.yaml"
-    file.touch(0o600 if case == "closed file" else 0o644)
-    results = places["results"] if case == "closed results" else place / "results"
-    argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", results]
-    argv += ["--make", place / "data" / "sets", "--read", file, "--", "id", "-un"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    (place / "closed").mkdir(mode=0o700)
+    (place / site).touch(mode)
+    argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", place / results]
+    argv += ["--make", place / "data" / "sets", "--read", place / site, "--", "id", "-un"]
+    done = ran(argv)
     made = (place / "data" / "sets").stat()
     assert made.st_uid == 0, "a later command of root's writes there: no folder of another user"
-    if case == "open":
+    if refused is None:
         assert (done.returncode, done.stdout) == (0, "practice\n"), done.stderr
     else:
-        named = results if case == "closed results" else file
-        assert (
-            done.returncode == 2
-            and f"practice, as whom root's command goes on, cannot read {named}" in (done.stderr)
-        )
+        said = f"practice, as whom root's command goes on, cannot read {place / refused}"
+        assert done.returncode == 2 and said in done.stderr
 
 
 @needs_root
 @pytest.mark.parametrize("closed", [".", "containers/users.py"])
 def test_a_checkout_that_root_alone_can_read_is_named(place: Path, closed: str) -> None:
     """As umask 077 makes it; seen: a traceback, "No module named 'unprivileged'"."""
-    checkout = place / "checkout"
-    for part in ("containers", "train"):
-        ignored = shutil.ignore_patterns("images", "__pycache__")
-        shutil.copytree(ROOT / part, checkout / part, ignore=ignored)
+    checkout = copy_checkout(place / "checkout")
     (checkout / closed).chmod(0o700)
     argv = [sys.executable, checkout / "containers" / "practice", "login", "--", "true"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = ran(argv)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert f"only root can read {(checkout / closed).resolve()}" in done.stderr
     assert f"chmod -R go+rX {checkout}" in done.stderr
@@ -153,7 +145,7 @@ def test_users_share_an_installation_and_data_that_they_cannot_write(place: Path
         results = place / user
         users.give(results, user)
         argv = users.enter_argv([sys.executable, "-c", PREPARE, str(data), str(results)], user)
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = ran(argv, cwd=ROOT)
         assert (done.returncode, done.stdout) == (0, "1437\n"), done.stderr
         assert {path.owner() for path in results.rglob("*")} == {user}
     assert list(data.iterdir()) == []

@@ -18,7 +18,7 @@ import typer
 from jobs.config.load import load_sweep
 from jobs.messages import refusals
 from tests.jobs.local.scripted import GOOD, LONG, Front, alive, family, front
-from tests.sweeps import ROOT, wait_until
+from tests.sweeps import ROOT, ran, wait_until
 from train.record.run import read_record
 
 
@@ -69,7 +69,7 @@ def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path, command: str, utf8: str
     argv = [*trial.program, command, str(tmp_path / "trial.yaml"), "--results", str(odd)]
     argv += ["--data", str(trial.data), "--site=local"] if command in ("sweep", "plan") else []
     env = os.environ | {"PYTHONUTF8": utf8, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False)
+    done = ran(argv, cwd=ROOT, env=env, text=False)
     assert done.returncode == 0 and os.fsencode(odd) in done.stdout, done.stderr
 
 
@@ -88,16 +88,8 @@ def test_a_log_has_no_escapes_and_ranks_nothing_of_the_shell(tmp_path: Path) -> 
     (named,) = re.findall("not passed on to ranks: (.*) [(]docs", err)
     assert {"OMP_PLACES", "SINGULARITY_BIND", "TF_XLA_FLAGS"} <= set(named.split(", "))
     for words in (["status", str(trial.folder / "trial.yaml")], ["sweep", "--no-such-option"]):
-        done = subprocess.run(
-            [*trial.program, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
-        )
+        done = ran([*trial.program, *words], cwd=ROOT, env=env)
         assert "\x1b" not in done.stdout + done.stderr
-
-
-def data_program(trial: Front, script: str) -> None:
-    """Let the program that counts the images do this instead."""
-    shim = Path(trial.stage.python)
-    shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", script))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +105,8 @@ def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str
         (config,) = load_sweep(str(tmp_path / "trial.yaml")).configs
         (trial.sweep / config.cell_id() / spoil).mkdir(parents=True)
     else:
-        data_program(trial, spoil)
+        shim = trial.stage / "python"  # counts the images, too
+        shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", spoil))
     done = trial.run()
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     assert not [file for file in trial.sweep.glob("*/*") if file.is_file()], "nothing was started"
@@ -166,10 +159,8 @@ def test_a_reader_that_is_gone(tmp_path: Path, command: str) -> None:
     trial = front(tmp_path, "live(0.5)\n" + GOOD, seeds=str(list(range(2))))
     said = "&1" if command == "sweep" else f"{tmp_path}/err"
     line = f"{shlex.join(trial.argv(command=command))} 2>{said}"
-    done = subprocess.run(
-        ["bash", "-c", f"{line} | head -1; echo ${{PIPESTATUS[0]}}"],
-        cwd=ROOT, capture_output=True, text=True, timeout=240, check=True,
-    )  # fmt: skip
+    script = f"{line} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = ran(["bash", "-c", script], cwd=ROOT, timeout=240)
     first, code = done.stdout.splitlines()
     if command == "sweep":
         assert code == "0" and statuses(trial) == ["completed"] * 2

@@ -69,26 +69,22 @@ def arms(cells: pd.DataFrame) -> pd.DataFrame:
     ``n``, ``mean``, ``sd`` are of the accuracies; ``images`` a completed run's mean; ``steps`` null
     where runs differ; ``stops``: a target ends its runs; ``why`` runs have no accuracy.
     """
-    about = ["technique", *SERIES, "context", *PLACE]
-    table = cells.drop_duplicates("arm").sort_values("arm")[about].reset_index(drop=True)
-    number, count = cells["arm"].to_numpy(), len(table)
-    completed = cells[cells["completed"]]
-    found = grouped_moments(numbers(cells["accuracy"]), number, count)
-    steps = completed.groupby("arm")["steps"].agg(["min", "max"]).reindex(range(count))
-    why = completed.dropna(subset="validation_accuracy_why").groupby("arm")
-    usable = np.bincount(number, cells["usable"], count).astype(int)
-    finished = np.bincount(number, cells["completed"], count).astype(int)
-    return table.assign(
-        planned=np.bincount(number, minlength=count),
+    table = cells.drop_duplicates("arm").set_index("arm").sort_index()
+    by_arm, done = cells.groupby("arm"), cells[cells["completed"]]
+    completed, why = done.groupby("arm"), done.dropna(subset="validation_accuracy_why")
+    found = grouped_moments(numbers(cells["accuracy"]), cells["arm"].to_numpy(), len(table))
+    usable, steps = by_arm["usable"].sum(), completed["steps"].agg(["min", "max"])
+    return table[["technique", *SERIES, "context", *PLACE]].assign(
+        planned=by_arm.size(),
         usable=usable,
-        diverged=usable - finished,
+        diverged=usable - by_arm["completed"].sum(),
         n=found.n.astype(int),
         mean=found.mean,
         sd=found.sd,
-        images=completed.groupby("arm")["images"].mean().reindex(range(count)).astype("Float64"),
+        images=completed["images"].mean().astype("Float64"),
         steps=steps["min"].where(steps["min"] == steps["max"]).astype("Int64"),
-        stops=np.bincount(number, cells["target"].notna(), count) > 0,
-        why=why["validation_accuracy_why"].agg(reasons).reindex(range(count)),
+        stops=by_arm["target"].count() > 0,
+        why=why.groupby("arm")["validation_accuracy_why"].agg(reasons),
     )
 
 
@@ -102,10 +98,9 @@ def unknown_cells(planned: pd.DataFrame) -> int:
     return int((~planned["known"].fillna(False).astype(bool)).sum())
 
 
-def side(pairs: pd.DataFrame, suffix: str) -> pd.DataFrame:
-    """One side of merged arms, under the arms' own names."""
-    names = ("planned", "usable", "diverged", "n", "mean", "sd", "images", "steps", "stops", "why")
-    return pd.DataFrame({name: pairs[name + suffix] for name in names})
+def picked(found: pd.DataFrame, numbers: pd.Series[Any]) -> pd.DataFrame:
+    """Rows of :func:`arms` by the numbers of the arms."""
+    return found.loc[numbers].reset_index(drop=True)
 
 
 def accuracy_pairs(
@@ -198,18 +193,24 @@ def accuracy_moments(rows: pd.DataFrame) -> Moments:
     return Moments(*(numbers(rows[name]) for name in ("n", "mean", "sd")))
 
 
-def counts(arms: pd.DataFrame, end: str = "", *, of: str | None = None) -> dict[str, Any]:
-    """Planned, usable and diverged runs of one side, in columns that end so.
-
-    ``of``: how the names of ``arms`` end, where not so, too.
-    """
-    usable, planned, diverged = (
-        arms[name + (end if of is None else of)].array for name in ("usable", "planned", "diverged")
-    )
+def counts(arms: pd.DataFrame, end: str = "") -> dict[str, Any]:
+    """Planned, usable and diverged runs of one side, in columns that end so."""
+    usable, planned, diverged = (arms[name].array for name in ("usable", "planned", "diverged"))
     return {
         f"n{end}": usable, f"n_planned{end}": planned, f"n_diverged{end}": diverged,
         **estimates_as(f"diverged{end}", shares(diverged, usable)),
     }  # fmt: skip
+
+
+def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
+    """The columns of :func:`counts`; ``shown``: what the page has of the first."""
+    return (
+        Column(f"n{end}", "Int64", **shown),
+        Column(f"n_planned{end}", "Int64"),
+        Column(f"n_diverged{end}", "Int64"),
+        Column(f"diverged{end}", estimate=True,
+               description="share of the usable runs, exact interval"),
+    )  # fmt: skip
 
 
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ what makes it (ranks, images per rank, accumulated batches). Both are those of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,8 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    picked,
+    run_columns,
     runs_text,
 )
 from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
@@ -51,10 +53,7 @@ def _of_end(end: str, batch: str) -> tuple[Column, ...]:
         Column(f"accumulation_{end}", "Int64"),
         Column(f"global_batch_{end}", "Int64"),
         Column(f"steps_{end}", "Int64"),
-        Column(f"n_{end}", "Int64"),
-        Column(f"n_planned_{end}", "Int64"),
-        Column(f"n_diverged_{end}", "Int64"),
-        Column(f"diverged_{end}", estimate=True),
+        *run_columns(f"_{end}"),
         Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=number(3),
                description="mean among runs that did not diverge, with Student's t interval"),
     )  # fmt: skip
@@ -85,14 +84,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def kept(of: Sweep) -> Table:
     """One row per technique and workload with more than one planned global batch; see COLUMNS.
 
     ``difference``: mean at the largest batch minus mean at the smallest. Where a batch is planned
     in several ways, both are of the largest rank count that has both; where none has, the smallest
     is of the fewest ranks and the largest of the most.
     """
-    found = arms(outcomes(planned, runs))
+    found = arms(outcomes(of.frames.planned, of.runs))
     small, large = _ends(found)
     names = [[f"the {end} batch"] * len(small) for end in ("largest", "smallest")]
     asked = accuracy_pairs(large, small, names[0], names[1])
@@ -106,7 +105,7 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
         "larger_batch",
         "Larger batch: what accuracy each technique keeps",
         COLUMNS,
-        in_order(frame(rows, COLUMNS), techniques),
+        in_order(frame(rows, COLUMNS), of.order),
         intro="The same technique, data and epochs at the smallest and at the largest global batch "
         "of this sweep. Exploratory: no correction for the number of rows.",
     )
@@ -114,40 +113,29 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
 
 def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Arms of the smallest and of the largest batch of each series, row by row."""
-    series = found.groupby(list(SERIES), sort=False, dropna=False)
-    marked = found.assign(
-        series=series.ngroup(),
-        smallest=found["global_batch"] == series["global_batch"].transform("min"),
-        largest=found["global_batch"] == series["global_batch"].transform("max"),
+    batches = found.groupby(list(SERIES))["global_batch"]
+    small, large = (
+        found[found["global_batch"] == batches.transform(end)].reset_index(names="arm")
+        for end in ("min", "max")
     )
-    marked = marked[~(marked["smallest"] & marked["largest"])]
-    sides = [marked[marked[name]] for name in ("smallest", "largest")]
-    common = sides[0][["series", "gpus"]].merge(sides[1][["series", "gpus"]])
-    most = common.groupby("series")["gpus"].max()
-    small, large = (_of_ranks(rows, most) for rows in sides)
-    return (
-        small.drop_duplicates("series", keep="first").sort_values("series").reset_index(drop=True),
-        large.drop_duplicates("series", keep="last").sort_values("series").reset_index(drop=True),
-    )
-
-
-def _of_ranks(rows: pd.DataFrame, ranks: pd.Series[int]) -> pd.DataFrame:
-    """By rising rank count; of a series in ``ranks`` only that count."""
-    wanted = rows["series"].map(ranks)
-    return rows[wanted.isna() | (rows["gpus"] == wanted)].sort_values("gpus", kind="stable")
+    # where nothing else tells arms apart, the first of the small ones and the last of the large
+    beside = small[::-1].merge(large, on=list(SERIES), suffixes=("", "_large"))
+    beside = beside[beside["global_batch"] < beside["global_batch_large"]]
+    same = beside["gpus"] == beside["gpus_large"]
+    # the most ranks that have both; where none has, the fewest and the most
+    ordered = beside.assign(ranks=beside["gpus"].where(same, -beside["gpus"]))
+    ordered = ordered.sort_values(["ranks", "gpus_large"], kind="stable")
+    chosen = ordered.drop_duplicates(list(SERIES), keep="last")
+    return picked(found, chosen["arm"]), picked(found, chosen["arm_large"])
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
     names = ("gpus", "accumulation", "global_batch", "steps")
     return {
         **{f"{name}_{end}": arms[name].array for name in names},
-        **counts(arms, f"_{end}", of=""),
+        **counts(arms, f"_{end}"),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }
-
-
-def kept(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.order)
 
 
 def _what_it_costs(of: Sweep) -> Iterable[Answer]:

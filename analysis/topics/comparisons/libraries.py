@@ -43,8 +43,9 @@ from analysis.topics.comparisons.arms import (
     counts,
     numbers,
     outcomes,
+    picked,
+    run_columns,
     runs_text,
-    side,
 )
 from analysis.topics.comparisons.contrast import (
     DIFFERENCE,
@@ -77,16 +78,12 @@ COLUMNS = (
            cell=lambda row: f"{row['reference']} / {row['library']}",
            description="the first of the two over, or minus, the second"),
     Column("library", "string"),
-    Column("n_reference", "Int64", heading="runs",
-           cell=lambda row: f"{runs_text(row, '_reference')} / {runs_text(row)}",
-           description="usable runs of the first / of the second, diverged ones included"),
-    Column("n_planned_reference", "Int64"),
-    Column("n_diverged_reference", "Int64"),
-    Column("diverged_reference", estimate=True),
-    Column("n", "Int64"),
-    Column("n_planned", "Int64"),
-    Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True),
+    *run_columns(
+        "_reference", heading="runs",
+        cell=lambda row: f"{runs_text(row, '_reference')} / {runs_text(row)}",
+        description="usable runs of the first / of the second, diverged ones included",
+    ),
+    *run_columns(),
     Column("images_per_s_reference", heading="images/s",
            cell=lambda row: " / ".join(
                significant(row[f"images_per_s{end}"]) for end in ("_reference", "")),
@@ -123,20 +120,22 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def compared(of: Sweep) -> Table:
     """One row per planned cell and library beside the reference; see COLUMNS.
 
     ``ratio`` is reference / library, ``difference`` reference - library. One family: Holm over both
     differences of all rows; their equivalence tests are another.
     """
-    cells = outcomes(planned, runs, _RUN)
-    pairs = _pairs(arms(cells).join(_rates(cells)))
-    rows = _rows(pairs, _identical(cells, pairs))
+    cells = outcomes(of.frames.planned, of.runs, _RUN)
+    found = arms(cells).join(_rates(cells))
+    pairs = _pairs(found)
+    arm, other = (picked(found, pairs[name]) for name in ("arm_reference", "arm"))
+    rows = _rows(arm, other, _identical(cells, pairs))
     return Table(
         "frameworks",
         "Frameworks: the same cell under another library",
         COLUMNS,
-        in_order(rows, techniques),
+        in_order(rows, of.order),
         intro=f"One planned family of {2 * len(rows)} tests beside that of the techniques: the "
         "same technique, data, ranks and batches, with gradients averaged by another library.",
     )
@@ -148,31 +147,25 @@ def _pairs(found: pd.DataFrame) -> pd.DataFrame:
     order = found["framework"].map({name: i for i, name in enumerate(ORDER)}).fillna(len(ORDER))
     marked = found.assign(arm=found.index, order=order).sort_values("order", kind="stable")
     first = marked.drop_duplicates(cell)
-    pairs = marked.merge(first, on=cell, suffixes=("", "_reference"))
-    return pairs[pairs["arm"] != pairs["arm_reference"]].reset_index(drop=True)
+    pairs = marked.merge(first, on=cell, suffixes=("", "_reference"))[["arm", "arm_reference"]]
+    return pairs[pairs["arm"] != pairs["arm_reference"]]
 
 
 def _rates(cells: pd.DataFrame) -> pd.DataFrame:
     """Per arm: moments of the logarithm of images/s over completed runs, and what they ran on."""
-    count = int(cells["arm"].max()) + 1 if len(cells) else 0
     done = cells[cells["completed"]]
     rates = numbers(done["images_per_s"].where(done["images_per_s"] > 0))
-    found = grouped_moments(np.log(rates), done["arm"].to_numpy(), count)
+    found = grouped_moments(np.log(rates), done["arm"].to_numpy(), cells["arm"].nunique())
     # a GPU does the work wherever its host's cores are; without one the cores do it
     cores = done["cores_per_rank"].where(done["device_kind"] == "cpu").astype("string")
     machine = done["device"].astype("string").str.cat(cores.fillna(""), sep=", ")
     each = done.assign(machine=machine).drop_duplicates(["arm", "machine"]).sort_values("machine")
     why = done.dropna(subset="images_per_s_why").groupby("arm")["images_per_s_why"]
-    every = range(count)
-    return pd.DataFrame(
-        {
-            **{f"rate_{name}": part for name, part in found._asdict().items()},
-            "finished": np.bincount(done["arm"], minlength=count),
-            "shared": done.groupby("arm")["oversubscribed"].any().reindex(every).fillna(False),
-            "machines": each.groupby("arm")["machine"].agg(reasons).reindex(every),
-            "rate_why": why.agg(reasons).reindex(every),
-        },
-        index=every,
+    return pd.DataFrame({f"rate_{name}": part for name, part in found._asdict().items()}).assign(
+        finished=cells.groupby("arm")["completed"].sum(),
+        shared=done.groupby("arm")["oversubscribed"].any(),
+        machines=each.groupby("arm")["machine"].agg(reasons),
+        rate_why=why.agg(reasons),
     )
 
 
@@ -180,35 +173,35 @@ def _identical(cells: pd.DataFrame, pairs: pd.DataFrame) -> list[int]:
     """Per pair: seeds for which both end in the same numbers."""
     columns = ["arm", "seed", *_ENDS]
     ends = cells.loc[cells["completed"], columns].dropna()
-    both = pairs[["arm", "arm_reference"]].merge(ends, on="arm")
+    both = pairs.merge(ends, on="arm")
     both = both.merge(ends.rename(columns={"arm": "arm_reference"}))
     return [*both.groupby("arm").size().reindex(pairs["arm"], fill_value=0)]
 
 
-def _rows(pairs: pd.DataFrame, identical: Sequence[int]) -> pd.DataFrame:
-    ends = ("_reference", "")
-    names = [[*pairs[f"framework{end}"]] for end in ends]
-    asked = accuracy_pairs(side(pairs, "_reference"), side(pairs, ""), names[0], names[1])
+def _rows(first: pd.DataFrame, other: pd.DataFrame, identical: Sequence[int]) -> pd.DataFrame:
+    """Of arms of the first library beside the other's."""
+    names, others = ([*arm["framework"]] for arm in (first, other))
+    asked = accuracy_pairs(first, other, names, others)
     over, under = (
-        Moments(*(numbers(pairs[f"rate_{name}{end}"]) for name in Moments._fields)) for end in ends
+        Moments(*(numbers(arm[f"rate_{name}"]) for name in Moments._fields))
+        for arm in (first, other)
     )
-    rates = pairs_of(over, under, [_no_ratio(row) for row in plain_rows(pairs)])
+    rates = pairs_of(over, under, [*map(_no_ratio, plain_rows(first), plain_rows(other))])
     found = contrasts(
         [Contrast("ratio", rates, "ratio_", ratio=True),
          Contrast("difference", asked, "difference_")],
-        2 * len(pairs), simultaneous=True,
+        2 * len(other), simultaneous=True,
     )  # fmt: skip
     equal = equivalence(*asked.tested, MARGIN)
-    contexts = zip(pairs["context"], pairs["framework"], strict=True)
     cells = {
-        **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
-        "context": [without_framework(context or "", name) for context, name in contexts],
-        "batch_per_rank": pairs["global_batch"] // (pairs["gpus"] * pairs["accumulation"]),
-        "reference": pairs["framework_reference"], "library": pairs["framework"],
-        **{f"images_per_s{end}": np.exp(numbers(pairs[f"rate_mean{end}"])) for end in ends},
-        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
+        **about(other), **counts(other), **counts(first, "_reference"), **found,
+        "context": [*map(without_framework, other["context"].fillna(""), others)],
+        "batch_per_rank": other["global_batch"] // (other["gpus"] * other["accumulation"]),
+        "reference": names, "library": others,
+        "images_per_s_reference": np.exp(over.mean), "images_per_s": np.exp(under.mean),
+        "accuracy": other["mean"], "accuracy_reference": first["mean"],
         "equivalence_p": equal, "equivalence_p_holm": holm(equal),
-        "identical_seeds": identical, "family": np.full(len(pairs), 2 * len(pairs)),
+        "identical_seeds": identical, "family": np.full(len(other), 2 * len(other)),
     }  # fmt: skip
     made = frame(cells, COLUMNS)
     rows = plain_rows(made)
@@ -219,16 +212,16 @@ def _rows(pairs: pd.DataFrame, identical: Sequence[int]) -> pd.DataFrame:
     ).astype(types(COLUMNS))
 
 
-def _no_ratio(row: Row) -> str | None:
-    """Why two throughputs cannot be compared; None where they can."""
-    for end in ("_reference", ""):
-        if not row[f"finished{end}"]:
-            return f"no completed run of {row[f'framework{end}']}"
-        if not row[f"rate_n{end}"]:
-            return row[f"rate_why{end}"] or "the records do not have it"
-        if row[f"shared{end}"]:
+def _no_ratio(first: Row, other: Row) -> str | None:
+    """Why the throughputs of two arms cannot be compared; None where they can."""
+    for arm in (first, other):
+        if not arm["finished"]:
+            return f"no completed run of {arm['framework']}"
+        if not arm["rate_n"]:
+            return arm["rate_why"] or "the records do not have it"
+        if arm["shared"]:
             return SHARED_CORES
-    same = row["machines"] == row["machines_reference"]
+    same = first["machines"] == other["machines"]
     return None if same else "the two ran on different devices or cores"
 
 
@@ -251,10 +244,6 @@ def _verdict(row: Row) -> str:
     if p < ALPHA:
         return f"different, equal {within}" if equal is not None and equal < ALPHA else "different"
     return f"equal {within}" if equal is not None and equal < ALPHA else "no difference shown"
-
-
-def compared(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.order)
 
 
 def _does_it_matter(of: Sweep) -> Iterable[Answer]:

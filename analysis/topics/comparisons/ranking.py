@@ -8,11 +8,9 @@ pairs: that A is not told apart from B, nor B from C, says nothing of A and C.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.table import (
     Column,
@@ -36,8 +34,9 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    picked,
+    run_columns,
     runs_text,
-    side,
 )
 from analysis.topics.comparisons.contrast import (
     DIFFERENCE,
@@ -59,11 +58,7 @@ _MOST = 2
 RANKING_COLUMNS = (
     Column("place", "Int64", heading="place"),
     *ABOUT,
-    Column("n", "Int64", heading="runs", cell=runs_text,
-           description="usable runs, diverged ones included"),
-    Column("n_planned", "Int64"),
-    Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True, description="share of the usable runs, exact interval"),
+    *run_columns(heading="runs", cell=runs_text, description="usable runs, diverged ones included"),
     Column("accuracy", estimate=True, heading="accuracy (95 % interval)", format=number(3),
            description="mean among runs that did not diverge, with Student's t interval of this "
            "row alone"),
@@ -84,9 +79,9 @@ PAIR_COLUMNS = (
 )  # fmt: skip
 
 
-def ranking_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
+def ranked(of: Sweep) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
-    found = _ranked(planned, runs)
+    found = of.made(_ranked)
     rows = {
         "place": found["place"],
         **about(found),
@@ -103,19 +98,30 @@ def ranking_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     )
 
 
-def pairs_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
+def paired(of: Sweep) -> Table:
     """Every pair of the ranking, the higher first; see PAIR_COLUMNS."""
-    found = _ranked(planned, runs)
+    found = of.made(_ranked)
     sizes = found.groupby("scale", sort=False).size()
     family = int((sizes * (sizes - 1) // 2).sum())
     listed = found.groupby("scale", sort=False).head(MOST_ARMS)
-    first, second = _indexes(listed["scale"].to_numpy())
-    left, right = (listed.iloc[index].reset_index(drop=True) for index in (first, second))
+    places = listed.assign(first=listed.index, second=listed.index)
+    both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
+    both = both[both["first"] < both["second"]]
+    higher, lower = picked(listed, both["first"]), picked(listed, both["second"])
+    names, others = ([*rows["technique_label"]] for rows in (higher, lower))
+    asked = accuracy_pairs(higher, lower, names, others)
+    rows = {
+        **about(higher), "second": others,
+        "n": higher["usable"], "n_planned": higher["planned"],
+        "n_second": lower["usable"], "n_planned_second": lower["planned"],
+        **contrasts([Contrast("difference", asked, then=UNDECIDED)], family),
+        "family": np.full(len(both), family),
+    }  # fmt: skip
     return Table(
         "pairs",
         "Pairs of the ranking",
         PAIR_COLUMNS,
-        frame(_pairs(left, right, family), PAIR_COLUMNS),
+        frame(rows, PAIR_COLUMNS),
         intro=f"One family of {family} {'pair' if family == 1 else 'pairs'}, a family of its own "
         "beside the comparisons with the reference. Undecided pairs are no group: each "
         "says something of its two techniques only."
@@ -125,9 +131,9 @@ def pairs_table(planned: pd.DataFrame, runs: pd.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def _ranked(planned: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def _ranked(of: Sweep) -> pd.DataFrame:
     """Arms of the largest scales, by scale and falling mean, with ``scale`` and ``place``."""
-    found = arms(outcomes(planned, runs))
+    found = arms(outcomes(of.frames.planned, of.runs))
     scale = ["workload", "framework", *PLACE]
     shared = found[found.groupby(scale, dropna=False)["technique_label"].transform("size") > 1]
     largest = shared.sort_values(list(PLACE), kind="stable").drop_duplicates(scale[:2], keep="last")
@@ -136,34 +142,6 @@ def _ranked(planned: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     there = there.sort_values(["scale", "mean"], ascending=[True, False], kind="stable")
     place = there.groupby("scale").cumcount() + 1
     return there.assign(place=place.where(there["n"] > 0)).reset_index(drop=True)
-
-
-def _indexes(scales: NDArray[Any]) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
-    """Every pair of one scale, by its places in the frame."""
-    first, second = np.triu_indices(len(scales), 1)
-    same = scales[first] == scales[second]
-    return first[same], second[same]
-
-
-def _pairs(left: pd.DataFrame, right: pd.DataFrame, family: int) -> dict[str, Any]:
-    """Columns of the pairs' rows."""
-    names, others = ([*rows["technique_label"]] for rows in (left, right))
-    asked = accuracy_pairs(side(left, ""), side(right, ""), names, others)
-    return {
-        **about(left), "second": others,
-        "n": left["usable"], "n_planned": left["planned"],
-        "n_second": right["usable"], "n_planned_second": right["planned"],
-        **contrasts([Contrast("difference", asked, then=UNDECIDED)], family),
-        "family": np.full(len(left), family),
-    }  # fmt: skip
-
-
-def ranked(of: Sweep) -> Table:
-    return ranking_table(of.frames.planned, of.runs)
-
-
-def paired(of: Sweep) -> Table:
-    return pairs_table(of.frames.planned, of.runs)
 
 
 def _best_of(of: Sweep) -> Iterable[Answer]:

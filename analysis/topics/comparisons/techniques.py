@@ -6,13 +6,13 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from analysis.figures import PALE, Figure, Look, left_out, n_of
+from analysis.figures import PALE, Figure, left_out, n_of
 from analysis.plots.canvas import shortened
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
@@ -34,14 +34,16 @@ from analysis.topics.comparisons.arms import (
     ALL_DIVERGED,
     NOT_COMPARED,
     PLACE,
+    SERIES,
     SOME_DIVERGED,
     about,
     accuracy_pairs,
     arms,
     counts,
     outcomes,
+    picked,
+    run_columns,
     runs_text,
-    side,
     unknown_cells,
 )
 from analysis.topics.comparisons.contrast import (
@@ -64,16 +66,11 @@ INCONCLUSIVE = "inconclusive"
 COLUMNS = (
     *ABOUT,
     Column("reference", "string", heading="against"),
-    Column("n", "Int64", heading="runs",
-           cell=lambda row: f"{runs_text(row)} / {runs_text(row, '_reference')}",
-           description="usable runs of the technique / of the reference, diverged ones included"),
-    Column("n_planned", "Int64"),
-    Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True, description="share of the usable runs, exact interval"),
-    Column("n_reference", "Int64"),
-    Column("n_planned_reference", "Int64"),
-    Column("n_diverged_reference", "Int64"),
-    Column("diverged_reference", estimate=True),
+    *run_columns(
+        heading="runs", cell=lambda row: f"{runs_text(row)} / {runs_text(row, '_reference')}",
+        description="usable runs of the technique / of the reference, diverged ones included",
+    ),
+    *run_columns("_reference"),
     Column("accuracy", description="mean among runs that did not diverge"),
     Column("accuracy_reference"),
     DIFFERENCE,
@@ -87,21 +84,15 @@ COLUMNS = (
     Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
 )  # fmt: skip
-_PAIR = ("workload", "framework", "technique_label", "technique_label_reference")
 
 
-def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """Each technique against the reference; see COLUMNS.
-
-    Args:
-        planned: one row per planned cell, see ``records.columns.PLANNED``.
-        runs: one row per usable run.
-        techniques: names in the order of the manifest; one without a planned cell that is known
-            has a row, and counts in the family.
-    """
+def claims(of: Sweep) -> Table:
+    """Each technique against the reference; see COLUMNS. One without a planned cell that is known
+    has a row, and counts in the family."""
+    planned, techniques = of.frames.planned, of.order
     reference = reference_technique(techniques)
     unknown = unknown_cells(planned)
-    found = arms(outcomes(planned, runs))
+    found = arms(outcomes(planned, of.runs))
     pairs, apart = _pairs(found, reference)
     there = {reference, *found["technique"]}
     absent = [name for name in techniques if name not in there]
@@ -112,7 +103,8 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
          "verdict": NOT_COMPARED, "difference_note": f"no planned cell of {name} is known"}
         for name in absent
     ]  # fmt: skip
-    made = pd.concat([frame(part, COLUMNS) for part in (_tested(pairs, size), rows)])
+    tested = _tested(picked(found, pairs["arm"]), picked(found, pairs["arm_reference"]), size)
+    made = pd.concat([frame(part, COLUMNS) for part in (tested, rows)])
     made = made.assign(family=size, unknown_cells=unknown).astype(types(COLUMNS))
     return Table(
         "claims",
@@ -123,9 +115,10 @@ def table(planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     )
 
 
-def figure(claims: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+def figure(of: Sweep) -> Figure | None:
     """Forest of the differences, the highest one at the top; None without a tested one."""
-    known = claims[claims["p"].notna()].sort_values("difference", kind="stable")
+    tested = of.made(claims).data.dropna(subset="p")
+    known = tested.sort_values("difference", kind="stable")
     rows = plain_rows(known.tail(MOST_ROWS))
     if not rows:
         return None
@@ -137,7 +130,7 @@ def figure(claims: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
         points.append(Point(
             joined([shortened(name, _LONGEST),
                     *(_PLACES[one].format(row[one]) for one in differ)], ", "),
-            *found[:3], replace(seen.get(row["technique_label"], PALE), alpha=1),
+            *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(signed(3))}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
             f"{signed(3)(found.value)} {verdict}", hollow=row["verdict"] == INCONCLUSIVE,
@@ -176,17 +169,17 @@ def _intro(size: int, unknown: int) -> str:
 
 def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(Arms beside the reference's at their largest common scale, series that have none)."""
+    about = found.assign(arm=found.index)
     own = found["technique"] == reference
-    left, right = found[~own], found[own]
-    where, both = ["workload", "framework"], list(_PAIR)
+    left, right = about[~own], about.loc[own, [*SERIES, *PLACE, "arm"]]
+    where, both = ["workload", "framework"], [*SERIES, "technique_label_reference"]
     pairs = left.merge(right, on=[*where, *PLACE], suffixes=("", "_reference"))
     pairs = pairs.sort_values(list(PLACE), kind="stable").drop_duplicates(both, keep="last")
-    names = [*where, "technique_label"]
-    series = left.drop_duplicates(names).merge(
-        right[names].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
+    series = left.drop_duplicates(list(SERIES)).merge(
+        right[list(SERIES)].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
     )
     known = series.merge(pairs[both], how="left", on=both, indicator="there")
-    return pairs.reset_index(drop=True), series[(known["there"] == "left_only").to_numpy()]
+    return pairs, series[(known["there"] == "left_only").to_numpy()]
 
 
 def _apart(row: Row, reference: str | None) -> Row:
@@ -201,20 +194,15 @@ def _apart(row: Row, reference: str | None) -> Row:
     }  # fmt: skip
 
 
-def _tested(pairs: pd.DataFrame, size: int) -> dict[str, Any]:
-    """Columns of the pairs' rows."""
-    names, others = ([*pairs[f"technique_label{end}"]] for end in ("", "_reference"))
-    asked = accuracy_pairs(side(pairs, ""), side(pairs, "_reference"), names, others)
+def _tested(arm: pd.DataFrame, other: pd.DataFrame, size: int) -> dict[str, Any]:
+    """Columns of the rows of arms beside those of the reference."""
+    names, others = ([*rows["technique_label"]] for rows in (arm, other))
+    asked = accuracy_pairs(arm, other, names, others)
     found = contrasts([Contrast("difference", asked, then=INCONCLUSIVE)], size, simultaneous=True)
     return {
-        **about(pairs), **counts(pairs), **counts(pairs, "_reference"), **found,
-        "reference": pairs["technique_label_reference"].array,
-        "accuracy": pairs["mean"], "accuracy_reference": pairs["mean_reference"],
+        **about(arm), **counts(arm), **counts(other, "_reference"), **found, "reference": others,
+        "accuracy": arm["mean"], "accuracy_reference": other["mean"],
     }  # fmt: skip
-
-
-def claims(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.order)
 
 
 def _against(of: Sweep) -> Iterable[Answer]:
@@ -294,7 +282,7 @@ def _one_against(row: Row, reference: str) -> str:
 
 TOPIC = Topic(
     tables=(claims,),
-    plots=(lambda of: figure(of.made(claims).data, of.seen),),
+    plots=(figure,),
     answers=(_against,),
     asks=varies("technique_label"),
 )

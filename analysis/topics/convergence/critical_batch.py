@@ -9,7 +9,7 @@ fit: analysis/prediction/critical_batch.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pandas as pd
@@ -89,9 +89,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(found: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def fits(of: Sweep) -> Table:
     """One row per series of :func:`points`, with the law's parameters or why there are none."""
-    rows = [_row(group) for _, group in found.groupby("series", sort=False)]
+    rows = [_row(group) for _, group in of.made(points).groupby("series", sort=False)]
     searched = any(row["rates"] for row in rows)
     made = tuple(
         replace(column, heading="") if column.name == "rates" and not searched else column
@@ -101,7 +101,7 @@ def table(found: pd.DataFrame, techniques: Sequence[str]) -> Table:
         "critical_batch",
         "Critical batch: how far a larger batch saves steps",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
         intro="S(B) = S_min (1 + B_crit / B) steps to the target at batch B (McCandlish et al. "
         "2018, 1812.06162, section 2.3), fitted to the runs of one technique, of several learning "
         "rates at a batch to those of the rate with the fewest steps (a choice that flatters it a "
@@ -111,28 +111,25 @@ def table(found: pd.DataFrame, techniques: Sequence[str]) -> Table:
     )
 
 
-def points(goals: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str]) -> pd.DataFrame:
+def points(of: Sweep) -> pd.DataFrame:
     """The runs of series with a target at two batches or more, with the number of the ``series``.
 
     ``steps``: to the target; of a run that is not ``met``, the steps that it had. A run that had
     none is left out. ``grows``: its batch did. ``technique_label``: without the learning rate.
     ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest of
     several.
-
-    Args:
-        settings: of techniques as JSON, by ``technique_settings``.
     """
-    about = runs.set_index("cell_id").rename(columns={"steps": "budget"})
+    about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
     about = about[["workload", "framework", "global_batch_last", "budget", "technique_settings",
                    "base_lr"]]  # fmt: skip
-    known = goals.join(about, on="cell_id")
+    known = of.frames.goals.join(about, on="cell_id")
     met = known["met"].fillna(False).astype(bool)
     known = known.assign(
         met=met,
         steps=known["steps"].where(met, known["budget"]),
         grows=(known["global_batch_last"] > known["global_batch"]).fillna(False),
     )
-    others = {name: without_rate(text) for name, text in settings.items()}
+    others = {name: without_rate(text) for name, text in of.frames.settings.items()}
     other = known["technique_settings"].map(others)
     known = known.assign(
         technique_label=other.map(technique_labels(others.values())),
@@ -210,14 +207,6 @@ def _fitted(group: pd.DataFrame) -> tuple[Estimate, Estimate, float | None]:
     return found.steps_min, found.batch, found.sd
 
 
-def _met(of: Sweep) -> pd.DataFrame:
-    return points(of.frames.goals, of.runs, of.frames.settings)
-
-
-def fits(of: Sweep) -> Table:
-    return table(of.made(_met), of.order)
-
-
 def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     found = of.rows(fits)
     known = [row for row in found if row["critical_batch"] is not None]
@@ -243,7 +232,7 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
 
 TOPIC = Topic(
     tables=(fits,),
-    plots=(lambda of: figure(of.made(_met), of.made(fits).data, of.seen),),
+    plots=(lambda of: figure(of.made(points), of.made(fits).data, of.seen),),
     answers=(_saves_up_to,),
     needs=has_goals,
 )

@@ -5,7 +5,7 @@ What is compared differs in ``base_lr`` alone. The range that was searched is th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,23 +76,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(
-    planned: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str],
-    techniques: Sequence[str],
-) -> Table:  # fmt: skip
-    """One row per rate of each technique and scale with LEAST_RATES planned rates or more.
-
-    Args:
-        settings: of techniques as JSON, by ``technique_settings``.
-    """
-    found = _searched(planned, runs, settings)
+def tried(of: Sweep) -> Table:
+    """One row per rate of each technique and scale with LEAST_RATES planned rates or more."""
+    found = _searched(of)
     rows = {
         **{str(name): found[name] for name in found},
         **counts(found),
         **estimates_as("accuracy", accuracies(found)),
     }
     made = _with_best(frame(rows, COLUMNS))
-    made = in_order(made.assign(tied=_tied(found, made)), techniques)
+    made = in_order(made.assign(tied=_tied(found, made)), of.order)
     return Table(
         "learning_rates",
         "Learning rate: what each rate reaches",
@@ -102,14 +95,12 @@ def table(
     )
 
 
-def _searched(
-    planned: pd.DataFrame, runs: pd.DataFrame, settings: Mapping[str, str]
-) -> pd.DataFrame:
+def _searched(of: Sweep) -> pd.DataFrame:
     """Arms with their ``base_lr``, a label that leaves it out, and the number of their ``line``: by
     rising rate."""
-    others = {name: without_rate(text) for name, text in settings.items()}
+    others = {name: without_rate(text) for name, text in of.frames.settings.items()}
     labels = technique_labels(others.values())
-    cells = outcomes(planned, runs)
+    cells = outcomes(of.frames.planned, of.runs)
     first = cells.drop_duplicates("arm").sort_values("arm")
     other = first["technique_settings"].map(others)
     found = arms(cells).assign(
@@ -146,8 +137,9 @@ def _tied(found: pd.DataFrame, rows: pd.DataFrame) -> pd.Series[Any]:
     return pd.Series((of.low <= 0) & (of.high >= 0), dtype="boolean").where(known)
 
 
-def figure(rates: pd.DataFrame) -> Figure | None:
-    """A line per technique and batch; ``rates``: the table's rows. None without one."""
+def figure(of: Sweep) -> Figure | None:
+    """A line per technique and batch; None without one."""
+    rates = of.made(tried).data
     known = rates[rates["accuracy"].notna()]
     if not len(known):
         return None
@@ -181,8 +173,4 @@ def _line(own: Sequence[Row], name: str, look: Look) -> Line:
     )  # fmt: skip
 
 
-def tried(of: Sweep) -> Table:
-    return table(of.frames.planned, of.runs, of.frames.settings, of.order)
-
-
-TOPIC = Topic(tables=(tried,), plots=(lambda of: figure(of.made(tried).data),))
+TOPIC = Topic(tables=(tried,), plots=(figure,))

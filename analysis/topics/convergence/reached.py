@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.records.columns import DTYPES, SHARED_CORES
@@ -23,7 +22,6 @@ from analysis.table import (
     estimates_as,
     frame,
     number,
-    percent,
     plain_rows,
     runs_in_words,
     significant,
@@ -58,8 +56,6 @@ _MEASURES: dict[str, Kind] = {
     "validation_loss": "real", "train_s": "positive", "sharpness_largest": "positive",
     "sharpness_scaled": "positive",
 }  # fmt: skip
-#: Of less than this share of itself in its last epoch the loss no longer falls.
-_FALLING = 0.01
 #: Conditions in a sentence.
 _MOST = 3
 
@@ -93,9 +89,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                " nor in statistics that batch norm takes anew for it), geometric mean over "
                "completed runs",
                estimate=True, cell=lambda row: significant(row["train_s"])),
-        Column("still_falling", "Float64", "loss still falls", "runs whose training loss fell by "
-               f"more than {percent(_FALLING)} in the last epoch: more epochs may change the order",
-               estimate=True, cell=_falling),
         Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
                "of the Hessian where the run ended, on fixed training images, geometric mean over "
                "runs: depends on the scale of the weights", format=significant, estimate=True),
@@ -108,62 +101,45 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """One row per condition, over ``runs`` and their ``epochs``.
+def conditions(of: Sweep) -> Table:
+    """One row per condition.
 
     Accuracies, losses and seconds are over the runs that completed. ``diverged`` is the share of
     runs that did not; a mean over both kinds would be of neither.
     """
     # a loss that is zero to the last digit has no curvature, and zero has no logarithm
+    runs = of.runs
     positive = {
         name: runs[name].where(runs[name] > 0)
         for name, kind in _MEASURES.items()
         if kind == "positive"
     }
-    rows = _rows(runs.assign(falling=runs["cell_id"].map(_still_falling(epochs)), **positive))
+    rows = _rows(runs.assign(**positive))
     made = columns(runs)
     return Table(
         "convergence",
         "What each condition reaches",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
     )
 
 
-def _still_falling(epochs: pd.DataFrame) -> pd.Series[Any]:
-    """Per cell: whether the training loss of its last epoch is below that of the one before; null
-    where one of the two is."""
-    # numbers of runs are sorted in a tenth of the time of their names
-    runs, cells = pd.factorize(epochs["cell_id"])
-    losses = pd.DataFrame({"run": runs, **{name: epochs[name] for name in ("epoch", "train_loss")}})
-    ordered = losses.sort_values(["run", "epoch"], kind="stable")
-    ends = ordered.groupby("run").tail(2)
-    change = ends["train_loss"] / ends.groupby("run")["train_loss"].shift() - 1
-    last = ~ends["run"].duplicated(keep="last")
-    return pd.Series((change[last] < -_FALLING).array, index=cells[ends.loc[last, "run"]])
-
-
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:
-    """Columns of the table, from the runs with ``falling``."""
+    """Columns of the table."""
     rows, conditions = pd.factorize(runs["condition"])
-    count = len(conditions)
-    first = runs.drop_duplicates("condition")
-    done = (runs["status"] == "completed").to_numpy(bool)
-    planned, completed = (np.bincount(own, minlength=count) for own in (rows, rows[done]))
+    first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
+    done = runs["status"] == "completed"
+    planned, lost = by_row.size(), (~done).groupby(rows).sum()
     names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch",
              "chance")  # fmt: skip
     steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
     seeds = runs.assign(row=rows, text=runs["seed"].astype("string")).sort_values("seed")
-    falling = runs["falling"].where(done)
-    fell, known = (
-        np.bincount(rows, own.to_numpy(float), count)
-        for own in (falling.fillna(False), falling.notna())
-    )
     found = {
-        name: over_completed(runs, name, rows, count, kind) for name, kind in _MEASURES.items()
+        name: over_completed(runs, name, rows, len(conditions), kind)
+        for name, kind in _MEASURES.items()
     }
     for name, where, reason in (
-        ("train_s", runs["oversubscribed"].groupby(rows).any(), SHARED_CORES),
+        ("train_s", by_row["oversubscribed"].any(), SHARED_CORES),
         ("train_accuracy", first["changes_images"], CHANGED_IMAGES),
     ):
         here = where.to_numpy(bool) & ((name == "train_s") | found[name]["value"].notna())
@@ -171,17 +147,16 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         found[name]["note"] = [reasons([reason, note]) if own else note for own, note in notes]
     made: dict[str, Any] = {
         **{name: first[name].array for name in names},
-        "global_batch_last": runs["global_batch_last"].groupby(rows).max().array,
+        "global_batch_last": by_row["global_batch_last"].max().array,
         "steps": steps["min"].where(steps["min"] == steps["max"]).array,
         "steps_note": [
             _steps_note(row["min"], row["max"], of)
             for row, of in zip(plain_rows(steps), planned, strict=True)
         ],
-        "n": planned,
+        "n": planned.array,
         "seeds": seeds.groupby("row")["text"].agg(" ".join).array,
-        "cells": runs["cell_id"].groupby(rows).agg(" ".join).array,
-        **estimates_as("diverged", shares(planned - completed, planned)),
-        **estimates_as("still_falling", shares(fell, known)),
+        "cells": by_row["cell_id"].agg(" ".join).array,
+        **estimates_as("diverged", shares(lost, planned)),
     }
     for name, estimates in found.items():
         made |= estimates_as(name, estimates)
@@ -202,21 +177,12 @@ def _training(row: Row) -> str:
     return number(3)(row["train_accuracy"])
 
 
-def _falling(row: Row) -> str:
-    known = row["still_falling_n"]
-    return f"{round(row['still_falling'] * known)} of {count(known)}" if known else "n/a"
-
-
 def _validated_on(runs: pd.DataFrame) -> str:
     whole, part = "whole held-out split", "a tenth of the training images, which no run trained on,"
     found = set(runs["validate_on"])
     if found == {"train_part"}:
         return part
     return f"{whole}, or where so named {part}" if "train_part" in found else whole
-
-
-def conditions(of: Sweep) -> Table:
-    return table(of.runs, of.frames.epochs, of.order)
 
 
 def _sharpness(of: Sweep) -> Iterable[Answer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -69,15 +69,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(
-    goals: pd.DataFrame, planned: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]
-) -> Table:
-    """One row per condition with a target.
-
-    Args:
-        goals: one row per usable run, null where it never reached its target.
-        planned: the cells of the plan; those with a target and no usable run are lost.
-    """
+def to_target(of: Sweep) -> Table:
+    """One row per condition with a target; cells of the plan without a usable run are lost."""
+    goals, planned = of.frames.goals, of.frames.planned
     lost = planned[planned["target"].notna() & (planned["state"] != "usable")]
     # censored at the last time known, which is 0 where nothing is
     lost = lost.fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
@@ -95,7 +89,7 @@ def table(
         _row(group) | {"workload": workloads[condition]}
         for condition, group in known.groupby("condition", sort=False, observed=True)
     ]
-    made = columns(runs)
+    made = columns(of.runs)
     found = frame(rows, made)
     found["not_beaten"] = _not_beaten(found)
     if not found["not_beaten"].notna().any():
@@ -104,7 +98,7 @@ def table(
         "targets",
         "What it took to reach the target",
         made,
-        in_order(found, techniques),
+        in_order(found, of.order),
         intro="A run stops when its target is reached or can no longer be reached, so that its "
         "final accuracy is no measure of its technique.",
     )
@@ -167,10 +161,6 @@ def _reached(row: Row) -> str:
 def _short(value: float) -> str:
     """Counts as they are, also the half that a median of two may have."""
     return f"{value:,.0f}" if float(value).is_integer() else significant(value)
-
-
-def to_target(of: Sweep) -> Table:
-    return table(of.frames.goals, of.frames.planned, of.runs, of.order)
 
 
 def _how_long(of: Sweep) -> Iterable[Answer]:

@@ -5,28 +5,28 @@ Ranks process more images per second; a larger batch may need more images for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from analysis.prediction import Refusal
-from analysis.prediction.critical_batch import SpeedUp, speed_up
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
-from analysis.table import Column, Estimate, Row, Table, frame, number
+from analysis.stats.differences import ratio
+from analysis.table import Column, Estimate, Row, Table, frame, number, runs_in_words
 from analysis.topics.names import NAMES, mode, ranks_column, reasons
 from analysis.topics.scaling.series import by_series
-from analysis.topics.topic import Topic, has_goals
+from analysis.topics.topic import Sweep, Topic, has_goals
 
 #: Of a run, beside what the frame of goals has.
 _OF_RUNS = ("series", "context", "workload", "scaling", "batch_per_rank", "images_per_s",
             "images_per_s_why", "oversubscribed")  # fmt: skip
+_PARTS = ("total", "hardware", "statistical")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    def ratio(name: str, heading: str, description: str) -> Column:
+    def part(name: str, heading: str, description: str) -> Column:
         return Column(name, "Float64", heading, description, format=number(2), estimate=True)
 
     return (
@@ -42,21 +42,21 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("n", "Int64", "runs", "on these ranks / on the baseline's",
                cell=lambda row: f"{row['n']} / {row['n_base']}"),
         Column("n_base", "Int64"),
-        ratio("total", "true speed-up", "hardware x statistical: how many times as fast the target "
+        part("total", "true speed-up", "hardware x statistical: how many times as fast the target "
               "is reached, with the 95 % t interval of the logarithm of each run's own images/s "
               "over images"),
-        ratio("hardware", "hardware", "throughput over that of the baseline"),
-        ratio("statistical", "statistical", "images to the target on the baseline over images to "
+        part("hardware", "hardware", "throughput over that of the baseline"),
+        part("statistical", "statistical", "images to the target on the baseline over images to "
               "it on these ranks: below 1 where the larger batch needs more of them"),
         Column("cells", "string"),
     )  # fmt: skip
 
 
-def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
-    """One row per rank count above the smallest of its series; ``runs`` with their ``series``, as
-    analysis.topics.scaling.efficiency numbers and names them."""
+def table(of: Sweep) -> Table:
+    """One row per rank count above the smallest of its series."""
+    runs = of.made(by_series)
     of_runs = runs.set_index("cell_id")[list(_OF_RUNS)]
-    known = goals.drop(columns="context").join(of_runs, on="cell_id")
+    known = of.frames.goals.drop(columns="context").join(of_runs, on="cell_id")
     made = columns(runs)
     rows = []
     for _, group in known.groupby(["series", "workload"], sort=False):
@@ -67,7 +67,7 @@ def table(goals: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) ->
         "true_speedup",
         "True speed-up: to the target, not to a number of images",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
         intro="Ratios of geometric means. Validation and start-up are in none of them.",
     )
 
@@ -78,29 +78,37 @@ def _row(own: pd.DataFrame, base: pd.DataFrame) -> Row:
              "gpus")  # fmt: skip
     found = _speed_up(own, base)
     if isinstance(found, Refusal):
-        found = SpeedUp(*[Estimate(None, n=len(own), note=found.reason)] * 3)
+        found = dict.fromkeys(_PARTS, Estimate(None, n=len(own), note=found.reason))
     return {
         **{name: first[name] for name in names},
         "context": without_scaling(first["context"]),
         "n0": base["gpus"].iloc[0], "n": len(own), "n_base": len(base),
-        **found.total.columns("total"), **found.hardware.columns("hardware"),
-        **found.statistical.columns("statistical"),
+        **{name: cell for part in _PARTS for name, cell in found[part].columns(part).items()},
         "cells": " ".join(own["cell_id"]),
     }  # fmt: skip
 
 
-def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> SpeedUp | Refusal:
-    if own["oversubscribed"].any() or base["oversubscribed"].any():
+def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Estimate] | Refusal:
+    """(T_k / T_1) (E_1 / E_k), of geometric means: Welch's intervals of the logarithms. That of the
+    product is of each run's own quotient T / E, since the two are of the same runs."""
+    both = pd.concat([own, base])
+    if both["oversubscribed"].any():
         return Refusal(SHARED_CORES)
-    rates = [arm["images_per_s"] for arm in (own, base)]
-    if lacking := sum(int(arm.isna().sum()) for arm in rates):
-        why = reasons(pd.concat([own, base])["images_per_s_why"])
-        why = why or "the records do not have the throughput"
-        return Refusal(f"{lacking} of {len(own) + len(base)} runs: {why}")
-    images = [arm["images"].astype(object).where(arm["met"], None).tolist() for arm in (own, base)]
-    return speed_up(*(arm.tolist() for arm in rates), *images)
+    if lacking := int(both["images_per_s"].isna().sum()):
+        why = reasons(both["images_per_s_why"]) or "the records do not have the throughput"
+        return Refusal(f"{lacking} of {len(both)} runs: {why}")
+    if never := len(both) - int(both["met"].sum()):
+        return Refusal(
+            f"{runs_in_words(never)} never reached the target: images to it have no mean"
+        )
+    (rates, images), (base_rates, base_images) = (
+        (arm["images_per_s"].to_numpy(float), arm["images"].to_numpy(float)) for arm in (own, base)
+    )
+    return {
+        "total": ratio(rates / images, base_rates / base_images),
+        "hardware": ratio(rates, base_rates),
+        "statistical": ratio(base_images, images),
+    }
 
 
-TOPIC = Topic(
-    tables=(lambda of: table(of.frames.goals, of.made(by_series), of.order),), needs=has_goals
-)
+TOPIC = Topic(tables=(table,), needs=has_goals)

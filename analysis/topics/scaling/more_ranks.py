@@ -156,19 +156,18 @@ def _up_to(own: Row, steps: Rows, what: str) -> str:
         more = f"; from {least} to {most} {what}s this is undecided" if most > least else ""
         return f"each added {what} up to {least} gives at least {gives}{more}"
     speed = estimate_in(first, "speedup")
-    said = (
-        f"{counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
-        f"{first['before']}"
-    )
-    if most > first["before"]:
-        said += f"; whether each added {what} up to {most} gives {gives} is undecided"
-    elif speed.high is not None and speed.high < 1:
-        said += ": a loss"
-    elif speed.low is not None and speed.low <= 1:
-        said += ": no gain is shown"
+    if speed.low is None or speed.high is None:
+        verdict = ", too few runs for an interval"
+    elif speed.low <= 1:
+        verdict = ": a loss" if speed.high < 1 else ": no gain is shown"
+    elif most > first["before"]:
+        verdict = f"; whether each added {what} up to {most} gives {gives} is undecided"
     else:
-        said += f"; an added {what} gives less than {gives}"
-    return said
+        verdict = f"; an added {what} gives less than {gives}"
+    return (
+        f"{counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
+        f"{first['before']}{verdict}"
+    )
 
 
 TOPIC = Topic(

@@ -24,6 +24,8 @@ COLOURS = {
     "waiting": PALETTE[3],
     "negotiation": PALETTE[2],
 }
+#: Shorter than any clock shows: what rounding leaves of a difference.
+_NOTHING_MS = 1e-6
 IDEAL, MEASURED = "ideal step", "measured step"
 
 
@@ -61,6 +63,8 @@ def _bars(row: Row, parts: Sequence[Row]) -> Iterable[Bar]:
 
 
 def _change(milliseconds: float) -> str:
+    if abs(milliseconds) < _NOTHING_MS:
+        return "0"
     return ("+" if milliseconds > 0 else "") + significant(milliseconds)
 
 

@@ -7,7 +7,7 @@ most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -15,20 +15,17 @@ from analysis.records.frames import in_order
 from analysis.table import Column, DType, Row, Table, count, first_of, frame, significant
 from analysis.topics.convergence import curves
 from analysis.topics.names import NAMES, batch_text, ranks_column
-from analysis.topics.topic import MOST_DRAWN, Topic
+from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
 
-#: What is added up per run -> its type.
-MEASURES: dict[str, DType] = {
-    "epochs": "Int64", "steps": "Int64", "images": "Int64", "lr_peak": "Float64",
-    "skipped_steps": "Int64",
-}  # fmt: skip
-_HEADINGS = {
-    "epochs": ("epochs", ""),
-    "steps": ("steps", "optimizer steps executed"),
-    "images": ("images seen", "over all ranks and epochs: the budget in computing"),
-    "lr_peak": ("lr peak", "largest rate at the first or last step of an epoch, as applied"),
-    "skipped_steps": ("skipped", "steps without an update, since a gradient overflowed in half "
-                      "precision"),
+#: What is added up per run -> type, heading, description.
+MEASURES: dict[str, tuple[DType, str, str]] = {
+    "epochs": ("Int64", "epochs", ""),
+    "steps": ("Int64", "steps", "optimizer steps executed"),
+    "images": ("Int64", "images seen", "over all ranks and epochs: the budget in computing"),
+    "lr_peak": ("Float64", "lr peak", "largest rate at the first or last step of an epoch, as "
+                "applied"),
+    "skipped_steps": ("Int64", "skipped", "steps without an update, since a gradient overflowed in "
+                      "half precision"),
 }  # fmt: skip
 
 
@@ -41,8 +38,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         "accumulation": ((runs["accumulation"] > 1) | grows).any(),
     }
     shown: list[Column] = []
-    for name, kind in MEASURES.items():
-        heading, about = _HEADINGS[name]
+    for name, (kind, heading, about) in MEASURES.items():
         varied = not said.get(name, True)
         shown += [
             Column(f"{name}_low", kind, heading, about, cell=_between(name), only_if_varied=varied),
@@ -65,15 +61,15 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def table(of: Sweep) -> Table:
     """One row per condition with a completed run.
 
     ``lr_peak`` is the largest of the rates known: of the first and the last step of each epoch,
     and its mean.
     """
-    made = columns(runs)
-    completed = runs[runs["status"] == "completed"]
-    found = completed.join(summed(epochs), on="cell_id", rsuffix="_summed")
+    made = columns(of.runs)
+    completed = of.runs[of.runs["status"] == "completed"]
+    found = completed.join(summed(of.frames.epochs), on="cell_id", rsuffix="_summed")
     by_condition = found.groupby("condition", sort=False, observed=True)
     rows = by_condition[["technique", "technique_label", "context", "gpus"]].first()
     for name in MEASURES:
@@ -89,7 +85,7 @@ def table(runs: pd.DataFrame, epochs: pd.DataFrame, techniques: Sequence[str]) -
         "applied",
         "What was applied",
         made,
-        in_order(frame(rows.to_dict("records"), made), techniques),  # type: ignore[arg-type]
+        in_order(frame(rows.to_dict("records"), made), of.order),  # type: ignore[arg-type]
         intro="Added up from the records of the epochs, not from the configs. Rows of unequal "
         "steps or images are no comparison at equal budget.",
         folded=True,
@@ -123,7 +119,7 @@ def summed(epochs: pd.DataFrame) -> pd.DataFrame:
 
 def _between(name: str) -> Callable[[Row], str]:
     def write(row: Row) -> str:
-        shown = significant if MEASURES[name] == "Float64" else count
+        shown = significant if name == "lr_peak" else count
         low, high = (shown(row[f"{name}_{end}"]) for end in ("low", "high"))
         return low if low == high else f"{low} to {high}"
 
@@ -138,6 +134,6 @@ def _smoothed(runs: pd.DataFrame) -> str:
 
 
 TOPIC = Topic(
-    tables=(lambda of: table(of.runs, of.frames.epochs, of.order),),
+    tables=(table,),
     plots=(lambda of: curves.figure(of.frames.epochs, curves.LOSS, of.seen, _smoothed(of.runs)),),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,7 +9,7 @@ import pandas as pd
 from analysis.records.frames import in_order
 from analysis.table import Column, Table, number, types
 from analysis.topics.names import NAMES, joined_by, ranks_column
-from analysis.topics.topic import Topic
+from analysis.topics.topic import Sweep, Topic
 
 SCORES = ("precision", "recall", "f1")
 AVERAGE = "mean of the classes"
@@ -39,13 +38,13 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(classes: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def table(of: Sweep) -> Table:
     """One row per condition and class, means over the completed runs, and one of their average.
 
     A score is averaged over the runs in which it has a value. The average counts each class the
     same, however many images it has. Support is that of one run.
     """
-    made = columns(runs)
+    made, classes = columns(of.runs), of.frames.classes
     completed = classes[classes["status"] == "completed"]
     # a folder that was changed between two runs may have other classes
     by_class = completed.groupby(["condition", "place", "class"], sort=False, observed=True)
@@ -59,7 +58,7 @@ def table(classes: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) 
     data = pd.concat([rows, _averages(rows)]) if len(rows) else rows
     wanted = types(made)
     data = data.reindex(columns=list(wanted)).astype(wanted)
-    ordered = in_order(data, techniques)
+    ordered = in_order(data, of.order)
     return Table(
         "classification",
         "What was recognised, class by class",
@@ -93,6 +92,4 @@ def _averages(rows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-TOPIC = Topic(
-    tables=(lambda of: table(of.frames.classes, of.runs, of.order),),
-)
+TOPIC = Topic(tables=(table,))

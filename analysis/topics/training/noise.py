@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from analysis.records.frames import in_order
 from analysis.stats.intervals import means
 from analysis.table import Column, Row, Table, estimates_as, frame, runs_in_words, significant
 from analysis.topics.names import NAMES, batch_text, panel_name, ranks_column, reasons
-from analysis.topics.topic import Topic
+from analysis.topics.topic import Sweep, Topic
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
 WHEN = ("first", "middle", "last")
@@ -58,22 +58,19 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def table(of: Sweep) -> Table:
     """One row per condition whose completed runs measured their gradient noise.
 
-    Shown are the first, the middle and the last epoch that every run of the condition has. Where a
-    run is censored no mean is taken, since it would be of the low ones: ``low`` is then the
+    Where a run is censored no mean is taken, since it would be of the low ones: ``low`` is then the
     smallest lower end.
     """
-    about = runs.set_index("cell_id")["condition"]
-    known = epochs.loc[(epochs["status"] == "completed") & epochs["noise_steps"].notna(), _NEEDED]
-    rows = _rows(known.assign(row=pd.factorize(known["cell_id"].map(about))[0]))
-    made = columns(runs, grows=bool(pd.notna(rows["growth_low"]).any()))
+    rows = _rows(of.made(shared))
+    made = columns(of.runs, grows=bool(pd.notna(rows["growth_low"]).any()))
     return Table(
         "noise_scale",
         "Noise scale: how large a batch the gradient's noise is worth",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
         intro="B_simple is the trace of the per-image gradient covariance over the squared norm "
         "of the gradient (McCandlish et al. 2018, 1812.06162, appendix A), measured from the "
         "batches of every step. It ignores curvature: read it as an estimate of the critical "
@@ -82,18 +79,29 @@ def table(epochs: pd.DataFrame, runs: pd.DataFrame, techniques: Sequence[str]) -
     )
 
 
+def shared(of: Sweep) -> pd.DataFrame:
+    """Epochs whose noise every completed run of a condition measured, with the number of their
+    ``row`` in the table, and the ``step`` at which they end, from the first epoch on."""
+    condition, epochs = of.runs.set_index("cell_id")["condition"], of.frames.epochs
+    measured = (epochs["status"] == "completed") & epochs["noise_steps"].notna()
+    own = epochs[epochs["cell_id"].isin(epochs.loc[measured, "cell_id"].unique())]
+    known = own.assign(step=own.groupby("cell_id")["steps"].cumsum())[measured.loc[own.index]]
+    known = known[[*_NEEDED, "step"]]
+    known = known.assign(row=pd.factorize(known["cell_id"].map(condition))[0])
+    size = known.groupby(["row", "epoch"])["cell_id"].transform("size")
+    return known[size == size.groupby(known["row"]).transform("max")]
+
+
 def _rows(known: pd.DataFrame) -> dict[str, Any]:
-    """Columns of the table; ``known``: epochs with a noise scale, with the number of their row."""
-    first = known.drop_duplicates("row")
+    """Columns of the table, from :func:`shared`."""
+    first = known.drop_duplicates("row").sort_values("row")
     made: dict[str, Any] = {name: first[name].array for name in _ABOUT}
-    sizes = known.groupby(["row", "epoch"]).size().rename("size").reset_index()
-    by_row = sizes.groupby("row")
-    shared = sizes[sizes["size"] == by_row["size"].transform("max")]
-    place = shared.groupby("row").cumcount()
-    last = shared.groupby("row")["epoch"].transform("size") - 1
+    epochs = known[["row", "epoch"]].drop_duplicates().sort_values(["row", "epoch"])
+    place = epochs.groupby("row").cumcount()
+    last = epochs.groupby("row")["epoch"].transform("size") - 1
     ends = {}
     for when, at in zip(WHEN, (0 * last, last // 2, last), strict=True):
-        chosen = shared.loc[place == at, ["row", "epoch"]]
+        chosen = epochs[place == at]
         epoch = known.merge(chosen, on=["row", "epoch"]).sort_values("row", kind="stable")
         batch = epoch.drop_duplicates("row")["noise_batch_big"].array
         made |= {f"{when}_epoch": chosen["epoch"].array, f"{when}_batch": batch}
@@ -175,13 +183,11 @@ def _ratio(row: Row) -> str:
     return bound + significant(row["batch_over_noise"])
 
 
-def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+def figure(of: Sweep) -> Figure | None:
     """Against the step, as in McCandlish et al. 2018 (1812.06162), figure 4: a panel per context,
-    rank count and batch, a line per technique; ``seen``: the look of each
-    technique that is drawn. None where no run measured its noise in two epochs."""
-    # steps count from the first epoch, whether or not it measured its noise
-    measured = epochs.loc[epochs["noise_steps"].notna(), "cell_id"].unique()
-    every_technique = numbers(epochs[epochs["cell_id"].isin(measured)], runs)
+    rank count and batch, a line per technique. None where no run measured its noise in two
+    epochs."""
+    every_technique, seen = numbers(of.made(shared)), of.seen
     data = every_technique[every_technique["technique"].isin(list(seen))]
     # the largest batches come last
     panels, more = panels_of(data[::-1], MOST_PANELS, "panels; the CSV has all")
@@ -201,15 +207,9 @@ def figure(epochs: pd.DataFrame, runs: pd.DataFrame, seen: Mapping[str, Look]) -
     return Figure("noise_curve", "Noise scale over training", caption, data, svg)
 
 
-def numbers(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per condition and epoch that all its completed runs measured: ``value`` with ``low``
-    and ``high``; without a value ``low`` is a bound."""
-    about = runs.set_index("cell_id")["condition"]
-    of = (epochs["status"] == "completed") & epochs["noise_steps"].notna()
-    known = epochs[of].assign(step=epochs.groupby("cell_id")["steps"].cumsum()[of])
-    known["row"] = pd.factorize(known["cell_id"].map(about))[0]
-    sizes = known.groupby(["row", "epoch"])["cell_id"].transform("size")
-    known = known[sizes == known.groupby("row")["cell_id"].transform("nunique")]
+def numbers(known: pd.DataFrame) -> pd.DataFrame:
+    """A row per condition and epoch of :func:`shared`: ``value`` with ``low`` and ``high``; without
+    a value ``low`` is a bound."""
     at = known.groupby(["row", "epoch"], sort=True).ngroup().rename("at")
     known = known.assign(at=at).sort_values("at", kind="stable")
     first = known.drop_duplicates("at")
@@ -239,6 +239,6 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
 
 
 TOPIC = Topic(
-    tables=(lambda of: table(of.frames.epochs, of.runs, of.order),),
-    plots=(lambda of: figure(of.frames.epochs, of.runs, of.seen),),
+    tables=(table,),
+    plots=(figure,),
 )

@@ -44,6 +44,17 @@ def test_report_writes_and_names_its_files(tmp_path: Path) -> None:
     assert "lamb ends higher than naive" in done.output
 
 
+def test_figures_for_a_paper_bring_their_fonts_and_go_with_the_next_report(tmp_path: Path) -> None:
+    folder = good_sweep(tmp_path / "s")
+    figures = folder / "report" / "figures"
+    for kind, sign in (("pdf", b"/FontFile2"), ("png", b"PNG"), ("svg", b"<svg")):
+        assert call("report", folder, "--figures", kind).exit_code == 0
+        made = (figures / f"efficiency.{kind}").read_bytes()
+        assert sign in made and (kind != "svg" or b"<text" not in made)
+    assert not (figures / "efficiency.pdf").exists()
+    assert call("report", folder, "--figures", "gif").exit_code == 2
+
+
 def test_an_unchanged_report_is_left_and_a_changed_record_renews_it(tmp_path: Path) -> None:
     folder = good_sweep(tmp_path / "s")
     page = folder / "report" / "report.html"

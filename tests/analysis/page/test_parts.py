@@ -31,7 +31,7 @@ def broken(*_: Any, **__: Any) -> Any:
 #: Where a part is made, and the title of the topic that says why it is not there.
 BROKEN = [
     (series, "with_series", "Scaling"),
-    (reached, "table", "Accuracy"),
+    (reached, "columns", "Accuracy"),
     (usage, "table", "Cells and machines"),
     (waterfall, "figure", "Scaling"),
     (forecasts, "forecasts", "Scaling"),
@@ -77,7 +77,7 @@ def test_the_page_says_it_and_is_made_again(
         return done.exit_code, done.output
 
     with monkeypatch.context() as patched:
-        patched.setattr(applied, "table", broken)
+        patched.setattr(applied, "columns", broken)
         code, said = report()
         assert code == 3 and "How training went: A table could not be made" in said
         for name in ("report.html", "report.md"):

@@ -50,7 +50,3 @@ def test_mirrors_are_the_machines_own_unless_the_user_names_others(program, monk
 def test_apt_while_building() -> None:
     ways = mirrors.apt_ways({"http_proxy": "http://p:1", "HTTP_PROXY": "http://p:1"}, ca=True)
     assert ways == 'Acquire::http::Proxy "http://p:1";\nAcquire::https::CAInfo "/mnt/ca.crt";\n'
-    assert mirrors.apt_ways({}, ca=False) == ""
-    own = {'Dir::Etc::sourcelist "/x/sources.list";', 'Dir::Cache "/x/apt";',
-           'Dir::Etc::sourceparts "-";', 'Dir::State::lists "/x/lists";'}  # fmt: skip
-    assert own <= set(mirrors.apt_configuration("/x").splitlines())

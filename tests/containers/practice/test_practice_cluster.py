@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from containers.practice import daemons
 from containers.practice.place import NODES, Place
 from containers.practice.spaces import keepers, marked
 from tests.practice import ROOT, Practice, skip_where_it_cannot_run, started
+from tests.sweeps import ran
 
 pytestmark = pytest.mark.slurm
 
@@ -43,11 +43,9 @@ def healed(running: Practice) -> Iterator[Practice]:
 
 def practice_command(*words: str, place: Place, code: int = 0) -> str:
     """What the command says on its way to this exit code."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "containers" / "practice"), *words],
-        env=os.environ | {"HOROSCALE_PRACTICE": str(place.folder)},
-        capture_output=True, text=True, check=False, timeout=300, cwd=ROOT,
-    )  # fmt: skip
+    env = os.environ | {"HOROSCALE_PRACTICE": str(place.folder)}
+    argv = [sys.executable, ROOT / "containers" / "practice", *words]
+    done = ran(argv, env=env, timeout=300, cwd=ROOT)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 

@@ -83,8 +83,7 @@ STALLED = "no progress for 20 s while: all-reduce"
         ([], (0, 0), 0, "no good record"),
         # a kill, and a crash, before silent exits
         ([], (3, -9), 1, "SIGKILL"),
-        ([], (3, -11), 1, "SIGSEGV"),
-        ([], (0, -11), 1, "SIGSEGV (a native library crashed)"),
+        ([], (3, -11), 1, "SIGSEGV (a native library crashed)"),
         ([], (0, -7), 1, "SIGBUS (often a full /dev/shm"),
         ([], (0, -6), 1, "SIGABRT (a native library gave up"),
         ([], (0, -64), 1, "SIGRTMAX"),

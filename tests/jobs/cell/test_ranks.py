@@ -1,6 +1,4 @@
-"""How ends of ranks are sorted, what is left of ranks that nobody watches, and which signals end
-those who watch them.
-"""
+"""What is left of ranks that nobody watches, and which signals end those who watch them."""
 
 from __future__ import annotations
 
@@ -9,18 +7,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from jobs.cell.ranks import Ended, end_leftovers
+from jobs.cell.ranks import end_leftovers
 from jobs.cell.stop import stopped_by_signals
-from jobs.local.supervisor import Ranks
 from jobs.slurm.job.allocation import WARNINGS
-
-
-def test_bad_ends_are_those_of_the_ranks_own() -> None:
-    ended = {
-        2: Ended(1, 1.0, False), 0: Ended(0, 1.0, False), 1: Ended(85, 1.0, False),
-        3: Ended(-9, 1.0, True), 4: Ended(-11, 1.0, False),
-    }  # fmt: skip
-    assert list(Ranks(ended=ended).bad) == [2, 4], "in the order of their ends"
 
 
 def test_leftovers_are_those_of_the_cell_and_no_others(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from jobs.cell.state import (
     OTHERS,
     RUNNING,
     UNREADABLE,
-    archive,
     checked,
     lay_out,
     recorded,
@@ -169,20 +168,6 @@ def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: P
     assert found.status == OTHERS and not found.done and not found.resume
     assert checked([found], force=True)[0].status == FORCED
     assert read_record(cell / "record.json").config == other
-
-
-def test_archive_keeps_all_but_the_config(cell: Path) -> None:
-    put(cell, "completed")
-    (cell / "logs").mkdir()
-    (cell / "logs" / "rank-0.log").write_text("one")
-    archive(cell)
-    put(cell, "diverged")
-    archive(cell)
-    archive(cell)
-    first, second = sorted((cell / "archive").iterdir())
-    assert (first / "logs" / "rank-0.log").read_text() == "one"
-    assert read_record(second / "record.json").status == "diverged"
-    assert sorted(file.name for file in cell.iterdir()) == ["archive", "config.json"]
 
 
 FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")

@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.config import site as site_module
-from jobs.config.site import (
-    SITES,
-    NodeLayout,
-    Site,
-    auto_file,
-    layout_of,
-    load_site,
-    own_sites,
-)
+from jobs.config.site import SITES, Site, auto_file, layout_of, load_site, own_sites
 from jobs.config.yamlfile import names_in
 from train.errors import ConfigError
 
@@ -69,21 +61,6 @@ def test_a_users_own_sites_are_found_by_name_and_win(tmp_path: Path, monkeypatch
         load_site("auto-d", shared)
 
 
-def test_all_kinds_of_values_are_read(tmp_path: Path) -> None:
-    text = """
-ranks_per_node: 4
-mem_per_rank_gb: 2          # a whole number is a number of gigabytes, too
-sbatch: {mail-type: FAIL, nice: 100, oversubscribe: true}
-modules: [apptainer/1.3]
-environment: {NCCL_DEBUG: WARN}
-setup: ["ulimit -l unlimited"]
-"""
-    site = load_site(str(write(tmp_path, text))).site
-    assert site.mem_per_rank_gb == 2.0
-    assert site.sbatch == {"mail-type": "FAIL", "nice": 100, "oversubscribe": True}
-    assert site.modules == ("apptainer/1.3",)
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -93,7 +70,6 @@ setup: ["ulimit -l unlimited"]
         ("environment: {A-B: x}", "environment.A-B.[key]: String should match pattern"),
         ("binds: ['/a,/b']", "binds.0: String should match pattern '^/[^,^]*$', found \"/a,/b\""),
         ("scratch: tmp", "scratch: String should match pattern '^/', found \"tmp\""),
-        ("scratch: $TMPDIR", "scratch: String should match pattern '^/', found \"$TMPDIR\""),
         ("slurm_conf: slurm.conf", "slurm_conf: String should match pattern '^/', found"),
         ("sbatch: {mail_type: FAIL}", "sbatch.mail_type.[key]: String should match pattern"),
         ("sbatch: {array: 0-3}", "sbatch: array is what this program sets by itself"),
@@ -151,8 +127,3 @@ def test_every_layout_holds_all_ranks_on_the_fewest_nodes(gpus: int, ranks: int)
         return
     assert (layout.size, layout.nodes) == (gpus, math.ceil(gpus / ranks))
     assert 1 <= layout.ranks_per_node <= ranks
-
-
-def test_a_layout_reads_well() -> None:
-    assert str(NodeLayout(1, 1)) == "1 node x 1 rank"
-    assert str(NodeLayout(2, 8)) == "2 nodes x 8 ranks"

@@ -8,7 +8,6 @@ import pytest
 
 from jobs.config.techniques import Row, changed, load_techniques
 from train.config.optimizer import Sgd
-from train.config.technique import Technique
 from train.errors import ConfigError
 
 GOOD = """
@@ -25,14 +24,6 @@ def load(folder: Path, text: str) -> dict[str, Row]:
     path = folder / "techniques.yaml"
     path.write_text(text)
     return load_techniques(path)
-
-
-def test_a_row_is_filled_up_from_the_contract(tmp_path: Path) -> None:
-    row = load(tmp_path, GOOD)["plain"]
-    assert row["bn_momentum"] == Technique.model_fields["bn_momentum"].default
-    assert row["schedule"] == {"name": "cosine", "final": 0.0}
-    assert row["optimizer"] == Sgd(momentum=0.9).model_dump(mode="json")
-    assert row["batch_growth"] == {"name": "fixed"}
 
 
 def test_changes(tmp_path: Path) -> None:

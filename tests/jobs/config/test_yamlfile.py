@@ -73,11 +73,6 @@ def test_what_is_refused(tmp_path: Path, content: str | bytes, said: str) -> Non
     assert said in text
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"):
-        load_yaml(tmp_path / "absent.yaml")
-
-
 def test_aliases_that_stand_for_a_billion_values(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]

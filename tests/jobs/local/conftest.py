@@ -10,25 +10,31 @@ import pytest
 
 from jobs.cell.lock import is_running
 from jobs.cell.ranks import end_leftovers
+from jobs.cell.state import lay_out
 from jobs.local.supervisor import Ranks
 from tests.builders import config
-from tests.jobs.local.scripted import Trial, lay, stage
+from tests.jobs.local.scripted import Trial, stage
+from train.record.run import SweepManifest
 
 Sweep = Callable[..., Trial]
 
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
-    """``sweep(body, *gpus)``: cells of these rank counts, whose ranks play ``body``."""
+    """``sweep(body, *gpus)``: cells of these rank counts, or configs, whose ranks play ``body``."""
     monkeypatch.setattr(Ranks, "grace_s", 0.5)
     trials = []
 
-    def make(body: str, *gpus: int, folder: Path | None = None) -> Trial:
-        scene = stage(tmp_path / "a 'stage'", body)
-        monkeypatch.setattr(sys, "executable", scene.python)
-        configs = [config(gpus=n, seed=seed) for seed, n in enumerate(gpus or (2,))]
-        trials.append(lay(scene, folder or tmp_path / 'results of\n a "test"' / "trial", configs))
-        return trials[-1]
+    def make(body: str, *gpus: int, folder: Path | None = None, configs=()) -> Trial:
+        ours = [*configs] or [config(gpus=n, seed=seed) for seed, n in enumerate(gpus or (2,))]
+        scene = stage(tmp_path / "a 'stage'", body, ours)
+        monkeypatch.setattr(sys, "executable", str(scene / "python"))
+        trial = Trial(scene, folder or tmp_path / 'results of\n a "test"' / "trial", ours)
+        names = tuple(cell.name for cell in trial.cells)
+        manifest = SweepManifest(name="t", title="t", cells=names, techniques=())
+        lay_out(ours, trial.folder, manifest)
+        trials.append(trial)
+        return trial
 
     yield make
     for trial in trials:

@@ -19,16 +19,15 @@ from typing import Any
 
 import psutil
 
-from jobs.cell.state import CellState, checked, lay_out, stand
+from jobs.cell.state import CellState, checked, stand
 from jobs.cell.stop import Stop
 from jobs.config.load import load_sweep
 from jobs.display import Display
 from jobs.local.supervisor import Machine
 from jobs.local.sweep import run_cells
 from tests.builders import record
-from tests.sweeps import UNTRAINED, Bench, make_bench
+from tests.sweeps import UNTRAINED, Bench, executable, make_bench
 from train.config.run import RunConfig
-from train.record.run import SweepManifest
 
 #: standard library only, so that a rank starts in 30 ms
 PRELUDE = """
@@ -83,41 +82,26 @@ GOOD = "beat()\nepoch(1)\ngood()\n"
 LONG = "beat()\nepoch(1)\nmark('in')\nlive()\n"
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Where scripted ranks play: ``python`` plays their program for `-m train`, and is the real
-    Python for all else."""
-
-    folder: Path
-
-    @property
-    def python(self) -> str:
-        return str(self.folder / "python")
-
-    def expect(self, configs: Sequence[RunConfig]) -> None:
-        """Give ranks the good record that :func:`good` leaves for each of these cells."""
-        (self.folder / "good").mkdir(exist_ok=True)
-        for one in configs:
-            text = record(one).model_dump_json()
-            (self.folder / "good" / f"{one.cell_id()}.json").write_text(text)
-
-
-def stage(folder: Path, body: str) -> Stage:
-    folder.mkdir(parents=True, exist_ok=True)
-    play, shim = folder / "play.py", folder / "python"
+def stage(folder: Path, body: str, configs: Sequence[RunConfig]) -> Path:
+    """Make the folder in which scripted ranks play these cells. Its ``python`` plays their program
+    for `-m train`, and is the real Python for all else; ``good`` has what :func:`good` leaves."""
+    (folder / "good").mkdir(parents=True)
+    for one in configs:
+        (folder / "good" / f"{one.cell_id()}.json").write_text(record(one).model_dump_json())
+    play = folder / "play.py"
     play.write_text(PRELUDE.format(stage=str(folder)) + body)
     real = shlex.quote(sys.executable)
-    shim.write_text(
+    executable(
+        folder / "python",
         f"""#!/bin/sh
 case "$1 $2" in
 "-m train") exec {real} -I -S {shlex.quote(str(play))} "$@" ;;
 "-m train.data") echo '{{"train_images": 1437}}' ;;
 *) exec {real} "$@" ;;
 esac
-"""
+""",
     )
-    shim.chmod(0o755)
-    return Stage(folder)
+    return folder
 
 
 class Seen(Display):
@@ -142,7 +126,7 @@ class Seen(Display):
 class Trial:
     """Cells of a sweep that scripted ranks play, in this process."""
 
-    stage: Stage
+    stage: Path
     folder: Path
     configs: list[RunConfig]
     display: Seen = field(default_factory=Seen)
@@ -175,14 +159,6 @@ class Trial:
         return [ends.get(one.cell_id(), "not run") for one in self.configs]
 
 
-def lay(scene: Stage, folder: Path, configs: Sequence[RunConfig]) -> Trial:
-    """Lay these cells out in ``folder``."""
-    scene.expect(configs)
-    names = tuple(one.cell_id() for one in configs)
-    lay_out(configs, folder, SweepManifest(name="t", title="t", cells=names, techniques=()))
-    return Trial(scene, folder, list(configs))
-
-
 def alive(cell: Path) -> list[int]:
     """Processes that carry the environment of a rank of this cell, helpers of ranks included."""
     return [
@@ -196,12 +172,12 @@ def alive(cell: Path) -> list[int]:
 class Front(Bench):
     """`python -m jobs sweep` as a user starts it, whose ranks are scripted."""
 
-    stage: Stage
+    stage: Path
 
     @property
     def program(self) -> list[str]:
         code = (
-            f"import runpy, sys; sys.executable = {self.stage.python!r}; "
+            f"import runpy, sys; sys.executable = {str(self.stage / 'python')!r}; "
             "runpy.run_module('jobs', run_name='__main__', alter_sys=True)"
         )
         return [sys.executable, "-c", code]
@@ -220,9 +196,8 @@ class Front(Bench):
 
 
 def front(folder: Path, body: str, *, gpus: str = "[1]", seeds: str = "[0]") -> Front:
-    scene = stage(folder / "stage", body)
     bench = make_bench(folder, folder / "data", UNTRAINED.format(gpus=gpus, seeds=seeds))
-    scene.expect(load_sweep(str(folder / "trial.yaml")).configs)
+    scene = stage(folder / "stage", body, load_sweep(str(folder / "trial.yaml")).configs)
     return Front(bench.folder, bench.data, bench.name, scene)
 
 

@@ -13,8 +13,8 @@ from jobs.cell.state import stand
 from jobs.config.load import load_sweep
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
-from tests.jobs.local.scripted import alive, front, lay
-from tests.sweeps import wait_until
+from tests.jobs.local.scripted import alive, front
+from tests.sweeps import ran, wait_until
 from train.record.run import read_record
 
 #: a rank fills the disk, and can then say nothing more
@@ -40,7 +40,7 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         if os.geteuid() != 0:
             pytest.skip("mounting a small file system needs root")
         argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
-        done = subprocess.run([*argv, str(folder)], capture_output=True, text=True, check=False)
+        done = ran([*argv, folder])
         if done.returncode != 0:
             pytest.skip(f"mounting a small file system is not allowed here: {done.stderr.strip()}")
         return folder
@@ -62,9 +62,8 @@ def test_a_rank_that_fills_the_disk(sweep: Sweep, disk) -> None:
 
 
 def test_there_is_room_for_the_record_of_a_long_run(sweep: Sweep, disk) -> None:
-    trial = sweep(f"{FILL}\nos._exit(1)\n", 1)
     long = config(epochs=3000)
-    trial = lay(trial.stage, disk(16 * MiB), [long])
+    trial = sweep(f"{FILL}\nos._exit(1)\n", folder=disk(16 * MiB), configs=[long])
     (trial.cell / "record.json").write_text(record(long, status="timeout").model_dump_json())
     (trial.cell / "checkpoint.npz").write_text("x")
     text = "".join(epoch(n + 1, long).model_dump_json() + "\n" for n in range(3000))
@@ -78,7 +77,7 @@ def test_a_sweep_killed_on_a_full_disk(tmp_path: Path, disk) -> None:
     trial = front(tmp_path, f"epoch(1)\n{FILL}\nlive()\n")
     trial.results.symlink_to(disk(4 * MiB))
     with trial.start() as process:
-        wait_until((trial.stage.folder / "full").exists, "a full disk")
+        wait_until((trial.stage / "full").exists, "a full disk")
         process.kill()
     (one,) = load_sweep(str(tmp_path / "trial.yaml")).configs
     assert stand(one, trial.cells()[0]).status == "lost"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +29,7 @@ from jobs.slurm.client.detect import refuse_image, site_for
 from tests.builders import config
 from tests.jobs.cell.test_container import sif
 from tests.practice import USER
-from tests.sweeps import ROOT, UNTRAINED
+from tests.sweeps import ROOT, UNTRAINED, ran
 from train.errors import ConfigError
 from train.record.run import read_record
 
@@ -40,19 +37,10 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 
 
-@pytest.fixture
-def fake_bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing but the fakes of a test; the checkout is the folder of the test."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkout is the folder of the test."""
     monkeypatch.setattr("jobs.local.image.ROOT", tmp_path)
-    return folder
-
-
-def put(folder: Path, name: str, script: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-    (folder / name).chmod(0o755)
 
 
 def sweep_of(gpus: int, name: str = "smoke") -> Sweep:
@@ -65,10 +53,10 @@ def container(gpu_support: str) -> Container:
 
 @pytest.mark.parametrize(("image", "gpus"), [("cpu", 0), ("gpu", 2)])
 def test_launch_lines_are_those_of_slurm_without_srun(
-    fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str, gpus: int
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str, gpus: int
 ) -> None:
     """Of the second of two ranks. What a GPU adds, by the words after which it stands."""
-    put(fake_bin, "apptainer", "exit 0")
+    program("apptainer", "exit 0")
     sif(tmp_path / "containers" / "images" / f"{image}.sif")
     folders = [tmp_path, *map(Path, ("/r/smoke", "/data", "/data/prepared"))]
     made = container_here(image, gpus, [Need(what="a folder", path=str(p)) for p in folders])
@@ -89,32 +77,32 @@ def test_launch_lines_are_those_of_slurm_without_srun(
     assert text == wanted, "if meant, see it with UPDATE_GOLDEN=1"
 
 
-def test_the_driver_goes_where_an_image_of_others_can_use_it(fake_bin: Path, tmp_path) -> None:
-    put(fake_bin, "singularity", "exit 0")
+def test_the_driver_goes_where_an_image_of_others_can_use_it(program, tmp_path) -> None:
+    program("singularity", "exit 0")
     image = str(sif(tmp_path / "a.sif"))
     assert container_here(image, 0, []).gpu_support == "none"
     made = container_here(image, 1, [])
     assert (made.gpu_support, made.runtime) == ("nv", "singularity")
 
 
-def test_what_a_request_for_an_image_lacks_is_said(fake_bin: Path, tmp_path: Path) -> None:
+def test_what_a_request_for_an_image_lacks_is_said(program, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs apptainer .* on PATH"):
         container_here("cpu", 0, [])
-    put(fake_bin, "apptainer", "exit 0")
+    program("apptainer", "exit 0")
     with pytest.raises(ConfigError, match="IMAGE=none found"):
         container_here("none", 0, [])
     with pytest.raises(ConfigError, match="the results folder has ','"):
         image = str(sif(tmp_path / "a.sif"))
         container_here(image, 0, [Need(what="the results folder", path=f"{tmp_path}/a,b")])
-    put(fake_bin, "apptainer", "printf '\\033[31mFATAL: no user namespace\\033[0m' >&2; exit 255")
+    program("apptainer", "printf '\\033[31mFATAL: no user namespace\\033[0m' >&2; exit 255")
     with pytest.raises(ConfigError, match=r"does not start here: .*\n  FATAL: no user namespace\n"):
         try_out(container("none"))
 
 
 def test_what_a_sweep_names_is_bound_and_what_is_nowhere_refused(
-    fake_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(fake_bin, "apptainer", "exit 0")
+    program("apptainer", "exit 0")
     image, data, store = (tmp_path / name for name in ("a.sif", "data", "store"))
     sif(image)
     text = UNTRAINED.format(gpus="[1]", seeds="[0]").replace("digits", "folder:pets")
@@ -132,19 +120,17 @@ def test_what_a_sweep_names_is_bound_and_what_is_nowhere_refused(
 
 @pytest.mark.parametrize("uid", [0, 1000])
 def test_root_that_lacks_a_capability_starts_it_as_others_do(
-    fake_bin: Path, monkeypatch: pytest.MonkeyPatch, uid: int
+    program, monkeypatch: pytest.MonkeyPatch, uid: int
 ) -> None:
     """Seen: ERROR : Requesting capability set 0x... while permitted capability set is 0x..."""
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     made = container("none")
-    put(fake_bin, "apptainer", "exit 0")
+    program("apptainer", "exit 0")
     assert try_out(made) == made
-    put(
-        fake_bin, "apptainer", 'case "$*" in *--userns*) exit 0;; esac; echo capability >&2; exit 1'
-    )
+    program("apptainer", 'case "$*" in *--userns*) exit 0;; esac; echo capability >&2; exit 1')
     if uid == 0:
         assert try_out(made).arguments == ("--userns",)
-        put(fake_bin, "apptainer", "echo capability >&2; exit 1")
+        program("apptainer", "echo capability >&2; exit 1")
     todo = "make sweep as an ordinary user" if uid == 0 else "try that line by hand"
     with pytest.raises(ConfigError, match=f"exec /a.sif .*\n  capability\n  Nothing.*{todo}"):
         try_out(made)
@@ -159,14 +145,14 @@ def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
         refuse_image("cpu", site)
 
 
-def test_gpus_are_counted_by_nvidia_smi(fake_bin: Path) -> None:
+def test_gpus_are_counted_by_nvidia_smi(program) -> None:
     """Of which this is a fake."""
     assert gpus_here({}) == 0
-    put(fake_bin, "nvidia-smi", "for n in 0 1; do echo 'GPU 0: Fake'; echo '  MIG 1g: x'; done")
+    program("nvidia-smi", "for n in 0 1; do echo 'GPU 0: Fake'; echo '  MIG 1g: x'; done")
     assert gpus_here({}) == 2
     for shown, count in (("1", 1), ("0,1,2", 2), ("", 0)):
         assert gpus_here({"CUDA_VISIBLE_DEVICES": shown}) == count
-    put(fake_bin, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+    program("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
     assert gpus_here({}) == 0
 
 
@@ -185,14 +171,14 @@ def test_gpus_are_counted_by_nvidia_smi(fake_bin: Path) -> None:
     ],
 )
 def test_gpus_that_the_image_cannot_use_are_refused(
-    fake_bin: Path, monkeypatch, capability: str, driver, more: dict[str, str], said: str
+    program, monkeypatch, capability: str, driver, more: dict[str, str], said: str
 ) -> None:
     """By a fake nvidia-smi, as a driver of 470 answers where it is that old."""
     lines = f"GPU-a1, Fake A, {capability}\\nGPU-b1, Fake B, 9.0\\n"
     if driver == (11, 4):
         lines = 'Field "compute_cap" is not a valid field to query.'
     listed = "GPU 0: Fake A (UUID: GPU-a1)\\nGPU 1: Fake B (UUID: GPU-b1)\\n"
-    put(fake_bin, "nvidia-smi", f"""test "$1" = -L && printf '{listed}' || printf '{lines}'""")
+    program("nvidia-smi", f"""test "$1" = -L && printf '{listed}' || printf '{lines}'""")
     monkeypatch.setattr("jobs.local.image.driver_cuda", lambda: driver)
     check_gpu_models("cpu", more)
     if not said:
@@ -225,38 +211,27 @@ def test_gpus_that_stay_unused(capsys, gpus: int, support: str, sweep, said) -> 
     assert said in err and bool(said) == bool(err)
 
 
-@pytest.fixture
-def others_folder() -> Iterator[Path]:
-    """Of the user whom ranks in containers run as: root may not start them everywhere."""
-    folder = Path(tempfile.mkdtemp(prefix="horoscale-", dir="/var/tmp"))
-    try:
-        if os.geteuid() == 0:
-            shutil.chown(folder, users.ensure_user())
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.ranks2
 @pytest.mark.skipif(shutil.which("apptainer") is None, reason="no apptainer on PATH: make image")
 @pytest.mark.skipif(not IMAGE.exists(), reason=f"no image {IMAGE}: make image")
-def test_two_real_ranks_in_the_image(others_folder: Path) -> None:
-    python, command = _python(others_folder)
-    sweep = others_folder / "two.yaml"
+def test_two_real_ranks_in_the_image(shared_folder: Path) -> None:
+    """As the user whom ranks in containers run as: root may not start them everywhere."""
+    python, command = _python(shared_folder)
+    sweep = shared_folder / "two.yaml"
     sweep.write_text(
         "dataset: digits\nmodel: cnn\nepochs: 1\nbatch_per_rank: 64\ntechnique: naive\ngpus: 2\n"
     )
     argv = [*command, python, "-m", "jobs", "sweep", str(sweep), "--site", "local"]
     argv += ["--image", "cpu"]
     for option in ("results", "data", "store"):
-        argv += [f"--{option}", str(others_folder / option)]
-    env = os.environ | hostile(others_folder)
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        argv += [f"--{option}", str(shared_folder / option)]
+    env = os.environ | hostile(shared_folder)
+    done = ran(argv, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
     assert (
         "not passed on to ranks: APPTAINERENV_PYTHONPATH, APPTAINER_BIND, KERAS_HOME" in done.stderr
     )
-    (file,) = others_folder.glob("results/two/*/record.json")
+    (file,) = shared_folder.glob("results/two/*/record.json")
     found = read_record(file)
     assert (found.status, found.world.size, found.world.launcher) == ("completed", 2, "horoscale")
     made = found.provenance
@@ -284,7 +259,7 @@ def _python(folder: Path) -> tuple[str, list[str]]:
         return sys.executable, []
     command = users.as_user([], USER)
     made = [*command, "/usr/bin/python3", "-m", "venv", "--without-pip", str(folder / "venv")]
-    if subprocess.run(made, capture_output=True, check=False).returncode != 0:
+    if ran(made).returncode != 0:
         pytest.skip("root's ranks in containers need a /usr/bin/python3 for an ordinary user")
     version = f"python3.{sys.version_info.minor}"
     packages = folder / "venv" / "lib" / version / "site-packages"

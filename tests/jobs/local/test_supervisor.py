@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from jobs.cell.stop import Reason
 from jobs.local.supervisor import Ranks
 from tests.sweeps import wait_until
+from train.record.cell_folder import EXIT_UNFINISHED
 
 STOP = Reason("cancelled", "a test")
 Start = Callable[[str], None]
@@ -48,23 +48,13 @@ def number_in(file: Path) -> int:
     return int(file.read_text())
 
 
-def test_a_bad_end_ends_the_rest_after_a_grace(ranks: Ranks, start: Start, monkeypatch) -> None:
-    monkeypatch.setattr(Ranks, "grace_s", 0.4)
-    start("exec sleep 60")
-    start("sleep 0.1; kill -SEGV $$")
-    began = time.monotonic()
-    assert ranks.watch(lambda: None) is None
-    assert 0.4 < time.monotonic() - began < 30
-    assert {rank: end.code for rank, end in ranks.bad.items()} == {1: -signal.SIGSEGV}
-    assert ranks.ended[0].by_us and ranks.ended[0].code == -signal.SIGTERM
-
-
 def test_peers_have_the_grace_to_say_what_they_saw(
     ranks: Ranks, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ranks, "grace_s", 60.0)
     start(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 3")
     start("exit 4")
+    start(f"exit {EXIT_UNFINISHED}")
     ranks.watch(lambda: (tmp_path / "go").touch() if 1 in ranks.ended else None)
     assert [(rank, end.code) for rank, end in ranks.bad.items()] == [(1, 4), (0, 3)], "in order"
     assert ranks.bad[1].at < ranks.bad[0].at
@@ -90,6 +80,7 @@ def test_a_rank_deaf_to_sigterm_is_killed_and_a_stopped_one_hears_it(
     ranks.end()
     codes = {rank: end.code for rank, end in ranks.ended.items()}
     assert codes == {0: -signal.SIGKILL, 1: -signal.SIGTERM}
+    assert list(ranks.bad) == [1], "the other was asked to"
 
 
 @pytest.mark.parametrize("end", ["exit 0", "kill -9 $$", "sleep 60"])

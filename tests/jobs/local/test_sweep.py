@@ -105,7 +105,7 @@ def test_of_a_good_start_one_log_stays(sweep: Sweep) -> None:
 def test_of_a_start_with_alarms_and_of_a_diverged_one_all_logs_stay(sweep: Sweep, change) -> None:
     trial = sweep(GOOD, 2)
     text = record(trial.configs[0], **change).model_dump_json()
-    (trial.stage.folder / "good" / f"{trial.cell.name}.json").write_text(text)
+    (trial.stage / "good" / f"{trial.cell.name}.json").write_text(text)
     assert trial.run() == [change.get("status", "completed")]
     assert {"rank-0.log", "rank-1.log"} <= {file.name for file in trial.cell.glob("logs/*")}
 
@@ -122,6 +122,9 @@ def test_what_is_run_again_is_put_aside_whole(sweep: Sweep, before: str) -> None
     (kept,) = trial.cell.glob("archive/*")
     assert (kept / "record.json").read_text() == text
     assert (kept / "logs" / "rank-0.log").read_text() == "earlier"
+    assert (trial.cell / "config.json").exists(), "which a start needs"
+    assert trial.run(force=True) == ["completed"]
+    assert len(list(trial.cell.glob("archive/*"))) == 2, "side by side"
 
 
 @pytest.mark.parametrize("name", ['it\'s "quoted" $HOME `x` ü-%j-*\nnew line', "no utf-8 \udce9"])
@@ -135,7 +138,7 @@ def test_folders_with_any_name(sweep: Sweep, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "rank", "words"),
     [
-        ("if RANK: live()\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
+        ("if RANK: live(3000)\nprint('last words', flush=True); os._exit(1)", 0, "exit code 1"),
         ("(CELL / 'record.json').write_text('{')", 0, "no good record"),
     ],
 )
@@ -176,10 +179,10 @@ import sys
 from pathlib import Path
 from jobs.cell.stop import stopped_by_signals
 from jobs.local import supervisor, sweep
-from tests.jobs.local.scripted import Stage, Trial
+from tests.jobs.local.scripted import Trial
 from train.config.run import load_config
 cell, sys.executable = Path(sys.argv[1]), sys.argv[2]
-trial = Trial(Stage(cell), cell.parent, [load_config(cell / "config.json")])
+trial = Trial(cell, cell.parent, [load_config(cell / "config.json")])
 supervisor.Ranks.term_s, sweep.END_S = 20, 1
 with stopped_by_signals() as trial.stop, trial.display:
     trial.run()
@@ -187,7 +190,7 @@ with stopped_by_signals() as trial.stop, trial.display:
 
 
 def alone(trial: Trial) -> subprocess.Popen[str]:
-    python = trial.stage.python
+    python = str(trial.stage / "python")
     return subprocess.Popen(
         [python, "-c", ALONE, str(trial.cell), python], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,

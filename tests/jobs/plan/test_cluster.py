@@ -40,13 +40,10 @@ def test_an_array_of_each_shape_is_shown_as_it_would_be_submitted(
     ):
         script, line = part.split(f"which runs, for {cell.cell_id()} and each other cell:\n")
         assert part.startswith(f"{number}, {nodes} node")
-        options = ("--array=0-2%", f"--nodes={nodes}", f"--ntasks-per-node={ranks}",
-                   "--dependency=afterok:PREFLIGHT")  # fmt: skip
-        assert all(f"#SBATCH {option}" in script for option in options), script
+        options = f"--nodes={nodes}", f"--ntasks-per-node={ranks}", "--dependency=afterok:PREFLIGHT"
+        assert all(f"#SBATCH {option}\n" in script for option in options), script
         launch = line.splitlines()[0]
-        words = ("env", " srun ", " apptainer exec ", " /images/gpu.sif ", " -m train ")
-        places = [launch.index(word) for word in words]
-        assert places == sorted(places) and cell.cell_id() in launch
+        assert " srun " in launch and " /images/gpu.sif " in launch and cell.cell_id() in launch
         assert f" --bind {data} " in launch and f" --bind {data}/" not in launch
     assert "before them the preflight" in text
     assert f"    {data}/pets (the data set, to read)\n" in text

@@ -69,12 +69,10 @@ def test_what_ids_do_not_say_has_a_column_where_it_differs() -> None:
     [
         ({"lr_scaling": "none"}, "128", "0.1"),
         ({"lr_scaling": "linear"}, "128", "0.2"),
-        ({"lr_scaling": "sqrt"}, "128", "0.1414"),
-        ({"lr_scaling": "adascale", "optimizer": {"name": "sgd"}}, "128", "0.1"),
         ({"batch_growth": Grow(milestones=(0.5,), factor=4), "base_batch": 32}, "32-128", "0.1"),
     ],
 )
-def test_the_table_shows_a_batch_that_grows_and_the_peak_by_each_rule(
+def test_the_table_shows_a_batch_that_grows_and_the_peak_by_its_rule(
     technique: dict[str, Any], batch: str, rate: str
 ) -> None:
     size = 16 if "batch_growth" in technique else 64

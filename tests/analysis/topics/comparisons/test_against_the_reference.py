@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.figures import looks
-from analysis.records.columns import PLANNED
 from analysis.stats.differences import holm
 from analysis.stats.intervals import moments, share
 from analysis.stats.power import further_runs
-from analysis.table import Table, types
+from analysis.table import Table
 from analysis.topics.comparisons import techniques as topic
-from tests.analysis.builders import config, record, runs_frame, technique
-from tests.analysis.planned import arm, planned, planned_from_runs, seeds
+from analysis.topics.topic import Sweep
+from tests.analysis.builders import config, record, technique
+from tests.analysis.planned import arm, seeds, sweep
 from train.config.run import Target
 
 NAIVE = [0.40, 0.41, 0.42]
@@ -25,13 +23,16 @@ LAMB = [0.50, 0.53, 0.49]
 WARM = [0.60, 0.61, 0.62]
 
 
-def table(*arms, techniques=("naive", "lamb"), **plan) -> Table:
-    records = [item for items in arms for item in items]
-    return topic.table(planned(records, **plan), runs_frame(records), techniques)
+def of(*arms, **plan) -> Sweep:
+    return sweep([item for items in arms for item in items], **plan)
 
 
-def claims(*arms, **others) -> pd.DataFrame:
-    return table(*arms, **others).data
+def table(*arms, **plan) -> Table:
+    return topic.claims(of(*arms, **plan))
+
+
+def claims(*arms, **plan) -> pd.DataFrame:
+    return table(*arms, **plan).data
 
 
 def test_difference_interval_and_p_as_scipy() -> None:
@@ -130,33 +131,10 @@ def test_runs_that_are_lost_are_counted_beside_those_there() -> None:
 
 def test_the_largest_planned_scale_of_both_is_compared() -> None:
     row = claims(
-        arm("naive", NAIVE, gpus=1), arm("naive", NAIVE), arm("naive", NAIVE, gpus=4),
-        arm("lamb", NAIVE, gpus=1), arm("lamb", [0.5, 0.51]),
+        arm("naive", NAIVE), arm("naive", NAIVE, gpus=1), arm("naive", NAIVE, gpus=4),
+        arm("lamb", [0.5, 0.51]), arm("lamb", NAIVE, gpus=1),
     ).iloc[0]  # fmt: skip
     assert (row["gpus"], row["global_batch"], row["n"], row["n_reference"]) == (2, 32, 2, 3)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"batch_per_rank": 8}, {"accumulation": 2, "batch_per_rank": 8}]
-)
-def test_batches_and_what_they_are_made_of_are_not_mixed(changes: dict) -> None:
-    row = claims(arm("naive", NAIVE), arm("lamb", NAIVE, **changes)).iloc[0]
-    assert row["verdict"] == "not compared" and row["gpus"] is pd.NA
-    assert row["difference_note"] == "the plan has no rank count and batch for both"
-    both = claims(arm("naive", NAIVE, **changes), arm("lamb", NAIVE, **changes)).iloc[0]
-    assert both["verdict"] == "inconclusive"
-
-
-@pytest.mark.parametrize(
-    "changes", [{"framework": "mirrored"}, {"model": "resnet_mini"}, {"deterministic": False}]
-)
-def test_workloads_and_libraries_are_compared_apart(changes: dict) -> None:
-    row = claims(arm("naive", NAIVE), arm("lamb", NAIVE, **changes)).iloc[0]
-    assert row["verdict"] == "not compared"
-    assert "no planned cell of naive with the same data, model" in row["difference_note"]
-    found = claims(arm("naive", NAIVE), arm("lamb", LAMB), arm("naive", NAIVE, **changes),
-                   arm("lamb", LAMB, **changes))  # fmt: skip
-    assert found["verdict"].tolist() == ["higher", "higher"]
 
 
 def test_some_diverged_runs_leave_no_claim() -> None:
@@ -172,23 +150,6 @@ def test_some_diverged_runs_leave_no_claim() -> None:
     assert "confirms nothing" in row["difference_note"]
 
 
-def test_all_diverged_is_its_own_statement() -> None:
-    row = claims(arm("naive", NAIVE), arm("lamb", NAIVE, diverged=3)).iloc[0]
-    assert (row["verdict"], row["difference"]) == ("all diverged", pd.NA)
-    assert row["difference_note"] == "all 3 runs of lamb diverged"
-    other = claims(arm("naive", NAIVE, diverged=3), arm("lamb", NAIVE)).iloc[0]
-    assert other["verdict"] == "not compared"
-    assert other["difference_note"] == "all 3 runs of naive diverged"
-
-
-def test_a_diverged_run_of_one_technique_counts_in_the_family_of_the_others() -> None:
-    found = claims(
-        arm("naive", NAIVE), arm("lamb", LAMB), arm("warm", LAMB, diverged=1),
-        techniques=("naive", "lamb", "warm"),
-    )  # fmt: skip
-    assert found["p_holm"][0] == pytest.approx(2 * found["p"][0])
-
-
 def test_another_budget_is_said() -> None:
     """Regime adaptation trains as many steps as the base batch would: here twice the epochs."""
     longer = technique("lamb", regime_adaptation=True, base_batch=16)
@@ -197,35 +158,47 @@ def test_another_budget_is_said() -> None:
     assert "no equal budget: 2 times the images of naive" in row["difference_note"]
 
 
-def test_runs_that_stop_at_a_target_are_not_compared_by_where_they_stopped() -> None:
-    target = Target(validation_accuracy=0.5, held_for=1)
-    naive, lamb = arm("naive", [0.6] * 3, target=target), arm("lamb", NAIVE, target=target)
+GOAL = {"target": Target(validation_accuracy=0.5, held_for=1)}
+RANDOM = {"dataset": "synthetic"}
+NO_SCALE = "the plan has no rank count and batch for both"
+NO_REFERENCE = "no planned cell of naive with the same data, model"
+
+
+@pytest.mark.parametrize(
+    ("naive", "lamb", "verdict", "note"),
+    [
+        (arm("naive", NAIVE), arm("lamb", [0.9]), "inconclusive", "n=1 in one of the two"),
+        (arm("naive", [0.4, 0.4]), arm("lamb", [0.9, 0.9]), "inconclusive", "no variance"),
+        (arm("naive", NAIVE, **RANDOM), arm("lamb", NAIVE, **RANDOM), "not compared",
+         "random labels: accuracy has no meaning"),
+        (arm("naive", [0.6] * 3, **GOAL), arm("lamb", NAIVE, **GOAL), "not compared",
+         "where its target is met"),
+        (arm("naive", NAIVE), arm("lamb", NAIVE, diverged=3), "all diverged",
+         "all 3 runs of lamb diverged"),
+        (arm("naive", NAIVE, diverged=3), arm("lamb", NAIVE), "not compared",
+         "all 3 runs of naive diverged"),
+        (arm("naive", NAIVE), arm("lamb", NAIVE, batch_per_rank=8), "not compared", NO_SCALE),
+        (arm("naive", NAIVE), arm("lamb", NAIVE, batch_per_rank=8, accumulation=2),
+         "not compared", NO_SCALE),
+        (arm("naive", NAIVE), arm("lamb", NAIVE, framework="mirrored"), "not compared",
+         NO_REFERENCE),
+        (arm("naive", NAIVE), arm("lamb", NAIVE, model="resnet_mini"), "not compared",
+         NO_REFERENCE),
+        ([], arm("lamb", NAIVE), "not compared", NO_REFERENCE),
+    ],
+)  # fmt: skip
+def test_what_is_never_a_claim(naive, lamb, verdict: str, note: str) -> None:
     row = claims(naive, lamb).iloc[0]
-    assert row["verdict"] == "not compared" and "where its target is met" in row["difference_note"]
-    assert row[["difference", "p", "p_holm", "further_runs"]].isna().all()
+    assert row["verdict"] == verdict and note in row["difference_note"]
+    assert row[["p", "p_holm", "difference_low", "further_runs"]].isna().all()
+    assert topic.figure(of(naive, lamb)) is None
 
 
-def test_one_seed_is_never_a_claim() -> None:
-    row = claims(arm("naive", NAIVE), arm("lamb", [0.9])).iloc[0]
-    assert (row["verdict"], row["difference_note"]) == ("inconclusive", "n=1 in one of the two")
-    assert row[["p", "difference_low", "further_runs"]].isna().all()
-    assert "two runs" in row["further_runs_note"]
-
-
-def test_no_variance_is_never_a_claim() -> None:
-    row = claims(arm("naive", [0.4, 0.4]), arm("lamb", [0.9, 0.9])).iloc[0]
-    assert (row["verdict"], row["p"]) == ("inconclusive", pd.NA)
-    assert "no variance" in row["difference_note"]
-
-
-def test_no_accuracy_is_not_compared() -> None:
-    row = claims(
-        arm("naive", NAIVE, dataset="synthetic"), arm("lamb", NAIVE, dataset="synthetic")
-    ).iloc[0]
-    assert (row["verdict"], row["difference_note"]) == (
-        "not compared", "random labels: accuracy has no meaning",
-    )  # fmt: skip
-    assert row["difference"] is pd.NA
+@pytest.mark.parametrize("changes", [{"framework": "mirrored"}, {"deterministic": False}])
+def test_workloads_and_libraries_are_compared_apart(changes: dict) -> None:
+    found = claims(arm("naive", NAIVE), arm("lamb", LAMB), arm("naive", NAIVE, **changes),
+                   arm("lamb", LAMB, **changes))  # fmt: skip
+    assert found["verdict"].tolist() == ["higher", "higher"]
 
 
 def test_the_reference_is_naive_else_the_first() -> None:
@@ -237,41 +210,6 @@ def test_the_reference_is_naive_else_the_first() -> None:
 def test_nothing_to_compare_is_a_table_without_rows() -> None:
     assert len(claims(arm("naive", NAIVE), techniques=["naive"])) == 0
     assert len(claims(techniques=())) == 0
-    assert claims(arm("lamb", NAIVE))["verdict"].tolist() == ["not compared"]
-
-
-def test_the_frame_has_the_types_of_its_columns() -> None:
-    found = claims(arm("naive", NAIVE), arm("lamb", LAMB))
-    assert {name: str(dtype) for name, dtype in found.dtypes.items()} == types(topic.COLUMNS)
-    cells = planned(arm("naive", NAIVE), unknown=1)
-    assert {name: str(dtype) for name, dtype in cells.dtypes.items()} == types(PLANNED)
-
-
-def large(techniques: int, scales: int, runs: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Many runs without their records."""
-    names = ["naive", *(f"t{i}" for i in range(1, techniques))]
-    one = runs_frame(arm("naive", [0.4])).iloc[[0] * (techniques * scales * runs)]
-    label = np.repeat(names, scales * runs)
-    gpus = np.tile(np.repeat(2 ** np.arange(scales), runs), techniques)
-    found = one.reset_index(drop=True).assign(
-        cell_id=[f"c{i}" for i in range(len(one))], technique=label, technique_label=label,
-        gpus=gpus, global_batch=16 * gpus,
-        validation_accuracy=np.random.default_rng(0).normal(0.7, 0.01, len(one)),
-    )  # fmt: skip
-    found = found.astype(one.dtypes)
-    return found, planned_from_runs(found)
-
-
-@pytest.mark.parametrize(("techniques", "scales", "runs"), [(250, 1, 4), (8, 2, 60)])
-def test_of_many_runs_every_technique_is_compared(techniques: int, scales: int, runs: int) -> None:
-    found, plan = large(techniques, scales, runs)
-    names = list(dict.fromkeys(found["technique"]))
-    rows = topic.table(plan, found, names).data
-    assert len(rows) == techniques - 1 and rows["family"].eq(techniques - 1).all()
-    at_most = found[found["gpus"] == found["gpus"].max()]
-    means = at_most.groupby("technique")["validation_accuracy"].mean()
-    expected = means.loc[rows["technique"]].to_numpy() - means["naive"]
-    assert rows["difference"].to_numpy(float) == pytest.approx(expected.astype(float))
 
 
 def test_accuracies_close_to_one_have_a_caution() -> None:
@@ -286,12 +224,12 @@ def test_accuracies_close_to_one_have_a_caution() -> None:
 def test_the_forest_shows_each_difference_with_its_verdict() -> None:
     """In the order of the differences, with the intervals of the table."""
     names = ("naive", "lamb", "warm", "gone")
-    made = table(arm("naive", NAIVE), arm("lamb", [0.38, 0.44, 0.47]), arm("warm", WARM),
-                 techniques=names)  # fmt: skip
-    found = topic.figure(made.data, looks(names))
+    made = of(arm("naive", NAIVE), arm("lamb", [0.38, 0.44, 0.47]), arm("warm", WARM),
+              techniques=names)  # fmt: skip
+    found = topic.figure(made)
     assert found is not None and found.title == "Difference from naive at batch 32"
     titles = ElementTree.fromstring(str(found.svg)).iter("{http://www.w3.org/2000/svg}title")
-    rows = made.data.set_index("technique")
+    rows = made.made(topic.claims).data.set_index("technique")
     for tip, name, verdict in zip(titles, ("lamb", "warm"), ("undecided", "higher"), strict=True):
         ends = (rows.loc[name, f"difference_family{end}"] for end in ("", "_low", "_high"))
         value, low, high = (f"{end:+.3f}" for end in ends)
@@ -304,12 +242,6 @@ def test_the_forest_shows_each_difference_with_its_verdict() -> None:
 def test_of_many_techniques_the_forest_says_what_it_leaves_out() -> None:
     names = ["naive", *(f"t{i:02}" for i in range(topic.MOST_ROWS + 2))]
     arms = [arm(name, [0.3 + at / 100, 0.31 + at / 100]) for at, name in enumerate(names)]
-    found = topic.figure(table(*arms, techniques=names).data, {})
+    found = topic.figure(of(*arms, techniques=names))
     assert found is not None and ">t00<" not in str(found.svg) and ">t02<" in str(found.svg)
     assert f"Shown: {topic.MOST_ROWS} of {topic.MOST_ROWS + 2} techniques" in found.caption
-
-
-def test_without_a_tested_difference_there_is_no_forest() -> None:
-    one = table(arm("naive", [0.4]), arm("lamb", [0.5]))
-    assert topic.figure(one.data, looks(["lamb"])) is None
-    assert topic.figure(table(arm("naive", NAIVE), techniques=["naive"]).data, {}) is None

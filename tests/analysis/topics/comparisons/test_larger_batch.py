@@ -7,9 +7,9 @@ from scipy import stats
 
 from analysis.table import Table
 from analysis.topics.comparisons import larger_batch
-from tests.analysis.builders import runs_frame, technique
+from tests.analysis.builders import technique
 from tests.analysis.planned import arm as arm_of
-from tests.analysis.planned import planned, seeds
+from tests.analysis.planned import seeds, sweep
 
 SMALL, LARGE = [0.60, 0.62, 0.61], [0.50, 0.55, 0.53]
 
@@ -18,9 +18,8 @@ def arm(accuracies, name: str = "naive", diverged: int = 0, **changes):
     return arm_of(name, accuracies, diverged, **{"gpus": 1, **changes})
 
 
-def table(*arms, techniques=("naive", "lamb"), **plan) -> Table:
-    records = [run for runs in arms for run in runs]
-    return larger_batch.table(planned(records, **plan), runs_frame(records), techniques)
+def table(*arms, **plan) -> Table:
+    return larger_batch.kept(sweep([run for runs in arms for run in runs], **plan))
 
 
 def kept(*arms, **others):
@@ -68,7 +67,10 @@ def test_one_batch_reached_in_two_ways_is_of_the_ranks_that_have_both() -> None:
 
 
 def test_else_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> None:
-    row = kept(arm(SMALL), arm([0.1, 0.1], gpus=4), arm(LARGE, gpus=8, batch_per_rank=8)).iloc[0]
+    row = kept(
+        arm(SMALL), arm([0.1, 0.1], gpus=2, batch_per_rank=8),
+        arm(LARGE, gpus=8, batch_per_rank=8), arm([0.1, 0.1], gpus=4),
+    ).iloc[0]  # fmt: skip
     assert (row["gpus_small"], row["gpus_large"], row["n_large"]) == (1, 8, 3)
 
 

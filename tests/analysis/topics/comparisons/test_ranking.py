@@ -10,9 +10,7 @@ from scipy import stats
 from analysis.stats.differences import holm
 from analysis.stats.intervals import means, share
 from analysis.topics.comparisons import ranking
-from analysis.topics.comparisons.ranking import pairs_table, ranking_table
-from tests.analysis.builders import runs_frame
-from tests.analysis.planned import arm, planned, seeds
+from tests.analysis.planned import arm, seeds, sweep
 
 SETS = {
     "naive": [0.40, 0.41, 0.42],
@@ -23,9 +21,8 @@ SETS = {
 
 
 def both(*arms, **plan) -> tuple[pd.DataFrame, pd.DataFrame]:
-    records = [item for items in arms for item in items]
-    cells, runs = planned(records, **plan), runs_frame(records)
-    return ranking_table(cells, runs).data, pairs_table(cells, runs).data
+    of = sweep([item for items in arms for item in items], **plan)
+    return ranking.ranked(of).data, ranking.paired(of).data
 
 
 def test_rows_are_by_mean_with_their_own_intervals() -> None:
@@ -101,7 +98,7 @@ def test_workloads_are_ranked_apart_and_share_a_family() -> None:
 def test_of_very_many_arms_the_highest_are_listed_and_all_are_counted(monkeypatch) -> None:
     monkeypatch.setattr(ranking, "MOST_ARMS", 2)
     records = [item for name, runs in SETS.items() for item in arm(name, runs)]
-    found = pairs_table(planned(records), runs_frame(records))
+    found = ranking.paired(sweep(records))
     assert found.data[["technique", "second"]].to_numpy().tolist() == [["muon", "lamb"]]
     test = stats.ttest_ind(SETS["muon"], SETS["lamb"], equal_var=False)
     assert found.data["p_holm"][0] == pytest.approx(6 * test.pvalue)

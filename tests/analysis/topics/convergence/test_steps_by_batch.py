@@ -7,15 +7,16 @@ import pytest
 from analysis.figures import Figure, looks
 from analysis.topics.convergence import critical_batch
 from analysis.topics.convergence.steps_by_batch import figure
-from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, points, run
+from tests.analysis.planned import sweep
+from tests.analysis.topics.convergence.to_target import CRITICAL, SMALLEST, run
 from train.record.run import RunRecord
 
 ORDER = ("naive", "lamb")
 
 
 def drawn(*items: RunRecord, seen: tuple[str, ...] = ORDER) -> Figure:
-    found = points(items)
-    return figure(found, critical_batch.table(found, ORDER).data, looks(seen))
+    of = sweep(items)
+    return figure(critical_batch.points(of), critical_batch.fits(of).data, looks(seen))
 
 
 def exact(*batches: int, **changes) -> list[RunRecord]:

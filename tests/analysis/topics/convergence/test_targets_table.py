@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from scipy import stats
 
 from analysis.records.load import load_frames
 from analysis.table import Table
 from analysis.topics.convergence import targets
+from analysis.topics.topic import Sweep
 from tests.analysis.builders import (
+    cells,
     config,
     epochs_frame,
     failed,
@@ -21,6 +22,7 @@ from tests.analysis.builders import (
     record,
     write_sweep,
 )
+from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.to_target import run as to_target
 from train.config.run import Target
 from train.record.run import RunRecord, TargetOutcome
@@ -44,22 +46,8 @@ def run(
     return record(asked, **{**fields, **changes})
 
 
-def made(*items: RunRecord, lost: int = 0) -> Table:
-    """``lost``: how many cells more the plan has of the last run's condition."""
-    found = frames_of_records(items)
-    planned = found["runs"].assign(state="usable")
-    gone = planned.tail(1).assign(state="failed", seed=99)
-    planned = pd.concat([planned, *[gone] * lost])
-    return targets.table(found["goals"], planned, found["runs"], ["naive", "lamb"])
-
-
-def cells(table: Table) -> dict[str, str]:
-    """The only row as shown, by heading; a mark of a note follows its value."""
-    shown = table.shown()
-    (row,) = shown.rows
-    plain = (cell.replace("\u00a0", " ") for cell in row)
-    found = dict(zip([column.heading for column in shown.columns], plain, strict=True))
-    return found | {"notes": " ".join(shown.notes)}
+def made(*items: RunRecord) -> Table:
+    return targets.to_target(sweep(items))
 
 
 def test_one_row_per_run_with_what_it_took() -> None:
@@ -73,54 +61,29 @@ def test_one_row_per_run_with_what_it_took() -> None:
     assert second[["epoch", "steps", "images", "seconds", "train_s"]].isna().all()
 
 
-@pytest.mark.parametrize(
-    ("epochs", "median"),
-    [
-        ([3, 5, 4], 4),
-        ([3, 4], 3.5),
-        ([3, 5, None], 5),  # of 3, 5 and infinity; the mean of those that met it would be 4
-        ([3, 5, 7, None], 6),
-        ([3, None], None),  # halfway between 3 and infinity
-        ([3, None, None], None),
-        ([None], None),
-    ],
-)
+#: Of an epoch, on two ranks.
+EACH = {"epoch": 1, "steps": 20, "images": 320, "seconds": 2.5, "train_s": 2, "gpu_hours": 5 / 3600}
+
+
+# of 3, 5 and infinity; the mean of those that met it would be 4
+@pytest.mark.parametrize(("epochs", "median"), [([3, 4], 3.5), ([3, 5, None], 5)])
 def test_a_run_that_did_not_meet_it_counts_as_infinity(
-    epochs: list[int | None], median: float | None
+    epochs: list[int | None], median: float
 ) -> None:
-    items = [run(seed, epoch, gpus=2) for seed, epoch in enumerate(epochs)]
-    found = made(*items).data.iloc[0]
-    unmet = epochs.count(None)
-    assert found["n"] == len(epochs)
-    assert found["reached"] == pytest.approx(1 - unmet / len(epochs))
-    if median is None:
-        for name in targets.MEASURES:
-            assert found[name] is pd.NA
-            assert found[f"{name}_note"] == (
-                f"not reached by {unmet} of {len(epochs)} runs: the median is infinite"
-            )
-    else:
-        assert found["epoch"] == median
-        assert found["steps"] == 20 * median
-        assert found["images"] == 320 * median
-        assert found["seconds"] == 2.5 * median
-        assert found["train_s"] == 2 * median
-        assert found["gpu_hours"] == pytest.approx(2 * 2.5 * median / 3600)
-        assert pd.isna(found["epoch_note"])
+    found = made(*(run(seed, epoch, gpus=2) for seed, epoch in enumerate(epochs))).data.iloc[0]
+    medians = {name: found[name] for name in targets.MEASURES}
+    assert medians == pytest.approx({name: median * each for name, each in EACH.items()})
+    assert found["n"] == len(epochs) and pd.isna(found["epoch_note"])
+    assert found["reached"] == pytest.approx(1 - epochs.count(None) / len(epochs))
 
 
-def test_the_share_of_runs_that_reached_it_has_the_exact_interval() -> None:
-    table = made(run(0, 3), run(1, 5), run(2, None))
-    exact = stats.binomtest(2, 3).proportion_ci(0.95, method="exact")
-    found = table.data.iloc[0]
-    assert (found["reached_low"], found["reached_high"]) == pytest.approx((exact.low, exact.high))
-    assert cells(table)["reached"].startswith("2 of 3 (9 to 99 %)")
-
-
-def test_the_interval_of_the_median_is_of_order_statistics() -> None:
-    """Of six runs the first and the last, which cover 1 - 2 / 2^6 = 97 %."""
-    found = made(*(run(seed, epoch) for seed, epoch in enumerate((3, 8, 5, 4, 6, 7)))).data.iloc[0]
-    assert (found["epoch"], found["epoch_low"], found["epoch_high"]) == (5.5, 3, 8)
+@pytest.mark.parametrize("epochs", [[3, None], [None]])
+def test_an_infinite_median_is_null_and_says_so(epochs: list[int | None]) -> None:
+    found = made(*(run(seed, epoch) for seed, epoch in enumerate(epochs))).data.iloc[0]
+    for name in targets.MEASURES:
+        assert found[name] is pd.NA
+        note = f"not reached by 1 of {len(epochs)} runs: the median is infinite"
+        assert found[f"{name}_note"] == note
 
 
 def test_an_interval_without_end_is_no_bound() -> None:
@@ -146,9 +109,7 @@ def test_a_diverged_run_did_not_meet_it() -> None:
 
 def test_the_table_as_shown() -> None:
     found = cells(made(run(0, 3), run(1, 4)))
-    assert found["reached"] == "2 of 2 (16 to 100 %)"
-    assert (found["epochs"], found["steps"]) == ("3.50", "70")
-    assert (found["seconds"], found["training s"]) == ("8.75", "7")
+    assert (found["epochs"], found["steps"], found["seconds"]) == ("3.50", "70", "8.75")
     found = cells(made(run(0, 3), run(1, None)))
     assert found["reached"] == "1 of 2 (1 to 99 %) ¹"
     assert found["epochs"] == found["seconds"] == "n/a ²"
@@ -176,23 +137,10 @@ def test_the_clock_of_a_run_goes_on_over_its_starts() -> None:
     assert epochs["seconds_so_far"].tolist() == pytest.approx([3.7, 7.4, 11.1, 6.9, 13.8, 20.7])
 
 
-def test_the_clock_of_no_epoch() -> None:
-    empty = epochs_frame([])
-    assert len(empty) == 0 and "train_s_so_far" in empty
-
-
 def test_an_epoch_that_took_no_time_has_no_rate() -> None:
     items = [record(images_per_s=None, epoch_changes={"train_s": 0.0})]
     found = epochs_frame(items)
     assert found["images_per_s"].isna().all()
-
-
-def test_a_lost_run_is_censored_and_counted_apart() -> None:
-    shown = cells(made(*(run(seed, 4) for seed in range(3)), lost=2))
-    assert shown["reached"].startswith("3 of 3 (29 to 100 %)")
-    (row,) = made(*(run(seed, 4) for seed in range(3)), lost=2).data.to_dict("records")
-    assert row["n"] == 5 and "2 of 5 runs lost" in row["reached_note"]
-    assert row["epoch"] == 4 and "Kaplan-Meier" in row["epoch_note"]
 
 
 @pytest.mark.parametrize("how", ["failed", "timeout", "no record", "broken record"])
@@ -214,7 +162,7 @@ def test_a_lost_run_is_censored_at_the_last_time_known_of_it(tmp_path: Path, how
             gone = failed(item.config, status=how).model_copy(update={"epochs": item.epochs})
             (cell / "record.json").write_text(gone.model_dump_json())
     frames = load_frames(folder)
-    found = targets.table(frames.goals, frames.planned, frames.runs, ["naive"]).data.iloc[0]
+    found = targets.to_target(Sweep(frames)).data.iloc[0]
     assert (found["n"], found["reached_n"]) == (5, 3)
     # at 2 are 4 of 5 left, at 3 are 3 of 5, and at 9 the last one gets there
     assert found["epoch"] == 9, "censored at 0 it would be 3, the median of the others"
@@ -228,8 +176,11 @@ def test_of_a_lost_run_without_a_trace_nothing_is_known(tmp_path: Path) -> None:
     gone = [failed(to_target(16, seed).config) for seed in (3, 4)]
     frames = load_frames(write_sweep(tmp_path / "s", [*items, *gone]))
     assert frames.planned["epochs_run"].tolist() == [2, 3, 9, pd.NA, pd.NA]
-    found = targets.table(frames.goals, frames.planned, frames.runs, ["naive"]).data.iloc[0]
-    assert found["epoch"] == 3
+    table = targets.to_target(Sweep(frames))
+    found = table.data.iloc[0]
+    assert (found["n"], found["epoch"]) == (5, 3) and "Kaplan-Meier" in found["epoch_note"]
+    assert "2 of 5 runs lost" in found["reached_note"]
+    assert cells(table)["reached"].startswith("3 of 3 (29 to 100 %)")
 
 
 def test_what_no_other_row_beats_is_marked() -> None:

@@ -10,8 +10,8 @@ from scipy import stats
 from analysis.records.columns import SHARED_CORES
 from analysis.table import Table
 from analysis.topics.convergence import true_speedup
-from analysis.topics.scaling import series
-from tests.analysis.builders import frames_of_records
+from tests.analysis.builders import cells
+from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.to_target import run
 from train.record.run import RunRecord
 
@@ -20,9 +20,7 @@ EPOCHS = {1: (15, 16, 17), 4: (24, 26, 28)}
 
 
 def made(*items: RunRecord) -> Table:
-    found = frames_of_records(items)
-    runs = series.with_series(found["runs"])
-    return true_speedup.table(found["goals"], runs, ["naive", "lamb"])
+    return true_speedup.table(sweep(items))
 
 
 def weak(gpus: int, **changes) -> list[RunRecord]:
@@ -50,11 +48,9 @@ def test_the_product_is_what_the_target_gains() -> None:
     ends = tuple(np.exp(test.confidence_interval(0.95)))
     assert (row["total_low"], row["total_high"]) == pytest.approx(ends)
     assert (row["gpus"], row["n0"], row["n"], row["n_base"]) == (4, 1, 3, 3)
-    cells = dict(
-        zip([c.heading for c in table.shown().columns], table.shown().rows[0], strict=True)
-    )
-    assert cells["mode"] == "weak, 16 a rank" and cells["runs"] == "3 / 3"
-    assert cells["true speed-up"].startswith(f"{hardware * statistical:.2f} (")
+    shown = cells(table)
+    assert shown["mode"] == "weak, 16 a rank" and shown["runs"] == "3 / 3"
+    assert shown["true speed-up"].startswith(f"{hardware * statistical:.2f} (")
 
 
 def test_a_run_that_never_reached_it_leaves_no_mean() -> None:

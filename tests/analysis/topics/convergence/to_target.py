@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
-from analysis.topics.convergence import critical_batch
-from tests.analysis.builders import config, frames_of_records, record, technique
+from tests.analysis.builders import config, record, technique
 from train.config.run import Target
 from train.record.run import RunRecord, Status, TargetOutcome
 
@@ -47,11 +43,3 @@ def run(
         world_changes=world, wall_s=1000,
         accuracies=[0.2] * (epochs - 1) + [0.4 if met else 0.2], **known,
     )  # fmt: skip
-
-
-def points(items: Sequence[RunRecord]) -> pd.DataFrame:
-    """Of these runs, as the report finds them."""
-    found = frames_of_records(items)
-    texts = [item.config.technique.model_dump_json() for item in items]
-    settings = dict(zip(found["runs"]["technique_settings"], texts, strict=True))
-    return critical_batch.points(found["goals"], found["runs"], settings)

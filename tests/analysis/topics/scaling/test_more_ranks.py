@@ -82,7 +82,7 @@ def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
     """Of two batches per rank the first; single runs leave all open."""
     items = [*runs(1, 1.0, seeds=1), *runs(2, 1.5, seeds=1)]
     (answer,) = (a for a in report(tmp_path / "a", items).answers if a.key == "more_ranks")
-    assert answer.text.startswith("2 ranks give 1.33 times the throughput of 1; whether")
+    assert answer.text.startswith("2 ranks give 1.33 times the throughput of 1, too few")
     twice = [item for batch, gain in ((16, 1.0), (32, 0.9)) for k, step in ((1, 1.0), (2, 1.9))
              for item in runs(k, step * (gain if k == 2 else 1), batch_per_rank=batch)]  # fmt: skip
     (answer,) = (a for a in report(tmp_path / "b", twice).answers if a.key == "more_ranks")

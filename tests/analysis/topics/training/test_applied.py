@@ -6,7 +6,9 @@ import pandas as pd
 
 from analysis.table import Table
 from analysis.topics.training import applied
-from tests.analysis.builders import config, epochs_frame, record, runs_frame, technique
+from tests.analysis.builders import cells as row_of
+from tests.analysis.builders import config, record, technique
+from tests.analysis.planned import sweep
 from train.config.schedule import Grow
 from train.record.run import RunRecord
 
@@ -19,8 +21,7 @@ GROWS = technique("naive", batch_growth=Grow(milestones=(0.3, 0.7), factor=2, la
 
 
 def made(*items: RunRecord) -> Table:
-    runs = runs_frame(items)
-    return applied.table(runs, epochs_frame(items), ["naive", "lamb"])
+    return applied.table(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -28,11 +29,7 @@ def table(*items: RunRecord) -> pd.DataFrame:
 
 
 def cells(*items: RunRecord) -> dict[str, str]:
-    """The first row as shown, by heading; a mark of a note follows its value."""
-    shown = made(*items).shown()
-    plain = (cell.replace("\u00a0", " ") for cell in shown.rows[0])
-    found = dict(zip([column.heading for column in shown.columns], plain, strict=True))
-    return found | {"notes": " ".join(shown.notes)}
+    return row_of(made(*items))
 
 
 def test_the_rate_as_applied() -> None:

@@ -12,13 +12,13 @@ from analysis.table import Shown, Table
 from analysis.topics.training import class_scores as scores
 from analysis.topics.training.class_scores import AVERAGE
 from tests.analysis.builders import REASON, config, frames_of_records, record
+from tests.analysis.planned import sweep
 from tests.analysis.topics.scored import FIRST, NAMES, SECOND, scored
 from train.record.run import RunRecord
 
 
 def made(*items: RunRecord) -> Table:
-    found = frames_of_records(items)
-    return scores.table(found["classes"], found["runs"], ["naive", "lamb"])
+    return scores.table(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -83,15 +83,6 @@ def test_conditions_are_in_the_order_of_the_manifest_at_the_largest_batch_first(
     assert found["technique"].tolist() == ["naive"] * 8 + ["lamb"] * 4
     assert found["gpus"].tolist() == [2] * 4 + [1] * 8
     assert found["class"].tolist() == [*NAMES, AVERAGE] * 3
-
-
-def test_a_long_table_shows_the_largest_batch() -> None:
-    many = [f"c{i}" for i in range(150)]
-    matrix = [[int(i == j) for j in range(len(many))] for i in range(len(many))]
-    items = [scored(matrix, config(gpus=gpus), many) for gpus in (1, 2)]
-    found = made(*items)
-    assert len(found.data) == 2 * (len(many) + 1)
-    assert [row[2] for row in found.shown().rows][:151] == ["32"] * 151
 
 
 def test_runs_with_other_classes_are_not_averaged() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.figures import Figure, looks
 from analysis.topics.training.noise import figure
-from tests.analysis.builders import epochs_frame, runs_frame
+from tests.analysis.planned import sweep
 from tests.analysis.topics.training.test_noise_table import censored, measured, run
 from train.record.run import NoiseScale, RunRecord
 
@@ -18,8 +18,8 @@ def around(value: float) -> NoiseScale:
     return measured(value, value / 2, value * 2)
 
 
-def drawn(*items: RunRecord, seen: tuple[str, ...] = ("naive",)) -> Figure | None:
-    return figure(epochs_frame(items), runs_frame(items), looks(seen))
+def drawn(*items: RunRecord) -> Figure | None:
+    return figure(sweep(items))
 
 
 def test_a_point_is_the_geometric_mean_at_the_steps_so_far() -> None:
@@ -52,4 +52,6 @@ def test_a_bound_of_zero_is_left_out() -> None:
 
 def test_one_epoch_makes_no_curve_and_hidden_techniques_none() -> None:
     assert drawn(run(0, around(100.0))) is None
-    assert drawn(run(0, around(1.0), around(2.0)), seen=("lamb",)) is None
+    of = sweep([run(0, around(1.0), around(2.0))])
+    of.seen = looks(["lamb"])
+    assert figure(of) is None

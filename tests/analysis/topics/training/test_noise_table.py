@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from analysis.table import Table
 from analysis.topics.training import noise as topic
-from tests.analysis.builders import config, epoch, epochs_frame, record, runs_frame
+from tests.analysis.builders import cells as row_of
+from tests.analysis.builders import config, epoch, epochs_frame, record
+from tests.analysis.planned import sweep
 from train.record.run import NoiseScale, RunRecord
 
 GPUS, BATCH = 2, 32
@@ -48,8 +49,7 @@ def run(seed: int, *noises: NoiseScale | None, name: str = "naive", **changes: A
 
 
 def made(*items: RunRecord) -> Table:
-    runs = runs_frame(items)
-    return topic.table(epochs_frame(items), runs, ["lamb", "naive"])
+    return topic.table(sweep(items, techniques=["lamb", "naive"]))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -57,12 +57,8 @@ def table(*items: RunRecord) -> pd.DataFrame:
 
 
 def cells(*items: RunRecord) -> dict[str, str]:
-    """The only row as shown, by heading without "B_simple, "; marks follow values."""
-    shown = made(*items).shown()
-    (row,) = shown.rows
-    heads = [column.heading.removeprefix("B_simple, ") for column in shown.columns]
-    plain = (cell.replace("\u00a0", " ") for cell in row)
-    return dict(zip(heads, plain, strict=True)) | {"notes": " ".join(shown.notes)}
+    """The first row as shown, by heading without "B_simple, "."""
+    return {head.removeprefix("B_simple, "): cell for head, cell in row_of(made(*items)).items()}
 
 
 def test_the_epochs_have_what_was_measured() -> None:
@@ -102,12 +98,6 @@ def test_first_middle_and_last_epoch() -> None:
     assert [row[f"{when}_n"] for when in topic.WHEN] == [1, 1, 1]
 
 
-def test_epochs_without_a_noise_scale_are_passed_over() -> None:
-    row = table(run(0, None, measured(20, 10, 40), None)).iloc[0]
-    assert (row["first_epoch"], row["last_epoch"]) == (2, 2)
-    assert (row["first"], row["last"]) == (20, 20)
-
-
 def test_only_epochs_that_all_runs_have_are_shown() -> None:
     """Runs that go on alone are the slow ones."""
     items = [run(0, *[measured(20, 10, 40)] * 3), run(1, measured(30, 10, 40), None, None)]
@@ -126,30 +116,33 @@ def test_a_censored_run_leaves_a_lower_bound_and_no_mean() -> None:
     assert shown["notes"] == "¹ censored in 2 of 3 runs"
 
 
-def test_censored_without_any_bound() -> None:
-    shown = cells(run(0, censored(None)))
-    assert shown["last epoch"] == "n/a ¹"
-    assert shown["B / B_simple"] == "n/a"
-    assert shown["notes"] == "¹ censored in 1 of 1 run"
+GOOD = measured(50, 40, 60)
 
 
-def test_epochs_too_short_for_an_interval_say_so() -> None:
-    shown = cells(run(0, too_short()))
-    assert shown["last epoch"] == "n/a ¹"
-    assert shown["notes"].startswith("¹ too few steps in an epoch (2)")
+@pytest.mark.parametrize(
+    ("runs", "last", "note"),
+    [
+        ([(censored(None),)], "n/a ¹", "¹ censored in 1 of 1 run"),
+        ([(GOOD,), (censored(None),)], "n/a ¹", "¹ censored in 1 of 2 runs"),
+        ([(too_short(),)], "n/a ¹", "¹ too few steps in an epoch (2)"),
+        # no noise at all has no logarithm
+        ([(measured(0.0, 0.0, 1e-6),)], "n/a ¹", "or no noise between the batches of a step"),
+        ([(GOOD,), (too_short(),)], "50.0 (40.0 to 60.0) ¹",
+         "¹ of one run; 1 of 2 runs lack the value"),
+        ([(None, GOOD, None)], "50.0 (40.0 to 60.0) ¹", "¹ of one run"),
+    ],
+)  # fmt: skip
+def test_what_is_no_mean_over_runs_has_its_reason(runs, last: str, note: str) -> None:
+    shown = cells(*(run(seed, *noises) for seed, noises in enumerate(runs)))
+    assert shown["last epoch"] == last and note in shown["notes"]
+    lost = run(9, *[measured(9000, 1, 1e6)] * len(runs[0]), status="diverged")
+    with_lost = cells(*(run(seed, *noises) for seed, noises in enumerate(runs)), lost)
+    assert with_lost == shown, "a diverged run is in no mean"
 
 
-def test_one_of_the_runs_lacks_the_value() -> None:
-    shown = cells(run(0, measured(50, 40, 60)), run(1, too_short()))
-    assert shown["last epoch"] == "50.0 (40.0 to 60.0) ¹"
-    assert shown["notes"] == "¹ of one run; 1 of 2 runs lack the value"
+def test_of_three_runs_one_lacks_the_value() -> None:
     two = [run(s, measured(v, v, v)) for s, v in enumerate((50, 60))]
     assert "1 of 3 runs lack the value" in table(*two, run(2, too_short())).iloc[0]["last_note"]
-
-
-def test_no_noise_at_all_has_no_logarithm() -> None:
-    shown = cells(run(0, measured(0.0, 0.0, 1e-6)))
-    assert shown["last epoch"] == "n/a ¹"
 
 
 def test_the_ratio_is_with_the_batch_of_its_epoch() -> None:
@@ -159,18 +152,6 @@ def test_the_ratio_is_with_the_batch_of_its_epoch() -> None:
     assert table(item).iloc[0]["batch_over_noise"] == 8
     assert shown["B / B_simple"] == "8.00"
     assert shown["global batch"] == "32 → 400"
-
-
-def test_only_completed_runs_count() -> None:
-    items = [run(0, measured(50, 40, 60)), run(1, measured(9000, 1, 1e6), status="diverged")]
-    assert cells(*items)["last epoch"] == "50.0 (40.0 to 60.0) ¹"
-
-
-def test_rows_are_not_pooled_over_settings_and_follow_the_manifest() -> None:
-    items = [run(0, measured(50, 40, 60)), run(0, measured(70, 60, 80), name="lamb")]
-    found = table(*items)
-    assert found["technique"].tolist() == ["lamb", "naive"]
-    assert found["last"].tolist() == [70, 50]
 
 
 def test_empty() -> None:
@@ -193,20 +174,6 @@ def test_growth_is_of_each_run_by_itself() -> None:
     assert cells(*items)["last / first"].startswith("4.00 (")
 
 
-def test_growth_covers_although_runs_differ() -> None:
-    random, count = np.random.default_rng(1), 1000
-    first = np.exp(random.normal(5, 0.5, 3 * count))
-    last = first * np.exp(random.normal(1, 0.1, 3 * count))
-    about = {"row": np.repeat(np.arange(count), 3), "cell_id": [*map(str, range(3 * count))]}
-    ends = (
-        pd.DataFrame({**about, "epoch": at, "noise_b_simple": values, "noise_censored": False})
-        for at, values in ((1, first), (2, last))
-    )
-    found = topic.growth(*ends, count)
-    held = (found["low"] <= math.e) & (math.e <= found["high"])
-    assert 0.93 <= held.mean() <= 0.97
-
-
 def test_no_growth_of_the_runs_that_are_left() -> None:
     grown = [run(seed, measured(9, 8, 10), measured(90, 80, 100)) for seed in range(2)]
     items = [*grown, run(2, measured(9, 8, 10), censored(500.0))]
@@ -215,3 +182,8 @@ def test_no_growth_of_the_runs_that_are_left() -> None:
     lacks = table(*grown, run(2, too_short(), measured(90, 80, 100))).iloc[0]
     assert "1 of 3 runs lack the value" in lacks["growth_note"] and lacks["growth_n"] == 2
     assert table(run(0, measured(9, 8, 10))).iloc[0]["growth_note"] == "one epoch"
+
+
+def test_rows_follow_the_manifest() -> None:
+    found = table(run(0, GOOD), run(0, measured(70, 60, 80), name="lamb"))
+    assert found["last"].tolist() == [70, 50]
