@@ -32,7 +32,7 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.names import joined_by, over_completed, ranks_column, reasons
-from analysis.topics.scaling.series import SAME, SERIES, by_series, measured, with_series
+from analysis.topics.scaling.series import SAME, SERIES, by_series, measured
 from analysis.topics.topic import Sweep
 
 Places = NDArray[np.integer[Any]]
@@ -88,21 +88,17 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def table(runs: pd.DataFrame, techniques: Sequence[str]) -> Table:
+def throughputs(of: Sweep) -> Table:
     """One row per (series, ranks)."""
-    made = columns(runs)
+    made = columns(of.runs)
     # of a frame of ninety columns each cut would copy all
-    rows = _rows(with_series(runs)[[*_NEEDED]])
+    rows = _rows(of.made(by_series)[[*_NEEDED]])
     return Table(
         "scaling",
         "Throughput against ranks",
         made,
-        in_order(frame(rows, made), techniques),
+        in_order(frame(rows, made), of.order),
     )
-
-
-def throughputs(of: Sweep) -> Table:
-    return table(of.made(by_series), of.order)
 
 
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:

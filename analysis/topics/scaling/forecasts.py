@@ -3,7 +3,6 @@ one expect. A model; see :mod:`analysis.prediction.forecast`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -44,10 +43,9 @@ class Forecasts(NamedTuple):
     slower: tuple[str, ...]
 
 
-def forecasts(
-    runs: pd.DataFrame, techniques: Sequence[str], sweep: str, network: Link | None = None
-) -> Forecasts:
-    """Of each series with counts enough to try a forecast on; ``runs`` with ``series``."""
+def ahead(of: Sweep) -> Forecasts:
+    """Of each series with counts enough to try a forecast on."""
+    runs = of.made(by_series)
     # of a frame of ninety columns each cut would copy all
     used = runs.loc[(runs["status"] == "completed") & runs["step_s"].notna(), list(_NEEDED)]
     counts = used.groupby("series")["gpus"].transform("nunique")
@@ -59,7 +57,7 @@ def forecasts(
     name = namer([*names.values()])
     for series, own in used.groupby("series", sort=False):
         named = names[series]
-        measured, reduce = measured_counts(own), _all_reduce(own, network)
+        measured, reduce = measured_counts(own), _all_reduce(own, of.network)
         device = own["device"].iloc[0]
         key = f"{with_context(named)}; {mode(named)}"
         key += "" if device in key else f"; {device}"
@@ -75,7 +73,7 @@ def forecasts(
     made_columns = _columns(runs)
     table = Table(
         "forecast", "The next two doublings, by a model", made_columns,
-        in_order(frame(rows, made_columns), techniques),
+        in_order(frame(rows, made_columns), of.order),
         intro="The measured parts of a step, continued: computing and input as they are, the "
         "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
         "for the longest delay. "
@@ -85,11 +83,7 @@ def forecasts(
            else "as training shows it: no usable interconnect run of these nodes lies beside the "
            "sweep."),
     )  # fmt: skip
-    return Forecasts(table, Forecast(sweep=sweep, series=tuple(found)), tuple(late))
-
-
-def ahead(of: Sweep) -> Forecasts:
-    return forecasts(of.made(by_series), of.order, of.frames.name, of.network)
+    return Forecasts(table, Forecast(sweep=of.frames.name, series=tuple(found)), tuple(late))
 
 
 def _uneven(runs: pd.DataFrame) -> str | None:

@@ -3,7 +3,7 @@ model says of the next ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,8 +41,9 @@ class Increases(NamedTuple):
     worth: Table
 
 
-def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
-    """Of completed runs whose ranks have cores of their own; ``runs`` with ``series``."""
+def what_more_gave(of: Sweep) -> Increases:
+    """Of completed runs whose ranks have cores of their own."""
+    runs = of.made(by_series)
     # of a frame of ninety columns each cut would copy all
     done = measured(runs)[[*OF_A_SERIES, "gpus", "oversubscribed", "images_per_s"]]
     done = done[~done["oversubscribed"].astype(bool)]
@@ -69,9 +70,9 @@ def tables(runs: pd.DataFrame, techniques: Sequence[str]) -> Increases:
     of_steps, of_worth = _steps(runs), _worth(runs)
     return Increases(
         Table("increases", "What more ranks gave", of_steps,
-              in_order(frame(steps, of_steps), techniques)),
+              in_order(frame(steps, of_steps), of.order)),
         Table("recommended", "How many are worth it", of_worth,
-              in_order(frame(worth, of_worth), techniques)),
+              in_order(frame(worth, of_worth), of.order)),
     )  # fmt: skip
 
 
@@ -109,10 +110,6 @@ def _worth(runs: pd.DataFrame) -> tuple[Column, ...]:
                 f"{percent(WORTH_IT)} of the throughput of one before; in brackets by the ends of "
                 "the intervals"),
     )  # fmt: skip
-
-
-def what_more_gave(of: Sweep) -> Increases:
-    return tables(of.made(by_series), of.order)
 
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:

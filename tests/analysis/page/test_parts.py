@@ -34,7 +34,7 @@ BROKEN = [
     (reached, "columns", "Accuracy"),
     (usage, "table", "Cells and machines"),
     (waterfall, "figure", "Scaling"),
-    (forecasts, "forecasts", "Scaling"),
+    (forecasts, "_columns", "Scaling"),
 ]
 
 

@@ -13,8 +13,9 @@ from scipy import stats
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import ONE_RUN
 from analysis.table import Table
-from analysis.topics.scaling import efficiency, series
-from tests.analysis.builders import REASON, config, rank_steps, record, runs_frame, technique
+from analysis.topics.scaling import efficiency
+from tests.analysis.builders import REASON, config, rank_steps, record, technique
+from tests.analysis.planned import sweep
 from train.record.run import RunRecord
 
 
@@ -25,7 +26,7 @@ def run(gpus: int, rate: float | None, seed: int = 0, **changes: Any) -> RunReco
 
 
 def made(*items: RunRecord) -> Table:
-    return efficiency.table(runs_frame(items), ["naive", "lamb"])
+    return efficiency.throughputs(sweep(items))
 
 
 def table(*items: RunRecord) -> pd.DataFrame:
@@ -198,8 +199,6 @@ def test_one_row_and_none() -> None:
 
 def test_end_to_end_has_the_interval_of_the_logarithm() -> None:
     seconds = np.array([60.0, 100.0, 400.0])
-    runs = runs_frame([run(1, 100.0, seed=seed) for seed in range(3)])
-    runs = series.with_series(runs.assign(end_to_end_s=seconds))
-    row = efficiency.table(runs, ["naive"]).data.iloc[0]
+    row = by_ranks(*(run(1, 100.0, seed=n, wall_s=s) for n, s in enumerate(seconds)))[1]
     ends = np.exp(stats.ttest_1samp(np.log(seconds), 0).confidence_interval(0.95))
     assert (row["end_to_end_s_low"], row["end_to_end_s_high"]) == pytest.approx(tuple(ends))

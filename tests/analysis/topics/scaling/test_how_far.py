@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from analysis.figures import Figure, inline, looks
-from analysis.topics.scaling import efficiency, series
+from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.how_far import figure
-from tests.analysis.builders import config, record, runs_frame
+from tests.analysis import planned
+from tests.analysis.builders import config, record
 from train.record.run import RunRecord
 
 SEEN = looks(["naive", "lamb"])
@@ -30,8 +31,7 @@ def run(gpus: int, seed: int, nodes: int = 1, name: str = "naive", **changes: An
 
 
 def drawn(*items: RunRecord, ahead: pd.DataFrame = NO_FORECAST) -> Figure | None:
-    runs = series.with_series(runs_frame(items))
-    return figure(efficiency.table(runs, ["naive", "lamb"]).data, ahead, SEEN)
+    return figure(throughputs(planned.sweep(items)).data, ahead, SEEN)
 
 
 def sweep(*counts: int, **changes: Any) -> list[RunRecord]:
