@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from analysis.stats.differences import holm
 from analysis.table import Row, p_value, plain_rows
 from analysis.topics.comparisons import techniques
 from analysis.topics.names import with_context
+from analysis.topics.topic import Sweep
 from analysis.topics.training.noise import growth
 from tests.measured import best_rates, error_by_images, layer_factors, sigmoid_inputs
 from train.record.run import RECORD_NAME, RunRecord, read_record
@@ -132,7 +134,8 @@ def side_by_side(folder: Path) -> str:
 
 def _pair(frames: Frames, pair: tuple[str, str]) -> Row:
     planned, runs = (f[f["technique"].isin(pair)] for f in (frames.planned, frames.runs))
-    return plain_rows(techniques.table(planned, runs, pair[::-1]).data)[0]
+    of = Sweep(replace(frames, planned=planned, runs=runs, techniques=pair[::-1]))
+    return plain_rows(techniques.claims(of).data)[0]
 
 
 def noise_growth(folder: Path, first: int, last: int) -> list[str]:

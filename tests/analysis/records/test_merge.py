@@ -15,6 +15,7 @@ from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.table import types
 from analysis.topics.comparisons import techniques
+from analysis.topics.topic import Sweep
 from tests.analysis.builders import config, record, technique, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 
@@ -105,7 +106,7 @@ def test_a_cell_of_two_sweeps_is_compared_as_two_runs(tmp_path: Path) -> None:
     items = [record(config(name, seed=seed)) for name in ("naive", "lamb") for seed in range(3)]
     both = [load_frames(write_sweep(tmp_path / name, items)) for name in ("one", "two")]
     frames = merge(*(replace(one, name=one.folder.name) for one in both))
-    table = techniques.table(frames.planned, frames.runs, frames.techniques).data
+    table = techniques.claims(Sweep(frames)).data
     assert table[["n", "n_reference"]].to_numpy().tolist() == [[6, 6]]
 
 
