@@ -69,7 +69,7 @@ def report(
     from analysis.writing import console  # noqa: PLC0415
     from train.record.atomic import write_atomically  # noqa: PLC0415
 
-    with keeping() as canvases:
+    with keeping(asked=bool(figures)) as canvases:
         built = _build(results_dirs, draw=True, anonymous=anonymous)
     paper = for_paper(built, canvases, figures) if figures else {}
     try:

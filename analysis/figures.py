@@ -146,10 +146,10 @@ _KEPT: ContextVar[dict[str, Canvas] | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def keeping() -> Iterator[dict[str, Canvas]]:
-    """Gathers the canvas of each SVG that is made meanwhile."""
+def keeping(*, asked: bool = True) -> Iterator[dict[str, Canvas]]:
+    """Gathers the canvas of each SVG that is made meanwhile, if ``asked``: they take memory."""
     kept: dict[str, Canvas] = {}
-    token = _KEPT.set(kept)
+    token = _KEPT.set(kept if asked else None)
     try:
         yield kept
     finally:

@@ -53,10 +53,5 @@ def report(*folders: str | PathLike[str]) -> NotebookReport:
         page = report_of([Path(folder) for folder in folders])
     tables = {name: getattr(page.frames, name) for name in FRAMES}
     tables |= {name: table.data for name, table in page.tables.items() if name not in tables}
-    figures = {
-        figure.key: drawn[figure.svg]
-        for topic in page.topics
-        for figure in topic.figures
-        if figure.svg in drawn
-    }
+    figures = {figure.key: drawn[figure.svg] for figure in page.figures if figure.svg in drawn}
     return NotebookReport({name: own for name, own in tables.items() if len(own)}, figures, page)

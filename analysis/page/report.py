@@ -67,9 +67,13 @@ class Report:
         return 0 < len(self.frames.epochs) <= MOST_EPOCHS
 
     @property
+    def figures(self) -> tuple[Figure, ...]:
+        return tuple(figure for topic in self.topics for figure in topic.figures)
+
+    @property
     def first_figures(self) -> tuple[Figure, ...]:
         """The two that the first screen shows, by what the sweep varies."""
-        there = {f.key: f for topic in self.topics for f in topic.figures if f.svg}
+        there = {figure.key: figure for figure in self.figures if figure.svg}
         wanted = next((keys for key, keys in _FIRST.items() if key in there), _OF_ANY)
         return tuple(there[key] for key in wanted if key in there)[:2]
 

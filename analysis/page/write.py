@@ -55,17 +55,12 @@ def write_report(
     tables, drawn = [out / f"{name}.csv" for name in frames], list[Path]()
     for path, data in zip(tables, frames.values(), strict=True):
         write_atomically(path, csv_text(data))
-    for topic in report.topics:
-        for figure in topic.figures:
-            for name, text in _files_of(figure).items():
-                write_atomically(out / name, text)
-                drawn.append(out / name)
-    for name, content in paper.items():
-        path = out / "figures" / name
-        new = path.with_name(f".{name}")
-        new.write_bytes(content)
-        new.replace(path)
-        drawn.append(path)
+    files: dict[str, str | bytes] = {}
+    for figure in report.figures:
+        files |= _files_of(figure)
+    for name, content in (files | {f"figures/{name}": own for name, own in paper.items()}).items():
+        write_atomically(out / name, content)
+        drawn.append(out / name)
     texts = [out / "report.html", out / "report.md"]
     for path in texts:
         write_atomically(path, render(report, f"{path.name}.j2"))
@@ -89,7 +84,7 @@ def for_paper(report: Report, kept: Mapping[str, Canvas], kind: Kind) -> dict[st
     """
     found = {}
     with style(), mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 300}):
-        for figure in (figure for topic in report.topics for figure in topic.figures):
+        for figure in report.figures:
             if canvas := kept.get(figure.svg or ""):
                 canvas.savefig(content := io.BytesIO(), format=kind)
                 found[f"{figure.key}.{kind}"] = content.getvalue()

@@ -37,6 +37,10 @@ class Moments(NamedTuple):
     mean: Floats
     sd: Floats  # nan below two runs; exactly 0 where only rounding is left
 
+    def at(self, places: NDArray[np.integer[Any]]) -> Moments:
+        """Of the sets at these places."""
+        return Moments(*(part[places] for part in self))
+
 
 def moments(values: Sequence[float] | Floats) -> Moments:
     """Of one set of runs, as arrays of one element."""

@@ -35,7 +35,7 @@ from analysis.table import (
 )
 from analysis.topics.names import NAMES, only
 from analysis.topics.scaling.nodes import ready_command
-from analysis.topics.topic import Answer, Sweep, Topic, sentence, some
+from analysis.topics.topic import Answer, Sweep, Topic, groups, sentence, some
 
 FEWEST, ALPHA, LATER = 4, 0.05, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
@@ -134,17 +134,16 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         return
     runs = list(dict.fromkeys(row["cell_id"] for row in late))
     alike: dict[str, list[list[Row]]] = {}  # the late ranks of each run, by their names
-    for cell in runs:
-        own = [row for row in rows if row["cell_id"] == cell]
+    by_run = {own[0]["cell_id"]: own for own in groups(rows, ("cell_id",))}
+    for own in (by_run[cell] for cell in runs):
         slow = [row for row in own if row["late"]]
         alike.setdefault(_who(slow, own), []).append(slow)
     said = [_behind(who, slow) for who, slow in [*alike.items()][:_MOST]]
     more = f"; so are others in {len(alike) - _MOST} more cases" if len(alike) > _MOST else ""
-    first = [row for row in rows if row["cell_id"] == runs[0]]
     numbers = {"cell": runs[0], "rank": late[0]["rank"], "host": late[0]["host"],
                "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
     text = f"{'; '.join(said)}{more}"
-    command = _pair_test(first, only([*frames.attempts["site"].dropna().unique()]))
+    command = _pair_test(by_run[runs[0]], only([*frames.attempts["site"].dropna().unique()]))
     text += ". This is worth measuring, since p assumes that the ranks' lateness is normal"
     if command:
         numbers["command"] = command

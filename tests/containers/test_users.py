@@ -97,7 +97,7 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
 def test_root_s_command_goes_on_only_with_what_the_user_can_read(
     place: Path, site: str, mode: int, results: str, refused: str | None
 ) -> None:
-    """As SITE=/root/site.yaml, or RESULTS=/root/results."""
+    """As SITE= or RESULTS= below the home of root."""
     (place / "closed").mkdir(mode=0o700)
     (place / site).touch(mode)
     argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", place / results]

@@ -19,8 +19,8 @@ _RESNET50_SIDE = 32  # pixels, at least
 def combination_problem(config: RunConfig) -> str | None:
     """What is wrong with the cell as a whole, with what to do; None where nothing is."""
     checks = (
-        _target, _ghosts, _one_image, _adasum, _adascale, _noise, _network, _accumulation,
-        _warmup, _milestones, _growth, _images, _distribute,
+        _target, _ghosts, _one_image, _adasum, _adascale, _noise, _network, _accumulation, _warmup,
+        _milestones, _growth, _images, _distribute,
     )  # fmt: skip
     return next((text for check in checks if (text := check(config))), None)
 

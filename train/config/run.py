@@ -26,7 +26,7 @@ from train.errors import ConfigError, read_whole
 #: A plan has a row for each.
 MOST_EPOCHS = 100_000
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
-_MOST_IMAGES = 10**13
+MOST_IMAGES = 10**13
 
 
 class Target(Frozen):
@@ -106,7 +106,7 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
-        if (images := self.global_batch * (self.steps_per_epoch or 1)) > _MOST_IMAGES:
+        if (images := self.global_batch * (self.steps_per_epoch or 1)) > MOST_IMAGES:
             raise ValueError(
                 f"{images:,} images are more than any machine trains: use a smaller "
                 "batch_per_rank, gpus, accumulation or steps_per_epoch"

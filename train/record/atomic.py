@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace ``path`` by ``text`` so that a reader sees the old file or the new one, never a half.
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
+    """Replace a file so that a reader sees the old one or the new one, never a half.
 
     Raises:
         OSError: the disk is full or the folder not writable; the old file is then untouched and
             nothing is left under a temporary name.
     """
-    with _temporary(path, text, mode) as temporary:
+    with _temporary(path, content, mode) as temporary:
         temporary.replace(path)
     _sync_folder(path.parent)
 
@@ -44,13 +44,13 @@ def write_new(path: Path, text: str) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, text: str, mode: int = 0o644) -> Iterator[Path]:
-    """The text on disk, beside ``path``, for as long as nobody gives it another name."""
+def _temporary(path: Path, content: str | bytes, mode: int = 0o644) -> Iterator[Path]:
+    """The content on disk, beside ``path``, for as long as nobody gives it another name."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
+        with os.fdopen(handle, "wb") as out:
+            out.write(content.encode("utf-8") if isinstance(content, str) else content)
             out.flush()
             os.fsync(out.fileno())
         temporary.chmod(mode)

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from train.config.frozen import Frozen
+from train.config.run import MOST_IMAGES
 
 #: Larger ones cannot be, and sums of them would not fit into 64 bits.
-Count = Annotated[int, Field(ge=0, le=10**13)]
+Count = Annotated[int, Field(ge=0, le=MOST_IMAGES)]
 Positive = Annotated[Count, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.stats.differences import ALPHA
-from analysis.stats.intervals import Moments, grouped_moments
+from analysis.stats.intervals import grouped_moments
 from analysis.table import Column, Table, frame, number, p_value, plain_rows
+from analysis.topics.comparisons.arms import numbers
 from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
+from analysis.topics.comparisons.ranking import HIGHER, UNDECIDED
 from analysis.topics.names import place_namer
 from analysis.topics.topic import Sweep
 
-UNDECIDED, LATER = "undecided", "second is later"
+LATER = "second is later"
 #: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
 MOST = 50
 _OF_PLAN = ("cell_id", "condition", "workload", "target", "technique_label", "context", "gpus",
@@ -49,11 +50,8 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def target_pairs(of: Sweep) -> Table:
-    return table(of.frames.planned, of.frames.goals)
-
-
-def table(planned: pd.DataFrame, goals: pd.DataFrame) -> Table:
     """Pairs of conditions by rising time to their target; see COLUMNS."""
+    planned, goals = of.frames.planned, of.frames.goals
     asked = planned.loc[planned["target"].notna(), [*_OF_PLAN]]
     cells = asked.merge(goals[["cell_id", "met", "seconds", "steps"]], on="cell_id", how="left")
     arm = cells.groupby("condition", sort=False).ngroup().to_numpy()
@@ -61,9 +59,7 @@ def table(planned: pd.DataFrame, goals: pd.DataFrame) -> Table:
     arms = cells.drop_duplicates("condition").reset_index(drop=True)
     lacking = np.bincount(arm, ~met, len(arms)) > 0
     logs = {
-        name: grouped_moments(
-            np.log(cells[name].where(met).to_numpy(float, na_value=np.nan)), arm, len(arms)
-        )
+        name: grouped_moments(np.log(numbers(cells[name].where(met))), arm, len(arms))
         for name in ("seconds", "steps")
     }
     order = np.argsort(np.where(lacking, np.inf, logs["seconds"].mean), kind="stable")
@@ -74,7 +70,7 @@ def table(planned: pd.DataFrame, goals: pd.DataFrame) -> Table:
     first, second = np.concatenate(listed, axis=1)
     why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
     wanted = [
-        Contrast(name, pairs_of(_of(own, second), _of(own, first), why), f"{name}_", ratio=True,
+        Contrast(name, pairs_of(own.at(second), own.at(first), why), f"{name}_", ratio=True,
                  then=UNDECIDED if name == "seconds" else "")
         for name, own in logs.items()
     ]  # fmt: skip
@@ -92,10 +88,6 @@ def table(planned: pd.DataFrame, goals: pd.DataFrame) -> Table:
         "target_pairs",
         "Pairs of conditions: time to the target",
         COLUMNS,
-        made.assign(verdict=made["verdict"].replace("higher", LATER)),
+        made.assign(verdict=made["verdict"].replace(HIGHER, LATER)),
         folded=True,
     )
-
-
-def _of(moments: Moments, places: NDArray[np.int_]) -> Moments:
-    return Moments(*(part[places] for part in moments))

@@ -18,7 +18,7 @@ from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.stats.differences import ratios
-from analysis.stats.intervals import Moments, grouped_moments, means
+from analysis.stats.intervals import grouped_moments, means
 from analysis.table import (
     Column,
     Row,
@@ -150,7 +150,7 @@ def _speedup(
     """The parts of an Estimate of each row; ``why``: the reason where there is none."""
     rates = measured(runs)["images_per_s"].reindex(runs.index).to_numpy(float, na_value=np.nan)
     logs = grouped_moments(np.log(rates), rows, len(n))
-    found = ratios(logs, Moments(*(part[base] for part in logs)))
+    found = ratios(logs, logs.at(base))
     there, itself = np.array([reason is None for reason in why], bool), base == n.index
     return pd.DataFrame(
         {

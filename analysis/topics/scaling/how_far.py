@@ -175,12 +175,12 @@ class Chosen(NamedTuple):
 def chosen(of: Sweep) -> Iterable[Chosen]:
     """Of weak and of strong scaling, each by itself: they answer different questions."""
     known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
-    modes = [own for own in groups(known, ("scaling",))
-             if any(row["gpus"] != row["n0"] for row in own)]  # fmt: skip
+    modes = [(own, more) for own in groups(known, ("scaling",))
+             if (more := [row for row in own if row["gpus"] != row["n0"]])]  # fmt: skip
     reference = reference_technique(of.order)
-    for own in modes:
-        most = max(row["gpus"] for row in own if row["gpus"] != row["n0"])
-        largest = [row for row in own if row["gpus"] == most and row["gpus"] != row["n0"]]
+    for own, more in modes:
+        most = max(row["gpus"] for row in more)
+        largest = [row for row in more if row["gpus"] == most]
         one = next((row for row in largest if row["technique"] == reference), largest[0])
         yield Chosen(one, own, f"under {own[0]['scaling']} scaling, " if len(modes) > 1 else "")
 

@@ -49,6 +49,7 @@ from jobs.slurm.watch.endings import End, elsewhere, ends_of, listed_as
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
+from train.record.run import Status
 
 
 def reconcile(
@@ -152,14 +153,14 @@ def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
         now = recorded(config, folder)
         if now.status in (UNREADABLE, OTHERS):
             return now
-        status, why = end.status, end.why
-        if end.preflight and now.attempt is None:
-            status, why = "cancelled", end.preflight
+        held = end.preflight if now.attempt is None else ""
+        status: Status = "cancelled" if held else end.status
+        why = held or end.why
         if now.done:  # its supervisor was ended between the record and the last clean-up
             over(folder)
         elif not settle_lost(folder, config, why, status) and left_no_record(now, job):
-            held = why if end.preflight else f"no rank was started: {why}"
-            settle_unstarted(folder, config, job.log, job.at, held, status)
+            what = held or f"no rank was started: {why}"
+            settle_unstarted(folder, config, job.log, job.at, what, status)
     now = recorded(config, folder)
     return None if now.status == NEW else now
 

@@ -6,9 +6,10 @@ import numpy as np
 from scipy import stats
 
 from analysis.table import plain_rows
-from analysis.topics.convergence.target_pairs import UNDECIDED, table
-from tests.analysis.builders import config, frames_of_records
-from tests.analysis.planned import planned
+from analysis.topics.comparisons.ranking import UNDECIDED
+from analysis.topics.convergence.target_pairs import target_pairs
+from tests.analysis.builders import config
+from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.test_targets_table import TARGET, run
 
 #: Epochs to the target, of 2.5 s and 20 steps each.
@@ -18,7 +19,7 @@ SOON, LATE, ALIKE = [2, 3, 2], [8, 9, 9], [2, 3, 4]
 def test_pairs_are_welch_on_logarithms_in_one_family_of_both_measures() -> None:
     epochs = {"lamb": LATE, "naive": SOON, "lars": ALIKE}
     items = [run(seed, n, name=name) for name, own in epochs.items() for seed, n in enumerate(own)]
-    rows = plain_rows(table(planned(items), frames_of_records(items)["goals"]).data)
+    rows = plain_rows(target_pairs(sweep(items)).data)
     assert [(row["first"], row["second"]) for row in rows] == [
         ("naive", "lars"), ("naive", "lamb"), ("lars", "lamb"),
     ]  # fmt: skip
@@ -40,7 +41,6 @@ def test_a_condition_with_a_run_that_is_lost_or_never_got_there_is_not_compared(
     items += [run(seed, n, name="lamb") for seed, n in enumerate([8, 9, None])]
     items += [run(seed, n, name="lars") for seed, n in enumerate(LATE[:2])]
     lost = [config("lars", seed=9, epochs=10, target=TARGET)]
-    goals = frames_of_records(items)["goals"]
-    rows = plain_rows(table(planned(items, lost=lost), goals).data)
+    rows = plain_rows(target_pairs(sweep(items, lost=lost)).data)
     assert {row["seconds"] for row in rows} == {None} and {row["family"] for row in rows} == {6}
     assert all("did not reach the target, or is lost" in row["verdict"] for row in rows)
