@@ -206,7 +206,7 @@ def test_a_part_that_fails_is_no_pass(tmp_path: Path, monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise ValueError("no table")
 
-    monkeypatch.setattr(efficiency, "table", broken)
+    monkeypatch.setattr(efficiency, "columns", broken)
     folder = scaled(tmp_path / "s", (2, 0.3))
     file = tmp_path / "check.xml"
     done = call(folder, "--min-efficiency", 0.8, "--min-accuracy", 0.7, "--junit", file)
