@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,7 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     terminal's Ctrl-C reaches only us.
 
     Raises:
-        SlurmError: no such program, or no end within ``timeout_s`` seconds.
+        SlurmError: no such program, no end within ``timeout_s`` seconds, or its end by a signal.
         ConfigError: it would ask several clusters.
     """
     environment = environment_of("slurm", os.environ)
@@ -106,6 +107,10 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     except OSError as error:
         reason = f"cannot be started here: {error.strerror}"
         raise SlurmError(shlex.join(argv), reason, passing=False) from error
+    if done.returncode < 0:
+        killed = signal.strsignal(-done.returncode) or f"signal {-done.returncode}"
+        reason = f"a signal ended it before it answered ({killed})"
+        raise SlurmError(shlex.join(argv), reason, passing=True)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 

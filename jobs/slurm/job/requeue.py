@@ -96,8 +96,8 @@ def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd
 
 
 def _is_granted(allocation: Allocation, stop: Stop) -> bool:
-    """Ask Slurm for the same job once more, until its controller answers; returns whether it will
-    run it."""
+    """Ask Slurm for the same job once more, until its controller answers; returns whether it may
+    run it: the requeue itself ends this job, and its signal may come before the answer."""
     refusal = "the job is being ended"
     for _ in _tries(stop, AWAY_S):
         try:
@@ -109,6 +109,9 @@ def _is_granted(allocation: Allocation, stop: Stop) -> bool:
         else:
             log("requeued: goes on from the checkpoint")
             return True
+    if stop.reason is not None:
+        log(f"ended while it asked to be requeued ({refusal})")
+        return True
     log(f"cannot be requeued ({refusal}): make sweep goes on from the checkpoint")
     return False
 

@@ -106,6 +106,7 @@ def test_what_sbatch_does_not_say_the_queue_does(
         ("echo done", "it ended well, but printed no job id"),
         ("""rm "$HERE/queue"; echo 'sbatch: error: Socket timed out' >&2; exit 1""",
          "whether it was submitted all the same is not known"),
+        ("kill -KILL $$", "a signal ended it"),  # a login node short of memory
     ],
 )  # fmt: skip
 def test_what_may_be_in_the_queue_keeps_its_note(

@@ -58,6 +58,10 @@ def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match=r"squeue: no answer within 0\.3 s") as caught:
         run(["squeue"], timeout_s=0.3)
     assert caught.value.passing
+    fake.put("squeue", "kill -KILL $$")
+    with pytest.raises(SlurmError, match="squeue: a signal ended it before it ") as caught:
+        run(["squeue"])
+    assert caught.value.passing
 
 
 def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) -> None:

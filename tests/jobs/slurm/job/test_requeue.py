@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.stop import Stop
+from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.site import Site
 from jobs.slurm.job import requeue as module
 from jobs.slurm.job.allocation import Allocation
@@ -30,7 +30,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(
     fake: FakeSlurm, ends: Sequence[CellEnd], site: Site = SITE, *, restarts: int = 0,
-    warned: bool = False,
+    warned: bool = False, stop: Stop | None = None,
 ) -> list[list[str]]:  # fmt: skip
     """What a job of two cells asks of scontrol at its end."""
     task = unit(fake.folder.parent, cells(2), site=site)
@@ -39,7 +39,7 @@ def asked(
         if end.record is not None:
             (Path(name) / "record.json").write_text(end.record.model_dump_json())
     allocation = Allocation("7_5", restarts, 2e9, site, "node[3-4]")
-    requeue(task, allocation, by_name, Stop(), Stop(at=1.0 if warned else None))
+    requeue(task, allocation, by_name, stop or Stop(), Stop(at=1.0 if warned else None))
     return fake.calls("scontrol")
 
 
@@ -102,3 +102,13 @@ def test_a_requeue_that_is_refused_is_told(
     assert asked(fake, [CellEnd("timeout", 3)]) == [AGAIN]
     told = "cannot be requeued (Requested operation is presently disabled)"
     assert told in capsys.readouterr().out
+
+
+def test_a_requeue_that_ends_its_own_scontrol_is_no_refusal(
+    fake: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen on the practice cluster: Slurm's SIGTERM reaches scontrol before its answer does."""
+    fake.put("scontrol", "kill -TERM $PPID; kill -TERM $$; sleep 9")
+    with stopped_by_signals() as stop:
+        assert asked(fake, [CellEnd("timeout", 3)], stop=stop) == [AGAIN]
+    assert "ended while it asked to be requeued (a signal" in capsys.readouterr().out
