@@ -161,22 +161,6 @@ class Sweeping:
         started = json.loads(((cell or self.cell) / "logs" / "start.json").read_text())
         return str(started["world"]["hostnames"][rank])
 
-    def signal_rank(self, rank: int, name: str) -> str:
-        """Send a signal to a rank, on its node; returns the node's name."""
-        node = self.node_of(rank)
-        # the pattern must not match the shell that holds it
-        done = self.practice.inside(node, "pkill", f"-{name}", "-f", "[-]m train .*/digits-")
-        assert done.returncode == 0, f"no rank on {node}: {done.stderr}"
-        return node
-
-    def completes_again(self) -> RunRecord:
-        """`make sweep` again completes the cell, and nothing of the first start is lost."""
-        self.succeeds(self.start("--no-preflight"))
-        record = self.record()
-        assert record.status == "completed", record.error
-        assert [epoch.epoch for epoch in record.epochs] == list(range(1, record.config.epochs + 1))
-        return record
-
 
 @contextmanager
 def in_folder(practice: Practice, folder: Path, **more: Any) -> Iterator[Sweeping]:
