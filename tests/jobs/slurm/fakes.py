@@ -23,6 +23,7 @@ from jobs.config.site import Site
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import FIELD, START, JobState
 from jobs.slurm.job.task import JobTask, PreflightReport, Problem, SubmissionContext
+from jobs.slurm.submissions import Array, RunNote
 from tests.builders import config, record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
@@ -247,6 +248,15 @@ def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelt
         problems=problems,
     )  # fmt: skip
     (folder / "report.json").write_text(report.model_dump_json())
+
+
+def note(*units: Sequence[str], job: str | None = None, run: str = "r1", **more: Any) -> RunNote:
+    """Of one call of sbatch, for these units of cells."""
+    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+    values: dict[str, Any] = {
+        "site": "s", "job_name": "n", "submitted_at": datetime.now(UTC), "arrays": (array,),
+    }  # fmt: skip
+    return RunNote(run=run, **(values | more))
 
 
 def in_queue(states: Mapping[str, str], comment: str = "") -> dict[str, JobState]:

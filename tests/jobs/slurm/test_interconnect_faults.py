@@ -128,9 +128,7 @@ def test_a_healthy_network_passes_at_its_ceiling(measuring: Measuring) -> None:
         ("node1", {"rate": "50mbit", "to": "node3", "rest": LINK}, ("link", ["node1", "node3"])),
     ],
 )
-def test_one_fault_is_named(
-    measuring: Measuring, node: str, limit: dict[str, str], named: tuple[str, list[str]]
-) -> None:
+def test_one_fault_is_named(measuring, node, limit, named) -> None:
     measuring.practice.limit(node, **limit)
     judged = measuring.decided(f"{node}: {limit}")
     assert (judged.code, judged.verdict["status"]) == (1, "FAIL"), judged.verdict

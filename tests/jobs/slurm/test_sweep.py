@@ -38,9 +38,7 @@ def records(desk: Desk) -> list[str]:
      ("image: /nowhere/own.sif", "", "there is no image /nowhere/own.sif"),
      ("image: none", "--budget=0.001", "hours")],
 )  # fmt: skip
-def test_what_does_not_fit_submits_nothing(
-    tmp_path, data_root, change: str, options: str, words: str
-) -> None:
+def test_what_does_not_fit_submits_nothing(tmp_path, data_root, change, options, words) -> None:
     """The cluster, the image, the cost."""
     key = change.split(":", maxsplit=1)[0]
     kept = [line for line in SITE.splitlines() if not line.startswith(key)]
@@ -112,9 +110,7 @@ def test_a_refusal_in_the_middle_keeps_what_was_submitted(tmp_path, data_root) -
     [("Invalid account or account/partition combination specified", 2, "--no-wait"),
      ("Socket timed out on send/recv operation", 3, "--no-wait")],
 )  # fmt: skip
-def test_a_wrong_request_is_told_from_a_busy_cluster(
-    tmp_path, data_root, said: str, code: int, wait: str
-) -> None:
+def test_a_wrong_request_is_told_from_a_busy_cluster(tmp_path, data_root, said, code, wait) -> None:
     desk = Desk(tmp_path, data_root, refuse_at=1)
     (desk.fake.folder / "refusal").write_text(said)
     assert said in desk.submit(wait, code=code)

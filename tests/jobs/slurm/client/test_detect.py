@@ -99,9 +99,7 @@ def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None
     assert again is not None and again.site.poll_s == 7
 
 
-def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
-    fake: FakeSlurm, tmp_path: Path
-) -> None:
+def test_a_file_that_is_there_is_used_whatever_the_partitions_do(fake, tmp_path) -> None:
     """Seen: on a maintenance day no partition was up, and each command was refused."""
     file = own_sites() / "auto-practice.yaml"
     file.parent.mkdir(parents=True)
@@ -131,9 +129,7 @@ def test_the_user_s_variables_are_written(fake: FakeSlurm, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\x07b"])
-def test_what_cannot_be_read_back_is_not_left(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, text: str
-) -> None:
+def test_what_cannot_be_read_back_is_not_left(fake, tmp_path, monkeypatch, text) -> None:
     monkeypatch.setenv("SBATCH_RESERVATION", text)
     with pytest.raises(ConfigError, match=r"(?s)cannot write .*single line of text.*by hand") as e:
         site_for("auto")
@@ -154,9 +150,7 @@ def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monke
 @pytest.mark.parametrize(
     "option", [{"partition": "urgent"}, {"account": "b"}, {"qos": "long"}, {"time_min": "7"}]
 )
-def test_what_the_command_line_says_holds_for_that_command_alone(
-    fake: FakeSlurm, capsys, option: dict[str, str]
-) -> None:
+def test_what_the_command_line_says_holds_for_that_command_alone(fake, capsys, option) -> None:
     """Seen: one PARTITION=urgent on the first command stood in the file for good."""
     ((key, text),) = option.items()
     for _ in range(2):
@@ -216,9 +210,7 @@ def test_a_file_that_an_earlier_version_wrote_is_that_of_its_own_cluster(
     ("variable", "names"),
     [("SLURM_CLUSTERS", "a,b"), ("SBATCH_CLUSTERS", "big,small"), ("SLURM_CLUSTERS", "all")],
 )
-def test_of_several_clusters_none_is_asked(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, variable: str, names: str
-) -> None:
+def test_of_several_clusters_none_is_asked(fake, tmp_path, monkeypatch, variable, names) -> None:
     """sbatch would take any of them, and the job be looked for on another."""
     monkeypatch.setenv(variable, names)
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
@@ -232,9 +224,7 @@ def test_of_several_clusters_none_is_asked(
     assert found is not None and found.site.cluster == "a", "the file names one"
 
 
-def test_all_programs_ask_the_cluster_of_the_site(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch
-) -> None:
+def test_all_programs_ask_the_cluster_of_the_site(fake, tmp_path, monkeypatch) -> None:
     """sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
     fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none} ${SLURM_CONF-}"')
     monkeypatch.setenv("SBATCH_CLUSTERS", "big")

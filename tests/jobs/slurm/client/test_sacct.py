@@ -106,9 +106,7 @@ def test_one_question_to_each_program_for_all_jobs(programs: Programs) -> None:
         ("", "FAILED", "FAILED", "sacct"),
     ],
 )
-def test_the_controller_and_the_accounts(
-    programs: Programs, listed: bool, queued: str, account: str, state: str, source: str
-) -> None:
+def test_the_controller_and_the_accounts(programs, listed, queued, account, state, source) -> None:
     """Whether a list, which is of a moment, says that the job ended, or lacks it."""
     if queued:
         programs["squeue"] = queue(("3_0", queued), ("3_1", "FAILED"))

@@ -64,9 +64,7 @@ def options(
 
 
 @pytest.mark.parametrize("where", ["root's own", "a path", "the installation's"])
-def test_root_goes_on_from_the_beginning_with_the_same_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_root_goes_on_from_the_beginning_with_the_same_site(tmp_path, monkeypatch, where) -> None:
     """containers/practice does it (tests/containers/test_users.py). Seen: a name of root's own site
     file was sought among the user's."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

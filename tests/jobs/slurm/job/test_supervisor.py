@@ -28,7 +28,6 @@ from tests.jobs.slurm.fakes import (
     Job,
     attempts,
     cells,
-    fake_slurm,
     script_srun,
     unit,
 )
@@ -37,11 +36,6 @@ from tests.unreadable import is_untouched, unreadable
 from train.distributed.awake import Awake
 from train.record.run import RunRecord, read_record
 from train.run.provenance import git_state
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeSlurm:
-    return fake_slurm(tmp_path / "bin")
 
 
 def records(job: Job) -> list[RunRecord]:
@@ -86,9 +80,7 @@ def test_a_forced_cells_record_is_put_aside_once(tmp_path: Path, fake: FakeSlurm
     assert read_record(cell / "record.json").ended_at > task.asked_at
 
 
-def test_a_start_whose_supervisor_was_killed_counts_as_lost(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
+def test_a_start_whose_supervisor_was_killed_counts_as_lost(tmp_path, fake) -> None:
     task = unit(tmp_path, cells(1))
     cell = Path(task.cells[0])
     (cell / "logs").mkdir()
@@ -117,9 +109,7 @@ def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
         return process.returncode, out
 
 
-def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
+def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(tmp_path, fake) -> None:
     """The warning often comes twice; cells that have not begun wait for the next start."""
     script_srun(fake, STOPS_WHEN_ASKED, cells(2))
     job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.07)
@@ -183,7 +173,6 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
     tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second cell's image comes while the first one runs."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path, new = sif(tmp_path / "own.sif"), sif(tmp_path / "new.sif", data=2000)
     image = find_image(str(path), tmp_path)
     true = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, new)]
@@ -199,9 +188,7 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_ranks_get_no_settings_of_the_submitting_shell(
-    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, frozen: bool
-) -> None:
+def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypatch, frozen) -> None:
     """A copy of the code knows no commit: it is told the one that was submitted, whatever checkout
     is around it."""
     monkeypatch.setenv("HOROSCALE_RANK", "stray")
@@ -236,7 +223,6 @@ def test_a_cell_that_another_job_has_is_left_alone(
 ) -> None:
     monkeypatch.setattr(module, "LOCK_PATIENCE_S", 0.2)
     monkeypatch.setattr(module, "TRY_AGAIN_S", 0.1)
-    monkeypatch.setenv("PATH", fake.path)
     task = unit(tmp_path, cells(1))
     folder = Path(task.cells[0])
     (folder / "logs").mkdir()
@@ -250,9 +236,7 @@ def test_a_cell_that_another_job_has_is_left_alone(
     assert not (folder / "record.json").exists()
 
 
-def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
+def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(tmp_path, fake) -> None:
     script_srun(fake, "good()", cells(2))
     task = unit(tmp_path, cells(2))
     first, second = map(Path, task.cells)

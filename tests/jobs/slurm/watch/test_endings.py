@@ -30,9 +30,7 @@ from jobs.slurm.watch.endings import over_for_s, status_of
      ("FAILED", 127, None, "failed", "found no Python"),
      ("FAILED", 126, None, "failed", "may not run the Python")],
 )  # fmt: skip
-def test_every_end_has_a_status_and_a_sentence(
-    state: str, code: int | None, signal: int | None, status: str, words: str
-) -> None:
+def test_every_end_has_a_status_and_a_sentence(state, code, signal, status, words) -> None:
     job = JobState("7_1", state, "NonZeroExitCode", nodes="node1", code=code, signal=signal)
     found, text = status_of("7_1", job)
     assert found == status and text.startswith("job 7_1 (on node1): ") and words in text

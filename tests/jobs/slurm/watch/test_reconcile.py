@@ -70,9 +70,7 @@ def status(sweep: Path) -> str:
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING", "REQUEUED", "NEW_WORD"])
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_job_that_lives_is_never_settled(
-    sweep: Path, state: str, listed: bool, begun: bool
-) -> None:
+def test_a_job_that_lives_is_never_settled(sweep, state, listed, begun) -> None:
     """Also when an earlier start of it left its mark, as before a requeue, and when no list shows
     it. Seen: a renamed job was taken for lost, and its cells ran twice."""
     if begun:
@@ -106,9 +104,7 @@ def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep: Path) -
      ("NODE_FAIL", SETTLE_S)],
 )  # fmt: skip
 @pytest.mark.parametrize("listed", [True, False])
-def test_how_long_what_a_job_left_is_waited_for(
-    sweep: Path, end: str | None, enough_s: float, listed: bool
-) -> None:
+def test_how_long_what_a_job_left_is_waited_for(sweep, end, enough_s, listed) -> None:
     """The supervisor's record may still be hidden by a cache; after a good end it is there."""
     history = Told(*([ended("7", end)] if end else []))
     queue = in_queue("7", end, enough_s / 2) if end and listed else {}
@@ -156,9 +152,7 @@ def test_a_cell_with_a_record_needs_not_wait_for_the_others_of_its_job(sweep: Pa
      ({"cluster": "a"}, None, "on cluster a, and this shell asks cluster (unnamed)"),
      ({"user": os.getuid() + 1}, "a", "of whose jobs others may see nothing")],
 )  # fmt: skip
-def test_a_job_that_slurm_here_cannot_know_is_left_alone(
-    sweep: Path, where: dict, here: str | None, why: str
-) -> None:
+def test_a_job_that_slurm_here_cannot_know_is_left_alone(sweep, where, here, why) -> None:
     history = Told()
     history.cluster = lambda: here
     job = replace(submitted(sweep), **where)
