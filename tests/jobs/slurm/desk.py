@@ -27,14 +27,11 @@ image: none
 class Desk:
     """A user's shell."""
 
-    def __init__(
-        self, folder: Path, data: Path, site: str = SITE, *, gpus: str = "[1]", cells: int = 3,
-        refuse_at: int = 0,
-    ):  # fmt: skip
+    def __init__(self, folder: Path, data: Path, site: str = SITE, *, cells: int = 3):
         self.folder, self.data, self.results = folder, data, folder / "results"
-        self.fake = fake_slurm(folder / "bin", refuse_at=refuse_at)
+        self.fake = fake_slurm(folder / "bin")
         (folder / "site.yaml").write_text(site)
-        text = UNTRAINED.format(gpus=gpus, seeds=list(range(cells)))
+        text = UNTRAINED.format(gpus="[1]", seeds=list(range(cells)))
         (folder / "trial.yaml").write_text(text)
 
     @property

@@ -120,22 +120,15 @@ class FakeSlurm:
         self.put(name, f"echo {shlex.quote(AWAY)} >&2; exit 1")
 
 
-def fake_slurm(folder: Path, *, refuse_at: int = 0) -> FakeSlurm:
-    """An empty queue on the practice cluster, without accounting.
-
-    ``refuse_at``: the call of sbatch that is refused, counted from 1; 0: none.
-    """
+def fake_slurm(folder: Path) -> FakeSlurm:
+    """An empty queue on the practice cluster, without accounting."""
     folder.mkdir(parents=True, exist_ok=True)
     fake = FakeSlurm(folder)
-    fake.put("sbatch", f"""
+    fake.put("sbatch", """
 n=$(cat "$HERE/count" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$HERE/count"
 for last; do :; done
 cp "$last" "$HERE/script-$n"
-if [ $n = {refuse_at} ]; then
-  echo "sbatch: error: Batch job submission failed: $(cat "$HERE/refusal")" >&2; exit 1
-fi
 echo $((100 + n))""")  # fmt: skip
-    (folder / "refusal").write_text("Unable to contact slurm controller (connect failure)")
     fake.put("srun", "exit 0")
     fake.put("sacct", f"echo '{OFF}' >&2; exit 1")
     fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / 'practice_sinfo.out'))}")
@@ -259,10 +252,13 @@ def note(*units: Sequence[str], job: str | None = None, run: str = "r1", **more:
     return RunNote(run=run, **(values | more))
 
 
-def in_queue(states: Mapping[str, str], comment: str = "") -> dict[str, JobState]:
-    """What squeue shows: job -> Slurm's word."""
+def in_queue(
+    states: Mapping[str, str], comment: str = "", over_s: float = 1e6
+) -> dict[str, JobState]:
+    """What squeue shows: job -> Slurm's word. They ran for five seconds, ``over_s`` ago."""
+    start = (datetime.now() - timedelta(seconds=over_s + 5)).isoformat()
     return {
-        job: JobState(job, state, name="x", comment=comment, elapsed="0:05", nodes="n1")
+        job: JobState(job, state, "", start, "0:05", "n1", "x", comment)
         for job, state in states.items()
     }
 
