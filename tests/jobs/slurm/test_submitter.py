@@ -214,10 +214,10 @@ def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatc
 
 def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
     """Seen: an array that can never fit gave exit code 3, and make sweep again tried the same."""
-    sbatch.limit = 2
+    sbatch.limit = 1
     sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
-    sweep = submitter(tmp_path, 3)
-    assert sweep.turn({}) == 2 and sweep.turn({}) == 1
+    sweep = submitter(tmp_path, 2, (1, 2))
+    assert sweep.turn({}) == 1 and sweep.turn({}) == 1, "of one array, and none of the other"
 
 
 def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path, sbatch) -> None:

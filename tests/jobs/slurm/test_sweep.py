@@ -206,16 +206,6 @@ def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -
     assert "No space left" in done.stderr and "stop a make sweep" in done.stderr
 
 
-def test_a_note_that_cannot_be_read_keeps_its_cells_from_running_twice(desk: Desk) -> None:
-    desk.submit()
-    (file,) = (desk.sweep / ".slurm").glob("*.json")
-    file.write_text("{")
-    for command in ("sweep", "status", "cancel"):
-        done = desk.say(command)
-        assert done.exit_code == 3 and str(file) in done.stderr
-    assert len(desk.fake.calls("sbatch")) == 1
-
-
 def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
     desk.submit()
     desk.age()

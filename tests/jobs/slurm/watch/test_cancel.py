@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import parse
 from jobs.slurm.watch import cancel as module
-from jobs.slurm.watch.cancel import MAX_IDS, announce_cancel, cancel, jobs_of_sweep, last_cancel
+from jobs.slurm.watch.cancel import MAX_IDS, cancel, jobs_of_sweep
 from tests.jobs.slurm.client.clusters import SAID
 from tests.jobs.slurm.fakes import note
 
@@ -39,14 +37,6 @@ def test_one_call_for_all_arrays(monkeypatch) -> None:
     assert calls == [["scancel", "9", "10"]]
     cancel([str(number) for number in range(MAX_IDS + 1)])
     assert [len(argv) for argv in calls[1:]] == [MAX_IDS + 1, 2]
-
-
-def test_each_cancel_is_told_from_the_last(tmp_path: Path) -> None:
-    seen = [last_cancel(tmp_path)]
-    for _ in range(2):
-        announce_cancel(tmp_path)
-        seen.append(last_cancel(tmp_path))
-    assert seen[0] == "" and len(set(seen)) == 3
 
 
 DENIED = "scancel: error: Kill job error on job id 62: Access/permission denied\n"
