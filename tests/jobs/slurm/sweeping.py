@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from tests.practice import Practice
+from tests.sweeps import ROOT
 from train.record.run import RunRecord, read_record
 
-ROOT = Path(__file__).resolve().parents[3]
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 #: Without a container ranks start sooner; what the container does to them is tested apart.
 BARE: Mapping[str, Any] = {
@@ -68,7 +68,7 @@ class Sweeping:
             self.write()
         argv = [sys.executable, "-m", "jobs", command, str(self.folder / "long.yaml")]
         argv += ["--results", str(self.results)]
-        argv += ["--site", str(self.folder / "site.yaml")] if command in ("sweep", "plan") else []
+        argv += ["--site", str(self.folder / "site.yaml")] if command == "sweep" else []
         environment = {**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}
         process = subprocess.Popen(
             [*argv, *options], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,

@@ -136,16 +136,6 @@ def test_a_good_record_behind_a_cache_is_never_replaced(tmp_path, monkeypatch) -
     assert (cell / "record.json").read_text() == good
 
 
-def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
-    noted(sweep, "7", ONE)
-    watch = watcher(sweep, monkeypatch, RUNNING)
-    stop = Stop(told=Reason("cancelled", "got SIGINT"))
-    display = Silent()
-    follow(watch, [ONE], display, stop, Rest())
-    assert display.over == []
-    assert not (sweep / ONE.cell_id() / "record.json").exists()
-
-
 @pytest.mark.parametrize("first", [[ONE], []])
 def test_the_rest_is_submitted_when_there_is_room(sweep, monkeypatch, first) -> None:
     """Also where none of the sweep is in the queue: it is full of other jobs of ours."""

@@ -14,7 +14,7 @@ import pytest
 
 from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
-from jobs.slurm.submissions import read_notes, write_note
+from jobs.slurm.submissions import write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
@@ -69,18 +69,12 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
     assert "#SBATCH --time=60\n" in desk.say("plan").stdout
 
 
-def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:
-    """Jobs run in another folder: their paths are absolute. A path may hold blanks and
+def test_what_is_written_about_a_submission(desk: Desk) -> None:
+    """Jobs run in another folder than who calls: their paths are absolute. They may hold blanks and
     quotes."""
     desk.results = Path('o\'neil & "sons" $HOME é')
     desk.submit(cwd=desk.folder)
-    script = (desk.fake.folder / "script-1").read_text()
-    assert f"--chdir='{desk.folder}/o'" in script
-    assert len(read_notes(desk.folder / desk.results / "trial")) == 1
-
-
-def test_what_is_written_about_a_submission(desk: Desk) -> None:
-    desk.submit()
+    desk.results = desk.folder / desk.results
     (note,) = desk.notes()
     assert [(array.job_id, len(array.units)) for array in note.arrays] == [("101", 3)]
     private = desk.sweep / ".submitit"
@@ -89,6 +83,7 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
     assert all((cell / "config.json").exists() for cell in desk.cells)
     script = (desk.fake.folder / "script-1").read_text()
     assert f"#SBATCH --comment=horoscale:{note.run}:0" in script
+    assert f"--chdir='{desk.folder}/o'" in script
 
 
 @pytest.mark.parametrize(

@@ -131,30 +131,10 @@ def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(tmp_path,
     assert not (first / "logs" / "stop").exists()
 
 
-def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
-    """A forced cell had 9 epochs, the new start did one: that is progress."""
-    (one,) = cells(1)
-    task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    old = record(one)
-    (cell / "record.json").write_text(old.model_dump_json())
-    (cell / "epochs.jsonl").write_text(
-        "".join(epoch.model_dump_json() + "\n" for epoch in old.epochs)
-    )
-    task = task.model_copy(update={"forced": task.cells})
-    script_srun(fake, STOPS_WHEN_ASKED, [one])
-    warned(Job(fake, task, minutes_left=0.07), fake)
-    assert len(requeues(fake)) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [("exit 1", "cancelled"), ("echo JobState=COMPLETING PreemptTime=2026", "preempted")],
-)
-def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm, answer: str, status: str) -> None:
+def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm) -> None:
     """SIGTERM, which often comes twice: one record, and the next cell is not begun."""
     script_srun(fake, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()", cells(2))
-    fake.put("scontrol", answer)
+    fake.put("scontrol", "echo JobState=COMPLETING PreemptTime=2026")
     job = Job(fake, unit(tmp_path, cells(2)))
     with job.start() as process:
         wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
@@ -164,7 +144,7 @@ def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm, answer: str, statu
         process.communicate(timeout=240)
     assert process.returncode in (1, -signal.SIGTERM), "the second may come when all is written"
     cell = Path(job.task.cells[0])
-    assert [one["status"] for one in attempts(cell)] == [status]
+    assert [one["status"] for one in attempts(cell)] == ["preempted"]
     assert len(fake.calls("srun")) == 1
     assert requeues(fake) == []
 
