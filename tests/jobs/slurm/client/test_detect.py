@@ -6,10 +6,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobs.config.site import own_sites
+from jobs.config.site import NamedSite, own_sites
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
 from jobs.slurm.client.detect import site_for
@@ -28,12 +29,17 @@ def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detect, "asker", lambda: asker(patience_s=0))
 
 
+def found_for(name: str = "auto", **how: Any) -> NamedSite:
+    named = site_for(name, **how)
+    assert named is not None
+    return named
+
+
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, capsys) -> None:
     assert site_for("local", options={"account": "b", "qos": ""}) is None
     said = "[sweep] ACCOUNT=b: ignored, since ranks run on this machine\n"
     assert capsys.readouterr().err == said
-    found = site_for("dgx")
-    assert found is not None and found.site.partition == "gpu"
+    assert found_for("dgx").site.partition == "gpu"
     assert fake.calls() == []
 
 
@@ -92,13 +98,11 @@ def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_pa
 def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None:
     """What a person changed in the file stays."""
     fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")  # as older Slurms do
-    found = site_for("auto")
-    assert found is not None and found.site.mpi == "pmix"
+    found = found_for()
     (file,) = own_sites().iterdir()
-    assert found.source == file and found.site.ranks_per_node >= 1
+    assert (found.source, found.site.mpi) == (file, "pmix")
     file.write_text(file.read_text().replace("max_nodes: ", "# ") + "poll_s: 7\n")
-    again = site_for("auto")
-    assert again is not None and again.site.poll_s == 7
+    assert found_for().site.poll_s == 7
 
 
 def test_a_file_that_is_there_is_used_whatever_the_partitions_do(fake, tmp_path) -> None:
@@ -107,8 +111,8 @@ def test_a_file_that_is_there_is_used_whatever_the_partitions_do(fake, tmp_path)
     file.parent.mkdir(parents=True)
     file.write_text("ranks_per_node: 3\n")
     fake.put("sinfo", "echo 'practice*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)'")
-    found = site_for("auto")
-    assert found is not None and (found.source, found.site.ranks_per_node) == (file, 3)
+    found = found_for()
+    assert (found.source, found.site.ranks_per_node) == (file, 3)
     assert fake.calls("sinfo") == []
     # as an earlier version wrote it
     file.write_text("partition: standard-compute# sinfo: the default one\n")
@@ -128,8 +132,8 @@ def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monke
     SBATCH_TIMELIMIT was said to be used."""
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
-    found = site_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
-    assert found is not None and found.site.time_min is None
+    found = found_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
+    assert found.site.time_min is None
     said = capsys.readouterr().err
     assert said.startswith("[sweep] TIME=7: ignored") and "SBATCH_TIMELIMIT" not in said
 
@@ -141,13 +145,12 @@ def test_what_the_command_line_says_holds_for_that_command_alone(fake, capsys, o
     """Seen: one PARTITION=urgent on the first command stood in the file for good."""
     ((key, text),) = option.items()
     for _ in range(2):
-        found = site_for("auto", options=option)
-        assert found is not None and str(getattr(found.site, key)) == text
+        found = found_for(options=option)
+        assert str(getattr(found.site, key)) == text
         assert not found.source.exists() and "this command alone" in capsys.readouterr().err
-    lasting = site_for("auto")
-    assert lasting is not None and lasting.source == found.source
-    assert text not in (lasting.site.partition, lasting.site.account, lasting.site.qos)
-    assert lasting.site.partition == "practice" and lasting.site.time_min is None
+    lasting = found_for()
+    assert lasting.source == found.source and text not in (lasting.site.account, lasting.site.qos)
+    assert (lasting.site.partition, lasting.site.time_min) == ("practice", None)
 
 
 CONFIG = (TRANSCRIPTS / "practice_config.out").read_text()
@@ -163,16 +166,15 @@ def test_clusters_of_one_name_have_files_of_their_own(
     fake: FakeSlurm, tmp_path: Path, monkeypatch, conf: str | None, config: str
 ) -> None:
     """Seen: the second one's jobs went by the file, and so to the first cluster."""
-    first = site_for("auto")
-    assert first is not None and first.site.slurm_conf is None
+    first = found_for()
+    assert first.site.slurm_conf is None
     (tmp_path / "second.out").write_text(config)
     program, recorded = fake.folder / "scontrol", str(TRANSCRIPTS / "practice_config.out")
     program.write_text(program.read_text().replace(recorded, str(tmp_path / "second.out")))
     if conf:
         monkeypatch.setenv("SLURM_CONF", conf)
-    second = site_for("auto")
-    assert second is not None and second.source != first.source
-    assert second.site.slurm_conf == conf
+    second = found_for()
+    assert second.source != first.source and second.site.slurm_conf == conf
 
 
 @pytest.mark.parametrize("conf", ["/a/slurm.conf", None])
@@ -186,8 +188,7 @@ def test_a_file_that_an_earlier_version_wrote_is_that_of_its_own_cluster(
         monkeypatch.delenv("SLURM_CONF", raising=False)
         if shell is not None:
             monkeypatch.setenv("SLURM_CONF", shell)
-        found = site_for("auto")
-        assert found is not None
+        found = found_for()
         assert (found.source == file) == (not (shell and conf) or shell == conf)
         if found.source != file:
             found.source.unlink()
@@ -207,8 +208,7 @@ def test_of_several_clusters_none_is_asked(fake, tmp_path, monkeypatch, variable
             command()
     assert fake.calls() == []
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: a\n")
-    found = site_for(str(tmp_path / "s.yaml"))
-    assert found is not None and found.site.cluster == "a", "the file names one"
+    assert found_for(str(tmp_path / "s.yaml")).site.cluster == "a", "the file names one"
 
 
 def test_all_programs_ask_the_cluster_of_the_site(fake, tmp_path, monkeypatch) -> None:
