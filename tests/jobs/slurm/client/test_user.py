@@ -46,13 +46,7 @@ def test_root_asks_as_the_practice_user_only_about_its_sweeps(
     assert bool(became) == becomes
 
 
-def options(
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    *folders: Path,
-    data: Path | None = None,
-    euid: int = 0,
-) -> list[str]:
+def options(monkeypatch, name: str, *folders: Path, data: Path | None = None, euid: int = 0):
     """What the program that changes the user is asked; nothing: the command goes on as it is."""
     calls: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
@@ -68,13 +62,12 @@ def test_root_goes_on_from_the_beginning_with_the_same_site(tmp_path, monkeypatc
     """containers/practice does it (tests/containers/test_users.py). Seen: a name of root's own site
     file was sought among the user's."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    file, name = own_sites() / "mine.yaml", "mine"
-    if where == "a path":
-        file = tmp_path / "s.yaml"
-        name = str(file)
-    if where == "the installation's":
-        file, name = SITES / "practice.yaml", "practice"
-    else:
+    name, file = {
+        "root's own": ("mine", own_sites() / "mine.yaml"),
+        "a path": (str(tmp_path / "s.yaml"), tmp_path / "s.yaml"),
+        "the installation's": ("practice", SITES / "practice.yaml"),
+    }[where]
+    if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("ranks_per_node: 1\nuser: practice\n")
     data = tmp_path / "data"

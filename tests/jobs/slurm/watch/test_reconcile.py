@@ -84,9 +84,13 @@ def test_a_job_that_is_gone_tells_the_status(sweep: Path, begun: bool) -> None:
     assert status(sweep) == cell.status == "timeout"
 
 
-def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep: Path) -> None:
-    """Unless somebody requeued it since."""
-    queue = {"7": JobState("7", "CANCELLED", "", datetime.now().isoformat(), "0:00")}
+@pytest.mark.parametrize(
+    ("start", "ran", "nodes"),
+    [(datetime.now().isoformat(), "0:00", ""), ("tomorrow", "0:02", "n1"), (None, "INVALID", "n1")],
+)
+def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep, start, ran, nodes) -> None:
+    """Unless somebody requeued it since. So is one whose times cannot be read."""
+    queue = {"7": JobState("7", "CANCELLED", "", start, ran, nodes)}
     assert look(sweep, Told(JobState("7", "RUNNING")), queue, quiet_s=0).alive
     assert look(sweep, Told(), queue, quiet_s=0).status == status(sweep) == "cancelled"
 
