@@ -77,21 +77,13 @@ class Sweeping:
         self.started.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> tuple[int, str]:
-        out, _ = process.communicate(timeout=timeout_s)
+    def end(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        out, _ = process.communicate(timeout=1500)
         return process.returncode, out
 
-    def succeeds(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> str:
-        """What a command says that ends with exit code 0."""
-        code, out = self.end(process, timeout_s)
+    def succeeds(self, process: subprocess.Popen[str]) -> None:
+        code, out = self.end(process)
         assert code == 0, out + self.said()
-        return out
-
-    def close(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
 
     @property
     def results(self) -> Path:
@@ -119,9 +111,9 @@ class Sweeping:
         except (StopIteration, OSError):
             return 0
 
-    def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float = 900) -> None:
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
         """Until something is true, while the sweep goes on."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + 900
         while not true():
             assert time.monotonic() < deadline, f"{what}; {self.said()}"
             assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
@@ -173,7 +165,10 @@ def in_folder(practice: Practice, folder: Path, **more: Any) -> Iterator[Sweepin
     try:
         yield made
     finally:
-        made.close()
+        for process in made.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
         practice.heal()
 
 

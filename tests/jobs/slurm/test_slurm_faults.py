@@ -54,9 +54,9 @@ def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
     fault.ends(0, "completed")
 
 
-def three_run(sweeping: Sweeping, *epochs: int) -> Popen[str]:
-    """Start three cells of so many epochs; return when all of them have trained for two."""
-    sweeping.sweep = three(*epochs)
+def three_run(sweeping: Sweeping) -> Popen[str]:
+    """Start three cells; return when all of them have trained for two epochs."""
+    sweeping.sweep = three(200, 200, 200)
     process = sweeping.start("--no-preflight")
     sweeping.wait_until(
         lambda: len(sweeping.cells) == 3 and min(map(sweeping.epochs, sweeping.cells)) >= 2,
@@ -97,7 +97,7 @@ def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sw
 
 
 def test_preemption_of_three(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 200, 200, 200)
+    process = three_run(sweeping)
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
     sweeping.succeeds(process)
@@ -111,7 +111,7 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
 def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
     """That one goes on elsewhere by itself. A requeued job may be given the node once more before
     Slurm knows that it is dead."""
-    process = three_run(sweeping, 200, 200, 200)
+    process = three_run(sweeping)
     nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
     sweeping.practice.stop_node(nodes[-1], power=True)
     sweeping.succeeds(process)
