@@ -84,6 +84,7 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
     script = (desk.fake.folder / "script-1").read_text()
     assert f"#SBATCH --comment=horoscale:{note.run}:0" in script
     assert f"--chdir='{desk.folder}/o'" in script
+    assert Path(shlex.split(script.splitlines()[-1])[-1]).exists(), "the tasks"
 
 
 @pytest.mark.parametrize(
