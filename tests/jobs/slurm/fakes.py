@@ -29,6 +29,19 @@ from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
 
+
+def squeue_text(
+    states: Mapping[str, str], *, nodes: str = "", comment: str = "(null)", name: str = "n"
+) -> str:
+    """What squeue prints of these jobs, by id: Slurm's word."""
+    text = ""
+    for job, state in states.items():
+        array, _, index = job.partition("_")
+        fields = [array, array, index or "N/A", state, "None", "N/A", "0:10", nodes, comment]
+        text += START + FIELD.join([*fields, "(null)", name]) + "\n"
+    return text
+
+
 OFF = "Slurm accounting storage is disabled"
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 
@@ -108,12 +121,7 @@ class FakeSlurm:
 
     def queue(self, states: Mapping[str, str], name: str) -> None:
         """What squeue says from now on: job -> Slurm's word."""
-        text = ""
-        for job, state in states.items():
-            array, _, index = job.partition("_")
-            times = ("None", "N/A", "0:10", "", "(null)", "(null)")
-            text += START + FIELD.join([array, array, index, state, *times, name]) + "\n"
-        (self.folder / "queue").write_text(text)
+        (self.folder / "queue").write_text(squeue_text(states, name=name))
         self.put("squeue", 'cat "$HERE/queue"')
 
     def away(self, name: str) -> None:

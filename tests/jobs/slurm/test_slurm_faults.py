@@ -2,15 +2,14 @@
 
 One of each kind with real ranks, of a single job or of one element among three: Slurm gives the
 element that it starts last the array's id as SLURM_JOB_ID, and scontrol takes a bare id of an array
-for all of its elements. Faults of the controller, of the disk and of who watches meet a whole sweep
-in tests/chaos.
+for all of its elements. Faults of the controller, of nodes, of the disk and of who watches meet a
+whole sweep in tests/chaos.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
-from subprocess import Popen
 
 import pytest
 
@@ -54,17 +53,6 @@ def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
     fault.ends(0, "completed")
 
 
-def three_run(sweeping: Sweeping) -> Popen[str]:
-    """Start three cells; return when all of them have trained for two epochs."""
-    sweeping.sweep = three(200, 200, 200)
-    process = sweeping.start("--no-preflight")
-    sweeping.wait_until(
-        lambda: len(sweeping.cells) == 3 and min(map(sweeping.epochs, sweeping.cells)) >= 2,
-        "not all three run",
-    )
-    return process
-
-
 def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:
     """Seen: warned and completed, it switched the requeues of the whole array off; out of time, the
     others could not be requeued."""
@@ -97,7 +85,12 @@ def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sw
 
 
 def test_preemption_of_three(sweeping: Sweeping) -> None:
-    process = three_run(sweeping)
+    sweeping.sweep = three(200, 200, 200)
+    process = sweeping.start("--no-preflight")
+    sweeping.wait_until(
+        lambda: len(sweeping.cells) == 3 and min(map(sweeping.epochs, sweeping.cells)) >= 2,
+        "not all three run",
+    )
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
     sweeping.succeeds(process)
@@ -106,17 +99,3 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
         assert set(statuses(record)[1:-1]) <= {"lost"} and record.status == "completed"
         job = sweeping.practice.job(record.provenance.slurm_job_id)
         assert int(job["Restarts"]) == len(record.attempts) - 1, "it started with nothing to do"
-
-
-def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
-    """That one goes on elsewhere by itself. A requeued job may be given the node once more before
-    Slurm knows that it is dead."""
-    process = three_run(sweeping)
-    nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
-    sweeping.practice.stop_node(nodes[-1], power=True)
-    sweeping.succeeds(process)
-    for node, record in zip(nodes, sweeping.records(), strict=True):
-        assert record.status == "completed"
-        assert (len(record.attempts) > 1) == (node == nodes[-1]), sweeping.said()
-        assert set(statuses(record)[:-1]) <= {"lost"}
-    assert record.attempts[-1].resumed_from_epoch >= 2 and node not in record.world.hostnames
