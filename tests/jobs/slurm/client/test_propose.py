@@ -86,6 +86,10 @@ def sinfo(*lines: str) -> Recorded:
 
 
 NOBODY = User({})
+LARGEST = "standard-compute-nodes-of-all"
+RESERVED = Recorded("reserved").file("partitions")
+OF_PHYSICS = RESERVED.replace("AllowGroups=staff AllowAccounts=ALL AllowQos=ALL",
+                              "AllowGroups=ALL AllowAccounts=physics AllowQos=long")  # fmt: skip
 GUESTS, NO_GROUP = ada(groups=frozenset({"guests"})), frozenset[str]()
 UNNAMED = SINFO_TEXT.replace("small*", "small")  # no partition is the default one
 
@@ -145,6 +149,14 @@ UNNAMED = SINFO_TEXT.replace("small*", "small")  # no partition is the default o
         # without leave to see nodes, sinfo's numbers
         (reserved(nodes="Unknown words\nNodeName=n1 Partitions=accelerated CPUTot=many\n"),
          ada("accelerated"), {"cpus_per_rank": 64}),
+        # an account and a QoS that the partition takes
+        (reserved(more=f"{ACCOUNTED}none\n", partitions=OF_PHYSICS,
+                  accounts="lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n"),
+         ada(), {"partition": LARGEST, "account": "physics", "qos": "long"}),
+        # without a default one Slurm takes "normal", which the partition does not
+        (reserved(more=f"{ACCOUNTED}none\n", partitions=OF_PHYSICS,
+                  accounts="lab||spec|lab|long,normal\nlab||spec|Physics|long,normal\n"),
+         ada(), {"partition": LARGEST, "account": "Physics", "qos": "long"}),
     ],
 )  # fmt: skip
 def test_keys_that_follow_from_what_the_cluster_says(tmp_path: Path, ask, who, keys) -> None:
@@ -186,35 +198,12 @@ def test_an_account_that_is_required(tmp_path: Path, enforce, accounts, key, wor
     assert words in text_of(ask, user=ada())
 
 
-@pytest.mark.parametrize(
-    "accounts",
-    ["lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n",
-     # without a default one Slurm takes "normal", which the partition does not
-     "lab||spec|lab|long,normal\nlab||spec|Physics|long,normal\n"],
-)  # fmt: skip
-def test_an_account_and_a_qos_that_the_partition_takes(tmp_path: Path, accounts: str) -> None:
-    partitions = (
-        Recorded("reserved")
-        .file("partitions")
-        .replace(
-            "AllowGroups=staff AllowAccounts=ALL AllowQos=ALL",
-            "AllowGroups=ALL AllowAccounts=physics AllowQos=long",
-        )
-    )
-    ask = reserved(more=f"{ACCOUNTED}none\n", partitions=partitions, accounts=accounts)
-    site = loaded(ask, tmp_path, user=ada())
-    assert (site.partition, (site.account or "").lower(), site.qos) == (
-        "standard-compute-nodes-of-all", "physics", "long")  # fmt: skip
-
-
 def test_nothing_that_takes_this_user_s_jobs_says_why_of_each() -> None:
-    lines = Recorded("reserved").file("partitions").splitlines(keepends=True)
+    lines = RESERVED.splitlines(keepends=True)
     ask = reserved(partitions="".join(line.replace("=ALL", "=lab") for line in lines))
     with pytest.raises(ConfigError, match=r"for groups lab.*SBATCH_ACCOUNT"):
         text_of(ask, user=ada())
-    with pytest.raises(
-        ConfigError, match=r"^SBATCH_PARTITION=mars was asked for, and sinfo lists s"
-    ):
+    with pytest.raises(ConfigError, match=r"^SBATCH_PARTITION=mars was asked for, and sinfo"):
         text_of(reserved(), user=ada("mars"))
 
 
@@ -225,26 +214,22 @@ def test_gpus_that_slurm_does_not_count_are_named() -> None:
     assert "seem to have GPUs" not in text_of(Recorded("practice"))
 
 
-@pytest.mark.parametrize("kind", ["a100_1g.5gb", "1g.10gb", "H100-1G-12GB", "2g10gb", "mig"])
-def test_parts_of_gpus_alone(tmp_path: Path, kind: str) -> None:
-    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:7|(null)\n"
-    ask = Recorded("practice", sinfo=sinfo)
-    assert loaded(ask, tmp_path).ranks_per_node == 7
-    assert "NCCL connects no ranks on such parts" in text_of(ask)
-
-
-@pytest.mark.parametrize("kind", ["nvidia_h100_80gb_hbm3", "gb200", "rtx_8gb", "amigo"])
-def test_whole_gpus_are_no_parts(kind: str) -> None:
-    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:4|(null)\n"
-    assert "MIG" not in text_of(Recorded("practice", sinfo=sinfo))
+@pytest.mark.parametrize(
+    ("kinds", "parts"),
+    [("a100_1g.5gb 1g.10gb H100-1G-12GB 2g10gb mig", True),
+     ("nvidia_h100_80gb_hbm3 gb200 rtx_8gb amigo", False)],
+)  # fmt: skip
+def test_parts_of_gpus_are_known_by_their_names(kinds: str, parts: bool) -> None:
+    for kind in kinds.split():
+        text = text_of(sinfo(group("p*", 2, "idle", f"gpu:{kind}:7")))
+        assert "ranks_per_node: 7" in text
+        assert ("NCCL connects no ranks on such parts" in text) == parts, kind
 
 
 def test_the_command_line_shapes_the_first_file_and_is_not_written(tmp_path: Path) -> None:
     """Seen: `make sweep ACCOUNT=lab` ended with "no partition takes your jobs", and PARTITION=gpu
     wrote a file for the default partition of CPUs."""
-    partitions = (
-        Recorded("reserved").file("partitions").replace("AllowAccounts=ALL", "DenyAccounts=x")
-    )
+    partitions = RESERVED.replace("AllowAccounts=ALL", "DenyAccounts=x")
     partitions = partitions.replace("DenyAccounts=lab", "DenyAccounts=x")
     ask = reserved(partitions=partitions, accounts="x|normal|spec|x|normal\n",
                    more=f"{ACCOUNTED}associations\n")  # fmt: skip
