@@ -58,12 +58,8 @@ ATTEMPT = int(ARGV[ARGV.index("--attempt") + 1])
 RESUME = "--resume" in ARGV
 GOOD = Path({good!r})
 
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).isoformat()
-
-def say(text, end="\\n"):
-    sys.stderr.write(text + end)
-    sys.stderr.flush()
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 def beat():
     for rank in range(SIZE):
@@ -71,7 +67,8 @@ def beat():
 
 def good():
     told = json.loads((GOOD / f"{{CELL.name}}.json").read_text())
-    told["ended_at"] = told["attempts"][0]["ended_at"] = now()
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    told["ended_at"] = told["attempts"][0]["ended_at"] = now
     (CELL / ".good.tmp").write_text(json.dumps(told))
     (CELL / ".good.tmp").rename(CELL / "record.json")
 
