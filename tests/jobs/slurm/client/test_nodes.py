@@ -74,6 +74,15 @@ def test_what_sinfo_prints_besides_is_named_and_left_out(text: str, named, capsy
     assert said.count(named) == 1 if named else said == ""
 
 
+def test_a_state_that_is_not_known_is_named_and_counts_as_usable(capsys) -> None:
+    states = "idle~ mixed- allocated+ drained* powering_up inval planned rebooting reserved n/a"
+    for state in states.split():
+        read_sinfo(LINE.replace("idle", state))
+    assert capsys.readouterr().err == ""
+    (group,) = read_sinfo(LINE.replace("idle", "levitating"))
+    assert group.usable and "unknown state 'levitating'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["a|b|c", "p|up|1|1|x|i|1|1||", "sorry\nno\n"])
 def test_an_answer_without_one_line_of_the_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="unknown form"):
