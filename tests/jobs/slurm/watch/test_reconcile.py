@@ -87,6 +87,7 @@ def test_a_job_that_is_gone_tells_the_status(sweep: Path, begun: bool) -> None:
 @pytest.mark.parametrize(
     ("start", "ran", "nodes"),
     [(datetime.now().isoformat(), "0:00", ""), ("tomorrow", "0:02", "n1"), (None, "INVALID", "n1")],
+    ids=["now", "unreadable start", "unreadable time"],
 )
 def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep, start, ran, nodes) -> None:
     """Unless somebody requeued it since. So is one whose times cannot be read."""
