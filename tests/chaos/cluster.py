@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +26,11 @@ from containers.practice.spaces import UNSHARE, make_folders
 ADDRESS = "10.87.1.1"  # of everything; a name service takes no loopback for an address
 FIRST_PORT = 17001
 MEMORY_MB = 4096  # advertised
-GRACE_S, REQUEUE_WAIT_S = 4, 10
+REQUEUE_WAIT_S = 10
 #: What a node has for itself: processes, a name, mounts. Its network is everybody's.
 APART = tuple(token for token in UNSHARE if token != "--net")
 #: The first process of a node takes in what slurmd's children leave behind.
 BOOT = 'hostname "$0"; slurmd -D -N "$0" & wait'
-_COUNT = re.compile(r"^\s+(\S+)\s+\(\s*\d+\)\s+count:(\d+)")
-Calls = Counter[tuple[str, str]]  # ("type" | "user", name) -> how many
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,6 @@ class Cluster:
     place: Place
     size: int
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # daemons and nodes
-    calls: Calls = field(default_factory=Counter)  # of all slurmctlds that there were
-    _last: Calls = field(default_factory=Counter)  # of this one
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -81,7 +76,6 @@ class Cluster:
             return f"{found[0]} Port={FIRST_PORT - 1 + int(found[1])}"
 
         text = re.sub(r"^NodeName=node(\d+)", with_port, text, flags=re.MULTILINE)
-        text = re.sub(r"GraceTime=\d+", f"GraceTime={GRACE_S}", text)
         text = re.sub(r"cred_expire=\d+", f"cred_expire={REQUEUE_WAIT_S}", text)
         return text + f"JobCompType=jobcomp/filetxt\nJobCompLoc={self.completions}\n"
 
@@ -105,7 +99,6 @@ class Cluster:
         self._spawn("slurmctld", ["slurmctld", "-D"])
 
     def stop_controller(self, number: signal.Signals) -> None:
-        self.count_calls()  # they end with it
         process = self.running.pop("slurmctld")
         process.send_signal(number)
         try:
@@ -113,7 +106,6 @@ class Cluster:
         except subprocess.TimeoutExpired:  # SIGTERM, and it waits for a node that is gone
             process.kill()
             process.wait()
-        self._last.clear()
 
     def answers(self) -> bool:
         return "slurmctld" in self.running and self.ask("scontrol", "ping") is not None
@@ -135,23 +127,6 @@ class Cluster:
                         "--format=%i|%T|%N|%j|%A")  # fmt: skip
         return [line.split("|") for line in (told or "").splitlines()]
 
-    def count_calls(self) -> None:
-        """Add to ``calls`` what came since the last look; to be called before a slurmctld ends."""
-        kind, now = "type", Counter[tuple[str, str]]()
-        for line in (self.ask("sdiag") or "").splitlines():
-            if line.startswith("Remote Procedure Call statistics by"):
-                kind = "user" if line.split()[-1] == "user" else "type"
-            elif line and not line[0].isspace():
-                kind = ""
-            elif kind and (found := _COUNT.match(line)):
-                now[kind, found[1]] = int(found[2])
-        for key, count in now.items():
-            # midnight, too, sets them to zero
-            self.calls[key] += count - (self._last[key] if count >= self._last[key] else 0)
-        if now:
-            self._last.clear()
-            self._last.update(now)
-
     def tend(self, user: str) -> list[str]:
         """What an administrator does after a slurmctld was killed that had not yet saved its state:
         it starts jobs once more whose nodes then refuse them (Duplicate jobid), drains these nodes
@@ -170,13 +145,10 @@ class Cluster:
                 mended.append(f"job {job} ({reason})")
         return mended
 
-    def wait_until_empty(self, user: str, timeout_s: float) -> list[str]:
-        """Jobs of the user that are still in the queue after that time."""
+    def wait_until_empty(self, user: str, timeout_s: float) -> None:
+        """Until no job of the user is left, or for so long."""
         deadline = time.monotonic() + timeout_s
         alive = "pending,running,suspended,completing,configuring"
-        while left := [" ".join(job) for job in self.jobs(user, alive)]:
-            if time.monotonic() > deadline:
-                break
+        while self.jobs(user, alive) and time.monotonic() < deadline:
             self.tend(user)
             time.sleep(3)
-        return left

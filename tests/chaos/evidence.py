@@ -7,22 +7,17 @@ import contextlib
 import json
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 GOOD = ("completed", "diverged")
 CLOCK_S = 0.05  # a line of the ledger is that much later than what it tells
-#: What a watcher writes of a job that it holds for gone.
-_GIVEN_UP = re.compile(r"Slurm no longer knows job (\S+?)\)|\(job (\S+?): ")
 
 
 def clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
-
-
-_NUMBER = re.compile(r"[\d_]*\d")
 
 
 @dataclass
@@ -31,9 +26,7 @@ class Records:
 
     sweep: Path
     good: dict[str, str] = field(default_factory=dict)  # cell -> text of its good record
-    statuses: Counter[str] = field(default_factory=Counter)  # and words, of all that were seen
     lost: list[str] = field(default_factory=list)
-    given_up: list[tuple[str, str, float]] = field(default_factory=list)  # cell, job, when
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def look(self) -> None:
@@ -44,26 +37,19 @@ class Records:
                 stat = file.stat()
                 there.add(cell)
                 if self._seen.get(cell) != (mark := (stat.st_ino, stat.st_mtime_ns)):
-                    self._read(cell, file.read_text(), stat.st_mtime)
+                    self._read(cell, file.read_text())
                     self._seen[cell] = mark
         for cell in self._seen.keys() - there:
             if cell in self.good and not (self.sweep / cell / "record.json").exists():
-                self._lose(cell, "the good record vanished")
+                self.lost.append(f"{cell}: the good record vanished")
             del self._seen[cell]
 
-    def _read(self, cell: str, text: str, at: float) -> None:
+    def _read(self, cell: str, text: str) -> None:
         record = json.loads(text)
-        error = record["error"]["what"] if record["error"] else ""
-        self.statuses[record["status"] + (error and f": {_NUMBER.sub('N', error)[:150]}")] += 1
         if cell in self.good and text != self.good[cell]:
-            self._lose(cell, f"the good record changed: now {record['status']}")
+            self.lost.append(f"{cell}: the good record changed: now {record['status']}")
         if record["status"] in GOOD:
             self.good.setdefault(cell, text)
-        elif found := _GIVEN_UP.search(error):
-            self.given_up.append((cell, found[1] or found[2], at))
-
-    def _lose(self, cell: str, why: str) -> None:
-        self.lost.append(f"{cell}: {why} ({clock(time.time())})")
 
     def to_submit(self, cells: int) -> int:
         """Cells that the next watcher submits: those with a bad record, or all at the beginning."""
@@ -112,21 +98,6 @@ def twice(starts: Iterable[Begun]) -> list[str]:
                 elif other.end == "completed":
                     found.append(f"{cell}: after its good record: {other} / {begun}")
     return found
-
-
-def alive_all_the_same(
-    given_up: Iterable[tuple[str, str, float]], starts: Iterable[Begun]
-) -> list[str]:
-    """Cells that a watcher wrote off for a job that is gone, and the job went on, or began."""
-    mine: dict[tuple[str, str], list[Begun]] = defaultdict(list)
-    for begun in starts:
-        mine[begun.cell, begun.job].append(begun)
-    return [
-        f"{cell}: job {job} was written off at {clock(at)}: {b}"
-        for cell, job, at in given_up
-        for b in mine[cell, job]
-        if b.last > at + 0.5
-    ]
 
 
 def lost(sweep: Path, records: Records, cells: int) -> list[str]:

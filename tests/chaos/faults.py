@@ -7,10 +7,11 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
-from tests.chaos.stage import URGENT, Stage
+from tests.chaos.stage import Stage
 
 Fault = Callable[[Stage], str | None]
 CONTROLLER, DISK, SLOW, ASKED = "slurmctld", "disk", "slow sbatch", "a cell to submit"
@@ -27,7 +28,7 @@ def node_lost(stage: Stage) -> str | None:
     return f"{node} with job {job} for {seconds:.0f} s"
 
 
-def _controller(stage: Stage, number: signal.Signals) -> str | None:
+def _controller(number: signal.Signals, stage: Stage) -> str | None:
     if CONTROLLER in stage.down or SLOW in stage.down:
         return None
     seconds = stage.rng.choice((0.0, stage.rng.uniform(2, 15)))
@@ -45,39 +46,14 @@ def _controller(stage: Stage, number: signal.Signals) -> str | None:
     return f"started again after {seconds:.0f} s"
 
 
-def controller_killed(stage: Stage) -> str | None:
-    return _controller(stage, signal.SIGKILL)
-
-
-def controller_restarted(stage: Stage) -> str | None:
-    return _controller(stage, signal.SIGTERM)
-
-
-def _running(stage: Stage, *argv: str) -> str | None:
+def _running(argv: Sequence[str], stage: Stage) -> str | None:
     found = stage.running_job()
     if found is None or stage.cluster.ask(*argv, found[0]) is None:
         return None
     return f"job {found[0]} on {found[1]}"
 
 
-def requeued(stage: Stage) -> str | None:
-    return _running(stage, "scontrol", "requeue")
-
-
-def cancelled(stage: Stage) -> str | None:
-    return _running(stage, "scancel")
-
-
-def preempted(stage: Stage) -> str | None:
-    found = stage.running_job()
-    if found is None:
-        return None
-    node = found[1]
-    said = stage.cluster.ask(
-        "sbatch", "--parsable", "--partition=urgent", f"--nodelist={node}", "--exclusive",
-        f"--job-name={URGENT}", "--output=/dev/null", "--chdir=/", "--wrap=sleep 3",
-    )  # fmt: skip
-    return None if said is None else f"{node} by job {said.strip()}"
+_cancel = partial(_running, ("scancel",))
 
 
 def watcher_killed(stage: Stage) -> str | None:
@@ -92,7 +68,7 @@ def watcher_hung_up(stage: Stage) -> str | None:
     if {SLOW, CONTROLLER, DISK} & stage.down:
         return None
     if not stage.records.to_submit(stage.cells):
-        if ASKED not in stage.down and cancelled(stage):  # the next try finds its record
+        if ASKED not in stage.down and _cancel(stage):  # the next try finds its record
             stage.hold_down(ASKED, 10)
         return None
     if stage.watcher is not None:
@@ -121,15 +97,6 @@ def _hang_up_now(stage: Stage) -> None:
     print(f"           (watcher_hung_up: it ended with code {code})", flush=True)
 
 
-def seen_late(stage: Stage) -> str | None:
-    """From now on, until the next watcher: names and attributes are half a minute old."""
-    if SLOW in stage.down or stage.watcher is None:
-        return None
-    stage.end_watcher(signal.SIGKILL)
-    stage.watch(late=True)
-    return f"watcher {stage.starts}"
-
-
 def disk_full(stage: Stage) -> str | None:
     if DISK in stage.down or SLOW in stage.down:
         return None
@@ -150,24 +117,20 @@ def _fill(stage: Stage, file: Path) -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        node_lost, controller_killed, controller_restarted, requeued, cancelled, preempted,
-        watcher_killed, watcher_hung_up, seen_late, disk_full,
-    )
-}  # fmt: skip
-
-
-def without_tools() -> dict[str, str]:
-    """Faults that this machine cannot play, and why."""
-    if shutil.which("bindfs") is None:
-        return {seen_late.__name__: "no bindfs (Debian's package bindfs): no mount that caches"}
-    return {}
+    "node_lost": node_lost,
+    "controller_killed": partial(_controller, signal.SIGKILL),
+    "controller_restarted": partial(_controller, signal.SIGTERM),
+    "requeued": partial(_running, ("scontrol", "requeue")),
+    "cancelled": _cancel,
+    "watcher_killed": watcher_killed,
+    "watcher_hung_up": watcher_hung_up,
+    "disk_full": disk_full,
+}
 
 
 def drawn(count: int, rng: random.Random, among: Collection[str]) -> list[tuple[float, str]]:
     """Share of the sweep at which each is due, and its name: every kind once, then any."""
-    kinds = [name for name in FAULTS if name in among and name not in without_tools()]
+    kinds = [name for name in FAULTS if name in among]
     names = [*kinds, *rng.choices(kinds, k=max(0, count - len(kinds)))][:count]
     rng.shuffle(names)
     return list(zip(sorted(rng.uniform(0.02, 0.85) for _ in names), names, strict=True))

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -17,14 +16,13 @@ from pathlib import Path
 
 import yaml
 
-from jobs.cell.container import HEAD_BYTES, MAGIC
-from tests.caching import KEPT
 from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import Records
+from tests.jobs.cell.test_container import sif
 from tests.practice import ROOT, USER, Practice
 
-URGENT = "chaos-urgent"  # the name of the harness' own jobs, which take nodes from others
 EPOCHS, EPOCH_S = 4, 0.6
+AT_ONCE, POLL_S = 12, 3.0  # cells that run at a time; the site's key
 #: A login node on which sbatch takes its time, before and after the job is in the queue.
 SLOW_SBATCH = """#!/bin/sh
 touch {mark}
@@ -35,8 +33,6 @@ sleep 1
 echo "$answer"
 exit $code
 """
-#: A mount of the watcher alone that caches.
-LATE = 'bindfs -o "$1" "$0" "$0"; shift; exec "$@"'
 
 
 @dataclass
@@ -44,12 +40,9 @@ class Stage:
     folder: Path
     cluster: Cluster
     cells: int
-    at_once: int
-    poll_s: float
     rng: random.Random
     watcher: subprocess.Popen[bytes] | None = None
     starts: int = 0  # of watchers
-    codes: list[int] = field(default_factory=list)  # how they ended
     later: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
     down: set[str] = field(default_factory=set)  # what a fault holds down: nodes, slurmctld, ...
     records: Records = field(init=False)
@@ -97,9 +90,7 @@ class Stage:
             shutil.chown(owned, USER, USER)
         self.ledger.touch()
         self.ledger.chmod(0o666)
-        head = b"#!/usr/bin/env run-singularity\n" + MAGIC
-        head = head.ljust(HEAD_BYTES - 16, b"\0") + struct.pack("<2q", HEAD_BYTES, 0)
-        (self.folder / "fake.sif").write_bytes(head)
+        sif(self.folder / "fake.sif")
         fake = Path(__file__).with_name("fake_rank")
         _program(self.folder / "bin" / "apptainer",
                  f'#!/bin/sh\nexec "{sys.executable}" "{fake}" "$@"\n')  # fmt: skip
@@ -117,19 +108,19 @@ class Stage:
         return {
             "partition": "practice", "ranks_per_node": 1, "gpus": "gres", "time_min": 10,
             "signal_s": 5, "mpi": "gloo", "image": str(self.folder / "fake.sif"),
-            "array_parallel": max(1, self.at_once // arrays),
+            "array_parallel": max(1, AT_ONCE // arrays),
             "setup": [f"export PATH={self.folder}/bin:$PATH"],
             "environment": {"CHAOS_LEDGER": str(self.ledger), "CHAOS_EPOCH_S": str(EPOCH_S)},
-            "slurm_conf": str(self.cluster.place.slurm_conf), "poll_s": self.poll_s,
+            "slurm_conf": str(self.cluster.place.slurm_conf), "poll_s": POLL_S,
         }  # fmt: skip
 
     def _write(self, name: str, content: dict[str, object]) -> None:
         (self.folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
 
-    def watch(self, *, late: bool = False, slow: bool = False) -> None:
+    def watch(self, *, slow: bool = False) -> None:
         """Start `python -m jobs sweep` as its user, as the leader of a process group.
 
-        ``late``: it sees the results through a mount that caches; ``slow``: its sbatch is.
+        ``slow``: its sbatch is.
         """
         assert self.watcher is None
         path = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -139,9 +130,6 @@ class Stage:
                 "--data", f"{self.folder}/data", "--store", f"{self.folder}/data/store",
                 "--no-preflight"]  # fmt: skip
         argv = Practice(self.cluster.place).argv(argv)
-        if late:
-            argv = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-ec", LATE,
-                    str(self.results), KEPT, *argv]  # fmt: skip
         self.starts += 1
         with (self.folder / "watch" / f"{self.starts:03}.log").open("ab") as said:
             self.watcher = subprocess.Popen(
@@ -157,17 +145,10 @@ class Stage:
         return self.forget_watcher(300)
 
     def forget_watcher(self, patience_s: float = 0) -> int:
-        """The code of a watcher that has ended, or does so now; its mount goes, too."""
+        """The code of a watcher that has ended, or does so now."""
         assert self.watcher is not None
         code = self.watcher.wait(patience_s)
-        self.codes.append(code)
         self.watcher = None
-        for folder in Path("/proc").glob("[0-9]*"):  # of our own process namespace
-            try:
-                if (folder / "comm").read_text() == "bindfs\n":
-                    os.kill(int(folder.name), signal.SIGKILL)
-            except OSError:
-                continue
         return code
 
     @property

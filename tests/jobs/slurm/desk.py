@@ -27,14 +27,11 @@ image: none
 class Desk:
     """A user's shell."""
 
-    def __init__(
-        self, folder: Path, data: Path, site: str = SITE, *, gpus: str = "[1]", cells: int = 3,
-        refuse_at: int = 0,
-    ):  # fmt: skip
+    def __init__(self, folder: Path, data: Path, site: str = SITE, *, cells: int = 3):
         self.folder, self.data, self.results = folder, data, folder / "results"
-        self.fake = fake_slurm(folder / "bin", refuse_at=refuse_at)
+        self.fake = fake_slurm(folder / "bin")
         (folder / "site.yaml").write_text(site)
-        text = UNTRAINED.format(gpus=gpus, seeds=list(range(cells)))
+        text = UNTRAINED.format(gpus="[1]", seeds=list(range(cells)))
         (folder / "trial.yaml").write_text(text)
 
     @property
@@ -53,7 +50,8 @@ class Desk:
         self.fake.queue({job[1:]: state for job, state in states.items()},
                         job_name("trial", self.sweep))  # fmt: skip
 
-    def say(self, command: str, *options: str, cwd: Path = ROOT) -> Result:
+    def say(self, command: str, *options: str, code: int = 0, cwd: Path = ROOT) -> Result:
+        """What a command prints, which ends with this code."""
         argv = [command, str(self.folder / "trial.yaml"), "--results", str(self.results)]
         if command in ("sweep", "plan"):
             argv += ["--data", str(self.data), "--store", f"{self.data}/prepared"]
@@ -70,14 +68,13 @@ class Desk:
         finally:
             os.chdir(before)
             signal.signal(signal.SIGTERM, heard)
-        assert found.exception is None or isinstance(found.exception, SystemExit), found.exc_info
+        assert found.exit_code == code, (found.stderr, found.exc_info)
         return found
 
     def submit(self, *options: str, code: int = 0, cwd: Path = ROOT) -> str:
         """What `make sweep WAIT=0 PREFLIGHT=0` says."""
-        done = self.say("sweep", "--no-wait", "--no-preflight", *options, cwd=cwd)
-        assert done.exit_code == code, done.stderr
-        return done.stderr
+        options = ("--no-wait", "--no-preflight", *options)
+        return self.say("sweep", *options, code=code, cwd=cwd).stderr
 
     def age(self, minutes: float = 11) -> None:
         """As if everything in the sweep's folder had happened so long ago."""

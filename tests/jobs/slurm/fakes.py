@@ -23,10 +23,24 @@ from jobs.config.site import Site
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import FIELD, START, JobState
 from jobs.slurm.job.task import JobTask, PreflightReport, Problem, SubmissionContext
+from jobs.slurm.submissions import Array, RunNote
 from tests.builders import config, record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
+
+
+def squeue_text(
+    states: Mapping[str, str], *, nodes: str = "", comment: str = "(null)", name: str = "n"
+) -> str:
+    """What squeue prints of these jobs, by id: Slurm's word."""
+    text = ""
+    for job, state in states.items():
+        array, _, index = job.partition("_")
+        fields = [array, array, index or "N/A", state, "None", "N/A", "0:10", nodes, comment]
+        text += START + FIELD.join([*fields, "(null)", name]) + "\n"
+    return text
+
 
 OFF = "Slurm accounting storage is disabled"
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
@@ -44,12 +58,8 @@ ATTEMPT = int(ARGV[ARGV.index("--attempt") + 1])
 RESUME = "--resume" in ARGV
 GOOD = Path({good!r})
 
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).isoformat()
-
-def say(text, end="\\n"):
-    sys.stderr.write(text + end)
-    sys.stderr.flush()
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 def beat():
     for rank in range(SIZE):
@@ -57,7 +67,8 @@ def beat():
 
 def good():
     told = json.loads((GOOD / f"{{CELL.name}}.json").read_text())
-    told["ended_at"] = told["attempts"][0]["ended_at"] = now()
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    told["ended_at"] = told["attempts"][0]["ended_at"] = now
     (CELL / ".good.tmp").write_text(json.dumps(told))
     (CELL / ".good.tmp").rename(CELL / "record.json")
 
@@ -107,34 +118,22 @@ class FakeSlurm:
 
     def queue(self, states: Mapping[str, str], name: str) -> None:
         """What squeue says from now on: job -> Slurm's word."""
-        text = ""
-        for job, state in states.items():
-            array, _, index = job.partition("_")
-            times = ("None", "N/A", "0:10", "", "(null)", "(null)")
-            text += START + FIELD.join([array, array, index, state, *times, name]) + "\n"
-        (self.folder / "queue").write_text(text)
+        (self.folder / "queue").write_text(squeue_text(states, name=name))
         self.put("squeue", 'cat "$HERE/queue"')
 
     def away(self, name: str) -> None:
         self.put(name, f"echo {shlex.quote(AWAY)} >&2; exit 1")
 
 
-def fake_slurm(folder: Path, *, refuse_at: int = 0) -> FakeSlurm:
-    """An empty queue on the practice cluster, without accounting.
-
-    ``refuse_at``: the call of sbatch that is refused, counted from 1; 0: none.
-    """
+def fake_slurm(folder: Path) -> FakeSlurm:
+    """An empty queue on the practice cluster, without accounting."""
     folder.mkdir(parents=True, exist_ok=True)
     fake = FakeSlurm(folder)
-    fake.put("sbatch", f"""
+    fake.put("sbatch", """
 n=$(cat "$HERE/count" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$HERE/count"
 for last; do :; done
 cp "$last" "$HERE/script-$n"
-if [ $n = {refuse_at} ]; then
-  echo "sbatch: error: Batch job submission failed: $(cat "$HERE/refusal")" >&2; exit 1
-fi
 echo $((100 + n))""")  # fmt: skip
-    (folder / "refusal").write_text("Unable to contact slurm controller (connect failure)")
     fake.put("srun", "exit 0")
     fake.put("sacct", f"echo '{OFF}' >&2; exit 1")
     fake.put("sinfo", f"cat {shlex.quote(str(TRANSCRIPTS / 'practice_sinfo.out'))}")
@@ -249,10 +248,22 @@ def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelt
     (folder / "report.json").write_text(report.model_dump_json())
 
 
-def in_queue(states: Mapping[str, str], comment: str = "") -> dict[str, JobState]:
-    """What squeue shows: job -> Slurm's word."""
+def note(*units: Sequence[str], job: str | None = None, run: str = "r1", **more: Any) -> RunNote:
+    """Of one call of sbatch, for these units of cells."""
+    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+    values: dict[str, Any] = {
+        "site": "s", "job_name": "n", "submitted_at": datetime.now(UTC), "arrays": (array,),
+    }  # fmt: skip
+    return RunNote(run=run, **(values | more))
+
+
+def in_queue(
+    states: Mapping[str, str], comment: str = "", over_s: float = 1e6
+) -> dict[str, JobState]:
+    """What squeue shows: job -> Slurm's word. They ran for five seconds, ``over_s`` ago."""
+    start = (datetime.now() - timedelta(seconds=over_s + 5)).isoformat()
     return {
-        job: JobState(job, state, name="x", comment=comment, elapsed="0:05", nodes="n1")
+        job: JobState(job, state, "", start, "0:05", "n1", "x", comment)
         for job, state in states.items()
     }
 

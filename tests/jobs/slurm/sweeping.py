@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from tests.practice import Practice
+from tests.sweeps import ROOT
 from train.record.run import RunRecord, read_record
 
-ROOT = Path(__file__).resolve().parents[3]
 IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 #: Without a container ranks start sooner; what the container does to them is tested apart.
 BARE: Mapping[str, Any] = {
@@ -68,7 +68,7 @@ class Sweeping:
             self.write()
         argv = [sys.executable, "-m", "jobs", command, str(self.folder / "long.yaml")]
         argv += ["--results", str(self.results)]
-        argv += ["--site", str(self.folder / "site.yaml")] if command in ("sweep", "plan") else []
+        argv += ["--site", str(self.folder / "site.yaml")] if command == "sweep" else []
         environment = {**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}
         process = subprocess.Popen(
             [*argv, *options], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
@@ -77,21 +77,13 @@ class Sweeping:
         self.started.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> tuple[int, str]:
-        out, _ = process.communicate(timeout=timeout_s)
+    def end(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        out, _ = process.communicate(timeout=1500)
         return process.returncode, out
 
-    def succeeds(self, process: subprocess.Popen[str], timeout_s: float = 1500) -> str:
-        """What a command says that ends with exit code 0."""
-        code, out = self.end(process, timeout_s)
+    def succeeds(self, process: subprocess.Popen[str]) -> None:
+        code, out = self.end(process)
         assert code == 0, out + self.said()
-        return out
-
-    def close(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
 
     @property
     def results(self) -> Path:
@@ -119,9 +111,9 @@ class Sweeping:
         except (StopIteration, OSError):
             return 0
 
-    def wait_until(self, true: Callable[[], bool], what: str, timeout_s: float = 900) -> None:
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
         """Until something is true, while the sweep goes on."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + 900
         while not true():
             assert time.monotonic() < deadline, f"{what}; {self.said()}"
             assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
@@ -161,22 +153,6 @@ class Sweeping:
         started = json.loads(((cell or self.cell) / "logs" / "start.json").read_text())
         return str(started["world"]["hostnames"][rank])
 
-    def signal_rank(self, rank: int, name: str) -> str:
-        """Send a signal to a rank, on its node; returns the node's name."""
-        node = self.node_of(rank)
-        # the pattern must not match the shell that holds it
-        done = self.practice.inside(node, "pkill", f"-{name}", "-f", "[-]m train .*/digits-")
-        assert done.returncode == 0, f"no rank on {node}: {done.stderr}"
-        return node
-
-    def completes_again(self) -> RunRecord:
-        """`make sweep` again completes the cell, and nothing of the first start is lost."""
-        self.succeeds(self.start("--no-preflight"))
-        record = self.record()
-        assert record.status == "completed", record.error
-        assert [epoch.epoch for epoch in record.epochs] == list(range(1, record.config.epochs + 1))
-        return record
-
 
 @contextmanager
 def in_folder(practice: Practice, folder: Path, **more: Any) -> Iterator[Sweeping]:
@@ -189,7 +165,10 @@ def in_folder(practice: Practice, folder: Path, **more: Any) -> Iterator[Sweepin
     try:
         yield made
     finally:
-        made.close()
+        for process in made.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
         practice.heal()
 
 

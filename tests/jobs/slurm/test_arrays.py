@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.config.site import NodeLayout, Site
-from jobs.slurm.arrays import arrays_of, fitting
+from jobs.slurm.arrays import arrays_of
 from tests.builders import config
 from train.config.run import RunConfig
 from train.config.technique import Technique
@@ -102,17 +102,6 @@ def test_all_counts_that_do_not_fit_are_named_at_once() -> None:
     assert mirrored.endswith("at most gpus=2")
     fits = [config(framework="mirrored", gpus=2), config(framework="multi_worker_mirrored", gpus=4)]
     assert [array.shape for array in arrays_of(fits, SITE)] == [NodeLayout(1, 2), NodeLayout(2, 2)]
-
-
-@pytest.mark.parametrize(
-    ("room", "sizes"), [(None, [4, 4, 1]), (9, [4, 4, 1]), (6, [4, 2]), (0, [])]
-)
-def test_what_fits_into_the_queue(room: int | None, sizes: list[int]) -> None:
-    nine = arrays_of(sweep(1, 9), SITE.model_copy(update={"array_limit": 4}))
-    fit = fitting(nine, room)
-    assert [len(array.units) for array in fit] == sizes
-    units = [unit for array in nine for unit in array.units]
-    assert [unit for array in fit for unit in array.units] == units[: sum(sizes)]
 
 
 def test_cells_with_time_limits_of_their_own_share_an_array() -> None:

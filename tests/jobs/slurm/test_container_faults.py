@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from containers.practice.place import NODES
-from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, ROOT, Sweeping, in_folder
+from tests.jobs.slurm.sweeping import CONTAINED, IMAGE, LONG, Sweeping, in_folder
 from tests.practice import Practice
+from tests.sweeps import ROOT
 from train.record.run import RunRecord, read_record
 
 pytestmark = [

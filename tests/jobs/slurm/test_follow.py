@@ -12,14 +12,14 @@ import pytest
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Array, RunNote, comment_of, read_notes, write_note
+from jobs.slurm.submissions import comment_of, read_notes, write_note
 from jobs.slurm.sweep import follow
 from jobs.slurm.watch import endings, reconcile
 from jobs.slurm.watch.endings import pause_s
 from jobs.slurm.watch.reconcile import Watcher
 from tests.builders import config, record
 from tests.caching import seen_late
-from tests.jobs.slurm.fakes import Told, in_queue
+from tests.jobs.slurm.fakes import Told, in_queue, note
 from train.record.atomic import write_atomically
 from train.record.run import read_record
 
@@ -57,10 +57,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def noted(sweep: Path, job: str | None, *cells) -> Path:
-    units = tuple((one.cell_id(),) for one in cells)
-    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
-    return write_note(sweep, RunNote(run=f"r{job}", site="s", job_name="n",
-                                     submitted_at=datetime.now(UTC), arrays=(array,)))  # fmt: skip
+    return write_note(sweep, note(*((one.cell_id(),) for one in cells), job=job, run=f"r{job}"))
 
 
 def alive(queue) -> int:
@@ -111,9 +108,7 @@ def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypa
     assert len(read_record(sweep / ONE.cell_id() / "record.json").attempts) == 1
 
 
-def test_a_good_record_behind_a_cache_is_never_replaced(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_good_record_behind_a_cache_is_never_replaced(tmp_path, monkeypatch) -> None:
     """The job wrote it on another machine; here it was asked for before, and is remembered absent.
 
     Without any patience, so that only the server's word keeps it.
@@ -139,16 +134,6 @@ def test_a_good_record_behind_a_cache_is_never_replaced(
         follow(watch, [ONE], display, Stop(), Rest(refill))
         assert display.over == [(ONE.cell_id(), "completed")]
     assert (cell / "record.json").read_text() == good
-
-
-def test_leaving_touches_nothing(sweep, monkeypatch) -> None:
-    noted(sweep, "7", ONE)
-    watch = watcher(sweep, monkeypatch, RUNNING)
-    stop = Stop(told=Reason("cancelled", "got SIGINT"))
-    display = Silent()
-    follow(watch, [ONE], display, stop, Rest())
-    assert display.over == []
-    assert not (sweep / ONE.cell_id() / "record.json").exists()
 
 
 @pytest.mark.parametrize("first", [[ONE], []])

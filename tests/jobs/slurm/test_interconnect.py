@@ -77,9 +77,7 @@ def test_phases_by_name() -> None:
         ("site.yaml", "NODES=1: a network is measured between nodes"),
     ],
 )
-def test_requests_that_need_a_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: str, words: str
-) -> None:
+def test_requests_that_need_a_cluster(tmp_path, monkeypatch, site, words) -> None:
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text("ranks_per_node: 1\nimage: none\n")
     options = ["--site", site, "--nodes", "1", "--results", "results"]

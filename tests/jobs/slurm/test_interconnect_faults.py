@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.jobs.slurm.sweeping import BARE, ROOT
+from tests.jobs.slurm.sweeping import BARE
 from tests.practice import Practice
-from tests.sweeps import wait_until
+from tests.sweeps import ROOT, ran, wait_until
 from train.interconnect.record import Tournament
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
@@ -31,7 +31,7 @@ CEILING = 200e6 * 1448 / 1514
 
 @dataclass(frozen=True)
 class Judged:
-    """A measurement, and the exit code, words and verdict of `analysis interconnect` on it."""
+    """A measurement, and the exit code and words of `analysis interconnect` on it."""
 
     folder: Path
     code: int
@@ -41,22 +41,9 @@ class Judged:
     def verdict(self) -> dict:
         return json.loads((self.folder / "verdict.json").read_text())
 
-    def findings(self, *weights: str) -> list[tuple[str, list[str]]]:
-        """What was found and where, of these weights, or of all."""
-        return [
-            (finding["what"], finding["nodes"])
-            for finding in self.verdict["findings"]
-            if not weights or finding["weight"] in weights
-        ]
-
     @property
     def tournament(self) -> Tournament:
         return Tournament.model_validate_json((self.folder / "tournament.json").read_text())
-
-    def measured(self, nodes: Sequence[str]) -> bool:
-        """Whether each of the nodes sent to each other one."""
-        good = {(m.sender, m.receiver) for m in self.tournament.measurements if m.rates}
-        return set(permutations(nodes, 2)) <= good
 
 
 @dataclass
@@ -65,16 +52,13 @@ class Measuring:
     folder: Path
 
     def command(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", *options], cwd=ROOT, capture_output=True, text=True,
-            env={**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}, check=False,
-            timeout=1200, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        environment = {**os.environ, "HOROSCALE_PRACTICE": str(self.practice.place.folder)}
+        return ran([sys.executable, "-m", *options], cwd=ROOT, env=environment, timeout=1200)
 
     def measure(self, *options: str) -> subprocess.CompletedProcess[str]:
         site = self.folder / "site.yaml"
-        told = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
-        site.write_text(yaml.safe_dump({**BARE, **told}))
+        cluster = {"slurm_conf": str(self.practice.place.slurm_conf), "user": "practice"}
+        site.write_text(yaml.safe_dump({**BARE, **cluster}))
         return self.command(
             "jobs", "interconnect", "--site", str(site), "--results", str(self.folder / "results"),
             "--nodes", "4", "--samples", "3", "--sample-s", "0.15", "--phases", "tournament",
@@ -94,7 +78,7 @@ class Measuring:
             failed = any(m.error for m in judged.tournament.measurements)
             if not failed and judged.verdict["status"] != "UNDECIDED":
                 break
-        named = [f"{what} {' -> '.join(where)}" for what, where in judged.findings()]
+        named = [f"{one['what']} {' -> '.join(one['nodes'])}" for one in judged.verdict["findings"]]
         print(f"\nLINK FAULT | {fault} | {judged.verdict['status']} | {'; '.join(named)}")
         return judged
 
@@ -128,13 +112,12 @@ def test_a_healthy_network_passes_at_its_ceiling(measuring: Measuring) -> None:
         ("node1", {"rate": "50mbit", "to": "node3", "rest": LINK}, ("link", ["node1", "node3"])),
     ],
 )
-def test_one_fault_is_named(
-    measuring: Measuring, node: str, limit: dict[str, str], named: tuple[str, list[str]]
-) -> None:
+def test_one_fault_is_named(measuring, node, limit, named) -> None:
     measuring.practice.limit(node, **limit)
     judged = measuring.decided(f"{node}: {limit}")
     assert (judged.code, judged.verdict["status"]) == (1, "FAIL"), judged.verdict
-    assert judged.findings("fault") == [named]
+    findings = judged.verdict["findings"]
+    assert [(f["what"], f["nodes"]) for f in findings if f["weight"] == "fault"] == [named]
 
 
 def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring) -> None:
@@ -152,5 +135,6 @@ def test_a_node_that_dies_is_named_and_the_rest_is_measured(measuring: Measuring
     judged = measuring.judge(done)
     assert judged.code == 1 and "lost node3" in judged.text, judged.text
     assert set(judged.tournament.lost) == {"node3"}
-    assert judged.measured(["node1", "node2", "node4"])
+    sent = {(m.sender, m.receiver) for m in judged.tournament.measurements if m.rates}
+    assert set(permutations(["node1", "node2", "node4"], 2)) <= sent
     assert "NodeName=node3 State=DRAIN" in judged.text

@@ -2,39 +2,35 @@
 
 One of each kind with real ranks, of a single job or of one element among three: Slurm gives the
 element that it starts last the array's id as SLURM_JOB_ID, and scontrol takes a bare id of an array
-for all of its elements. Faults of the controller, of the disk and of who watches meet a whole sweep
-in tests/chaos.
+for all of its elements. Faults of the controller, of nodes, of the disk and of who watches meet a
+whole sweep in tests/chaos.
 """
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
 import time
-from subprocess import Popen
 
 import pytest
 
+from jobs.slurm.client.sacct import History
+from jobs.slurm.client.squeue import query
 from tests.jobs.slurm.sweeping import LONG, Sweeping, statuses, three
+from tests.practice import USER, Practice
 from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
-
-
-def test_a_killed_rank(sweeping: Sweeping) -> None:
-    fault = sweeping.disturbed("rank killed (-9) mid-epoch")
-    node = sweeping.signal_rank(1, "KILL")
-    error = fault.ends(1, "failed").error
-    assert error.rank == 1
-    assert "SIGKILL" in error.what
-    assert node in error.where
-    assert statuses(sweeping.completes_again()) == ["failed", "completed"]
 
 
 def test_a_hanging_rank(sweeping: Sweeping) -> None:
     sweeping.sweep = {**LONG, "epochs": 2000}
     # longer than the first step, traced, takes
     fault = sweeping.disturbed("rank hangs (stall limit 60 s)", "--stall-s", "60")
-    sweeping.signal_rank(1, "STOP")
+    # the pattern must not match the shell that holds it
+    stop = ("pkill", "-STOP", "-f", "[-]m train .*/digits-")
+    assert sweeping.practice.inside(sweeping.node_of(1), *stop).returncode == 0
     assert fault.ends(1, "failed").error.what.startswith("a hang: rank 1")
 
 
@@ -60,25 +56,6 @@ def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
     fault = sweeping.disturbed("slurmd stopped under a running job", epochs=2)
     sweeping.practice.stop_node(sweeping.node_of(1))
     fault.ends(0, "completed")
-
-
-def test_a_killed_supervisor(sweeping: Sweeping) -> None:
-    fault = sweeping.disturbed("supervisor killed (-9)")
-    kill = ("pkill", "-KILL", "-f", "jobs.slurm.[j]ob ")
-    assert sweeping.practice.inside(sweeping.node_of(0), *kill).returncode == 0
-    assert f"job {sweeping.job()}" in fault.ends(1, "lost").error.what
-    assert sweeping.completes_again().attempts[-1].resumed_from_epoch >= 3
-
-
-def three_run(sweeping: Sweeping, *epochs: int) -> Popen[str]:
-    """Start three cells of so many epochs; return when all of them have trained for two."""
-    sweeping.sweep = three(*epochs)
-    process = sweeping.start("--no-preflight")
-    sweeping.wait_until(
-        lambda: len(sweeping.cells) == 3 and min(map(sweeping.epochs, sweeping.cells)) >= 2,
-        "not all three run",
-    )
-    return process
 
 
 def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:
@@ -113,7 +90,12 @@ def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sw
 
 
 def test_preemption_of_three(sweeping: Sweeping) -> None:
-    process = three_run(sweeping, 200, 200, 200)
+    sweeping.sweep = three(200, 200, 200)
+    process = sweeping.start("--no-preflight")
+    sweeping.wait_until(
+        lambda: len(sweeping.cells) == 3 and min(map(sweeping.epochs, sweeping.cells)) >= 2,
+        "not all three run",
+    )
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--ntasks=8"]
     sweeping.practice.out(*urgent, "--output=/dev/null", "--wrap=sleep 3")
     sweeping.succeeds(process)
@@ -124,15 +106,21 @@ def test_preemption_of_three(sweeping: Sweeping) -> None:
         assert int(job["Restarts"]) == len(record.attempts) - 1, "it started with nothing to do"
 
 
-def test_a_node_that_loses_power_under_one_of_three(sweeping: Sweeping) -> None:
-    """That one goes on elsewhere by itself. A requeued job may be given the node once more before
-    Slurm knows that it is dead."""
-    process = three_run(sweeping, 200, 200, 200)
-    nodes = [sweeping.node_of(0, cell) for cell in sweeping.cells]
-    sweeping.practice.stop_node(nodes[-1], power=True)
-    sweeping.succeeds(process)
-    for node, record in zip(nodes, sweeping.records(), strict=True):
-        assert record.status == "completed"
-        assert (len(record.attempts) > 1) == (node == nodes[-1]), sweeping.said()
-        assert set(statuses(record)[:-1]) <= {"lost"}
-    assert record.attempts[-1].resumed_from_epoch >= 2 and node not in record.world.hostnames
+def test_ends_of_batch_scripts(cluster: Practice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are squeue's where the cluster keeps no accounts."""
+    monkeypatch.setattr(os, "getuid", lambda: pwd.getpwnam(USER).pw_uid)
+    argv = ["sbatch", "--parsable", "--output=/dev/null", "--time=2", "--chdir=/"]
+    scripts = ("exit 3", "kill -9 $$", "true")
+    ids = [cluster.out(*argv, f"--wrap={script}").strip() for script in scripts]
+    array = cluster.out(*argv, "--array=0-1", "--wrap=exit $SLURM_ARRAY_TASK_ID").strip()
+    monkeypatch.setenv("SLURM_CONF", str(cluster.place.slurm_conf))
+    deadline = time.monotonic() + 300
+    while not all(job.ended for job in query(arrays=[*ids, array], patience_s=30).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    found = History().endings([*ids, f"{array}_0", f"{array}_1"])
+    ends = {job: (state.state, state.code, state.signal) for job, state in found.items()}
+    assert (ends[ids[0]], ends[ids[1]]) == (("FAILED", 3, None), ("FAILED", 0, 9))
+    assert ends[f"{array}_1"] == ("FAILED", 1, None)
+    assert found[ids[2]].state == found[f"{array}_0"].state == "COMPLETED"
+    assert History().endings([], ["67000000"]) == {}

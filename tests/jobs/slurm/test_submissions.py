@@ -103,9 +103,7 @@ SCRIPT = "/mnt/x/t/.submitit/{}/submission.sh"
          ["7", "9", None]),
     ],
 )  # fmt: skip
-def test_ids_that_nobody_wrote_down_are_found_in_the_queue(
-    left: RunNote, jobs: list[tuple[str, ...]], ids: list[str | None]
-) -> None:
+def test_ids_that_nobody_wrote_down_are_found_in_the_queue(left, jobs, ids) -> None:
     queue = {
         job: JobState(job, "PENDING", "Priority", None, "0:00", "", "renamed", *told)
         for job, *told in jobs

@@ -20,7 +20,7 @@ from jobs.slurm.client.squeue import FIELD, START, query
 from jobs.slurm.submissions import Array, RunNote, adopt, read_notes
 from jobs.slurm.submit import job_in, submit_cells, submit_preflight
 from tests.builders import record
-from tests.jobs.slurm.fakes import FakeSlurm, cells, context, fake_slurm
+from tests.jobs.slurm.fakes import FakeSlurm, cells, context
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,7 @@ from tests.jobs.slurm.fakes import FakeSlurm, cells, context, fake_slurm
         ("17\n18\n", None),
     ],
 )
-def test_any_output_with_one_number_of_a_job_is_an_answer(
-    text: str, job: tuple[str, str | None] | None
-) -> None:
+def test_any_output_with_one_number_of_a_job_is_an_answer(text, job) -> None:
     assert job_in(text) == job
 
 
@@ -53,12 +51,9 @@ def test_a_program_that_failed_must_say_it_in_sbatchs_own_words() -> None:
     assert job_in("Submitted batch job 17\n", certain=True) == ("17", None)
 
 
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    fake = fake_slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", fake.path)
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0)
-    return fake
 
 
 def sbatch(fake: FakeSlurm, script: str) -> None:
@@ -93,10 +88,8 @@ def note_of(sweep: Path) -> RunNote:
         "comment='(null)'; LISTED; echo done",  # at a site that keeps comments for itself
     ],
 )
-def test_what_sbatch_does_not_say_the_queue_does(
-    tmp_path: Path, slurm: FakeSlurm, script: str
-) -> None:
-    sbatch(slurm, script)
+def test_what_sbatch_does_not_say_the_queue_does(tmp_path, fake, script) -> None:
+    sbatch(fake, script)
     assert submit(tmp_path) == note_of(tmp_path).arrays[0].job_id == "101"
 
 
@@ -109,10 +102,8 @@ def test_what_sbatch_does_not_say_the_queue_does(
         ("kill -KILL $$", "a signal ended it"),  # a login node short of memory
     ],
 )  # fmt: skip
-def test_what_may_be_in_the_queue_keeps_its_note(
-    tmp_path: Path, slurm: FakeSlurm, script: str, words: str
-) -> None:
-    sbatch(slurm, script)
+def test_what_may_be_in_the_queue_keeps_its_note(tmp_path, fake, script, words) -> None:
+    sbatch(fake, script)
     with pytest.raises(SlurmError, match=words) as caught:
         submit(tmp_path)
     note = note_of(tmp_path)
@@ -126,12 +117,10 @@ def no_folder_goes(*_, ignore_errors: bool = False) -> None:
         raise OSError(39, "Directory not empty")
 
 
-def test_a_refusal_leaves_nothing(
-    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_leaves_nothing(tmp_path, fake, monkeypatch) -> None:
     """A sweep that waits for room would leave a note and a folder for each try; a note that stays
     would hold its cells, so it goes whatever becomes of the folder."""
-    sbatch(slurm, "echo 'Welcome!' >&2; echo 'sbatch: error: Invalid account' >&2; exit 1")
+    sbatch(fake, "echo 'Welcome!' >&2; echo 'sbatch: error: Invalid account' >&2; exit 1")
     with pytest.raises(SlurmError, match=r"^sbatch: sbatch: error: Invalid account$") as caught:
         submit(tmp_path)
     assert caught.value.refused and not caught.value.passing
@@ -142,33 +131,29 @@ def test_a_refusal_leaves_nothing(
     assert read_notes(tmp_path) == []
 
 
-def test_where_there_is_no_sbatch_nothing_waits_for_an_answer(
-    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_is_no_sbatch_nothing_waits_for_an_answer(tmp_path, fake, monkeypatch) -> None:
     """Its cells counted as submitted, perhaps, and were tried again every four minutes for ever."""
-    (slurm.folder / "sbatch").unlink()
-    monkeypatch.setenv("PATH", str(slurm.folder))
+    (fake.folder / "sbatch").unlink()
+    monkeypatch.setenv("PATH", str(fake.folder))
     with pytest.raises(SlurmError, match="cannot be started here") as caught:
         submit(tmp_path)
     assert caught.value.refused and is_lasting(caught.value)
     assert read_notes(tmp_path) == []
 
 
-def test_a_preflight_that_is_refused_leaves_nothing(tmp_path: Path, slurm: FakeSlurm) -> None:
+def test_a_preflight_that_is_refused_leaves_nothing(tmp_path: Path, fake: FakeSlurm) -> None:
     """A sweep that waits for room left a folder of reports for each try."""
-    sbatch(slurm, "echo 'sbatch: error: AssocGrpSubmitJobsLimit' >&2; exit 1")
+    sbatch(fake, "echo 'sbatch: error: AssocGrpSubmitJobsLimit' >&2; exit 1")
     with pytest.raises(SlurmError, match="AssocGrpSubmitJobsLimit"):
         submit_preflight(context(tmp_path / "t"), NodeLayout(1, 1))
     assert not list(tmp_path.glob("preflight/*")) and read_notes(tmp_path / "t") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
-def test_a_signal_while_sbatch_runs_orphans_nothing(
-    tmp_path: Path, slurm: FakeSlurm, number: signal.Signals
-) -> None:
+def test_a_signal_while_sbatch_runs_orphans_nothing(tmp_path, fake, number) -> None:
     """To the whole group, as a terminal's Ctrl-C or hang-up: the id is noted before we end."""
     wait = 'for _ in $(seq 600); do [ -e "$HERE/go" ] && break; sleep 0.1; done'
-    sbatch(slurm, f'touch "$HERE/began"; {wait}; echo 101')
+    sbatch(fake, f'touch "$HERE/began"; {wait}; echo 101')
     if (pid := os.fork()) == 0:
         try:
             os.setpgid(0, 0)
@@ -176,20 +161,18 @@ def test_a_signal_while_sbatch_runs_orphans_nothing(
             submit(tmp_path)
         finally:
             os._exit(0)
-    while not (slurm.folder / "began").exists():
+    while not (fake.folder / "began").exists():
         assert os.waitpid(pid, os.WNOHANG) == (0, 0)
         time.sleep(0.01)
     os.killpg(pid, number)
-    (slurm.folder / "go").touch()
+    (fake.folder / "go").touch()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert note_of(tmp_path).arrays[0].job_id == "101"
 
 
-def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(
-    tmp_path: Path, slurm: FakeSlurm
-) -> None:
+def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(tmp_path, fake) -> None:
     """SIGKILL: the note was there before, and what its tasks are is on disk."""
-    sbatch(slurm, "LISTED; kill -9 $PPID; sleep 1")
+    sbatch(fake, "LISTED; kill -9 $PPID; sleep 1")
     if (pid := os.fork()) == 0:
         try:
             submit(tmp_path)
@@ -206,7 +189,7 @@ def test_a_watcher_that_was_killed_while_sbatch_ran_is_no_orphan(
 
 @pytest.mark.parametrize("comes_first", [False, True])
 def test_the_record_of_a_forced_cell_is_put_aside_once_its_job_is_submitted(
-    tmp_path: Path, slurm: FakeSlurm, comes_first: bool
+    tmp_path: Path, fake: FakeSlurm, comes_first: bool
 ) -> None:
     """Not one that the job itself has left by then."""
     one = cells(1, ranks=1)[0]
@@ -215,7 +198,7 @@ def test_the_record_of_a_forced_cell_is_put_aside_once_its_job_is_submitted(
     file.write_text(record(one).model_dump_json())
     (tmp_path / "later").write_text(record(one, ended_at=datetime.now(UTC)).model_dump_json())
     another = f"mv {tmp_path}/later {file}; " if comes_first else ""
-    sbatch(slurm, f"{another}echo 101")
+    sbatch(fake, f"{another}echo 101")
     submit(tmp_path, FORCED)
     assert file.exists() == comes_first
     (task, *_) = json.loads(next(tmp_path.glob(".submitit/*/tasks.json")).read_text())["tasks"]

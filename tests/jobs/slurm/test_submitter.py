@@ -16,12 +16,12 @@ from jobs.config.site import Site
 from jobs.slurm import submitter as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Array, RunNote
+from jobs.slurm.submissions import RunNote
 from jobs.slurm.submitter import UNCLEAR, Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from jobs.slurm.watch.preflight import Preflight
 from tests.builders import config
-from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, report_preflight
+from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, note, report_preflight
 from tests.unreadable import unreadable
 from train.config.run import RunConfig
 
@@ -108,18 +108,6 @@ def test_one_preflight_for_all_waves(tmp_path: Path, sbatch: Sbatch, preflight) 
     assert sweep.waits()
 
 
-def test_the_smallest_limit_is_no_dead_end(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
-    """Room for one job: the preflight alone, and when it has passed one cell after another."""
-    sweep = submitter(tmp_path, 2, limit=1, held=True)
-    assert sweep.turn({}) == 0
-    assert sweep.preflight and sweep.preflight.job == "6" and sweep.turn(others(0, "RUNNING")) == 0
-    preflight()
-    assert sweep.turn(others(0, "COMPLETED")) == 1
-    assert sweep.turn(others(1)) == 0
-    assert sweep.turn({}) == 1 and not sweep.waits()
-    assert sbatch.sent == [(1, None), (1, None)]
-
-
 def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, preflight) -> None:
     sweep = submitter(tmp_path, limit=3, held=True)
     sweep.turn({})
@@ -158,9 +146,7 @@ def test_a_preflight_is_cancelled_with_the_cells_that_sbatch_will_never_take(
     assert sbatch.ended == cancelled
 
 
-def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(
-    tmp_path: Path, sbatch: Sbatch
-) -> None:
+def test_make_cancel_ends_the_submissions_of_a_waiting_sweep(tmp_path, sbatch) -> None:
     announce_cancel(tmp_path)  # an earlier one
     sweep = submitter(tmp_path, limit=1)
     unreadable(tmp_path / ".slurm" / "cancel")
@@ -197,35 +183,25 @@ def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: S
 
 
 @pytest.mark.parametrize("earlier", [True, False])
-def test_what_sbatch_may_have_accepted_is_not_submitted_again(
-    tmp_path: Path, sbatch: Sbatch, earlier: bool
-) -> None:
+def test_what_sbatch_may_have_accepted_is_not_submitted_again(tmp_path, sbatch, earlier) -> None:
     """By this make sweep or an earlier one. Seen: it timed out, the job came into the queue, and
     the next look submitted another one."""
-    array = Array(units=((config().cell_id(),),), nodes=1, ranks_per_node=1, minutes=1)
-    now = datetime.now(UTC)
-    note = RunNote(run="r1", site="s", job_name="n", submitted_at=now, arrays=(array,))
-    old = note.model_copy(update={"submitted_at": now - UNCLEAR})
-    for later, sent in ((note.with_id(0, "9"), 1), (old, 0)):
-        sweep = submitter(tmp_path, 1, notes=[note] if earlier else [])
+    unit = (config().cell_id(),)
+    sent_now, old = note(unit), note(unit, submitted_at=datetime.now(UTC) - UNCLEAR)
+    for later, sent in ((sent_now.with_id(0, "9"), 1), (old, 0)):
+        sweep = submitter(tmp_path, 1, notes=[sent_now] if earlier else [])
         if not earlier:
             sbatch.errors.append(SlurmError("sbatch", "Socket timed out", passing=True))
             with pytest.raises(SlurmError, match="timed out"):
                 sweep.turn({})
-        assert sweep.turn({}, note) == 0 and sweep.waits(), "not known yet"
+        assert sweep.turn({}, sent_now) == 0 and sweep.waits(), "not known yet"
         assert sweep.turn({}, later) == 1 and not sweep.waits()
         assert len(sbatch.sent) == 1 - sent, "found, or after that time submitted again"
 
 
 def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatch) -> None:
     """Two calls of sbatch were unclear; one of the jobs, or both, come after make cancel."""
-    sent = datetime.now(UTC)
-    notes = [
-        RunNote(run=f"r{seed}", site="s", job_name="n", submitted_at=sent, arrays=(
-            Array(units=((config(seed=seed).cell_id(),),), nodes=1, ranks_per_node=1, minutes=1),
-        ))
-        for seed in range(2)
-    ]  # fmt: skip
+    notes = [note([config(seed=seed).cell_id()], run=f"r{seed}") for seed in range(2)]
     for later, ended in ((notes[1], ["8"]), (notes[1].with_id(0, "9"), ["8", "9"])):
         sbatch.ended = []
         sweep = submitter(tmp_path, 2, notes=notes)
@@ -238,15 +214,13 @@ def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatc
 
 def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
     """Seen: an array that can never fit gave exit code 3, and make sweep again tried the same."""
-    sbatch.limit = 2
+    sbatch.limit = 1
     sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
-    sweep = submitter(tmp_path, 3)
-    assert sweep.turn({}) == 2 and sweep.turn({}) == 1
+    sweep = submitter(tmp_path, 2, (1, 2))
+    assert sweep.turn({}) == 1 and sweep.turn({}) == 1, "of one array, and none of the other"
 
 
-def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
-    tmp_path: Path, sbatch: Sbatch
-) -> None:
+def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path, sbatch) -> None:
     sbatch.limit = 100
     sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
     sweep = submitter(tmp_path)
@@ -265,9 +239,7 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
         ("QOSMaxSubmitJobPerUserLimit", None),
     ],
 )  # fmt: skip
-def test_a_limit_that_is_another_one_or_cannot_be_read(
-    tmp_path: Path, sbatch: Sbatch, words: str, limit: int | None
-) -> None:
+def test_a_limit_that_is_another_one_or_cannot_be_read(tmp_path, sbatch, words, limit) -> None:
     sbatch.limit = limit
     sbatch.errors.append(refused(words))
     with pytest.raises(SlurmError) as caught:

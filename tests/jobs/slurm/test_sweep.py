@@ -14,7 +14,7 @@ import pytest
 
 from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
-from jobs.slurm.submissions import read_notes, write_note
+from jobs.slurm.submissions import write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
@@ -38,9 +38,7 @@ def records(desk: Desk) -> list[str]:
      ("image: /nowhere/own.sif", "", "there is no image /nowhere/own.sif"),
      ("image: none", "--budget=0.001", "hours")],
 )  # fmt: skip
-def test_what_does_not_fit_submits_nothing(
-    tmp_path, data_root, change: str, options: str, words: str
-) -> None:
+def test_what_does_not_fit_submits_nothing(tmp_path, data_root, change, options, words) -> None:
     """The cluster, the image, the cost."""
     key = change.split(":", maxsplit=1)[0]
     kept = [line for line in SITE.splitlines() if not line.startswith(key)]
@@ -71,18 +69,12 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
     assert "#SBATCH --time=60\n" in desk.say("plan").stdout
 
 
-def test_a_relative_results_folder_is_the_callers(desk: Desk) -> None:
-    """Jobs run in another folder: their paths are absolute. A path may hold blanks and
+def test_what_is_written_about_a_submission(desk: Desk) -> None:
+    """Jobs run in another folder than who calls: their paths are absolute. They may hold blanks and
     quotes."""
     desk.results = Path('o\'neil & "sons" $HOME é')
     desk.submit(cwd=desk.folder)
-    script = (desk.fake.folder / "script-1").read_text()
-    assert f"--chdir='{desk.folder}/o'" in script
-    assert len(read_notes(desk.folder / desk.results / "trial")) == 1
-
-
-def test_what_is_written_about_a_submission(desk: Desk) -> None:
-    desk.submit()
+    desk.results = desk.folder / desk.results
     (note,) = desk.notes()
     assert [(array.job_id, len(array.units)) for array in note.arrays] == [("101", 3)]
     private = desk.sweep / ".submitit"
@@ -91,35 +83,19 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
     assert all((cell / "config.json").exists() for cell in desk.cells)
     script = (desk.fake.folder / "script-1").read_text()
     assert f"#SBATCH --comment=horoscale:{note.run}:0" in script
-
-
-def test_a_refusal_in_the_middle_keeps_what_was_submitted(tmp_path, data_root) -> None:
-    """Three shapes, three arrays; the second call fails. The next sweep submits the two others."""
-    desk = Desk(tmp_path, data_root, gpus="[1, 2, 4]", refuse_at=2)
-    assert "Unable to contact slurm controller" in desk.submit(code=3)
-    (note,) = desk.notes()
-    assert [array.job_id for array in note.arrays] == ["101"]
-    desk.queue(j101_0="PENDING", j101_1="PENDING", j101_2="PENDING")
-    desk.submit()
-    given = [cell for note in desk.notes() for array in note.arrays if array.job_id
-             for unit in array.units for cell in unit]  # fmt: skip
-    assert len(given) == len(set(given)) == 9
-    assert len(desk.fake.calls("sbatch")) == 4
+    assert f"--chdir='{desk.folder}/o'" in script
+    assert Path(shlex.split(script.splitlines()[-1])[-1]).exists(), "the tasks"
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "wait"),
-    [("Invalid account or account/partition combination specified", 2, "--no-wait"),
-     ("Socket timed out on send/recv operation", 3, "--no-wait")],
+    ("said", "code"),
+    [("Invalid account or account/partition combination specified", 2),
+     ("Socket timed out on send/recv operation", 3)],
 )  # fmt: skip
-def test_a_wrong_request_is_told_from_a_busy_cluster(
-    tmp_path, data_root, said: str, code: int, wait: str
-) -> None:
-    desk = Desk(tmp_path, data_root, refuse_at=1)
-    (desk.fake.folder / "refusal").write_text(said)
-    assert said in desk.submit(wait, code=code)
-    known = any(note.arrays[0].job_id for note in desk.notes())
-    assert not known and not records(desk)
+def test_a_wrong_request_is_told_from_a_busy_cluster(desk: Desk, said: str, code: int) -> None:
+    desk.fake.put("sbatch", f"echo 'sbatch: error: {said}' >&2; exit 1")
+    assert said in desk.submit(code=code)
+    assert not any(note.arrays[0].job_id for note in desk.notes()) and not records(desk)
 
 
 def test_two_sweeps_at_once(desk: Desk) -> None:
@@ -163,19 +139,15 @@ def test_finished_cells_run_by_force_alone(desk: Desk) -> None:
 
 def test_status_and_cancel_without_a_submission(desk: Desk) -> None:
     done = desk.say("status", "--json")
-    assert done.exit_code == 0, done.stderr
     assert {cell["state"] for cell in json.loads(done.stdout)["cells"]} == {"not submitted"}
-    done = desk.say("cancel")
-    assert done.exit_code == 2 and "nothing to cancel" in done.stderr
+    assert "nothing to cancel" in desk.say("cancel", code=2).stderr
     assert desk.fake.calls() == []
 
 
 def test_status_while_the_controller_is_away(desk: Desk) -> None:
     desk.submit()
     desk.fake.away("squeue")
-    done = desk.say("status")
-    assert done.exit_code == 3
-    assert "Unable to contact slurm controller" in done.stdout
+    assert "Unable to contact slurm controller" in desk.say("status", code=3).stdout
     assert not records(desk), "no answer settles nothing"
 
 
@@ -188,8 +160,7 @@ def test_cancel_settles_what_had_not_begun(desk: Desk) -> None:
     (desk.fake.folder / "queue").rename(desk.fake.folder / "after")
     desk.queue(j101_0="RUNNING", j101_1="PENDING", j101_2="PENDING")
     desk.fake.put("scancel", 'mv "$HERE/after" "$HERE/queue"')
-    done = desk.say("cancel")
-    assert done.exit_code == 0, done.stderr
+    desk.say("cancel")
     assert desk.fake.calls("scancel") == [["scancel", "101"]]
     assert records(desk) == ["cancelled"]
 
@@ -208,7 +179,7 @@ def test_status_and_cancel_ask_the_cluster_of_the_submission(
     desk.fake.put("scancel", note)
     for command in ("status", "cancel"):
         (desk.fake.folder / "asked").unlink(missing_ok=True)
-        assert desk.say(command).exit_code == 0
+        desk.say(command)
         assert set((desk.fake.folder / "asked").read_text().split()) == {asked}
     assert desk.fake.calls("scancel")
 
@@ -222,18 +193,8 @@ def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -
 
     monkeypatch.setattr("jobs.slurm.commands.announce_cancel", full)
     done = desk.say("cancel")
-    assert done.exit_code == 0 and ["scancel", "101"] in desk.fake.calls("scancel")
+    assert ["scancel", "101"] in desk.fake.calls("scancel")
     assert "No space left" in done.stderr and "stop a make sweep" in done.stderr
-
-
-def test_a_note_that_cannot_be_read_keeps_its_cells_from_running_twice(desk: Desk) -> None:
-    desk.submit()
-    (file,) = (desk.sweep / ".slurm").glob("*.json")
-    file.write_text("{")
-    for command in ("sweep", "status", "cancel"):
-        done = desk.say(command)
-        assert done.exit_code == 3 and str(file) in done.stderr
-    assert len(desk.fake.calls("sbatch")) == 1
 
 
 def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
@@ -249,14 +210,6 @@ def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
     desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
     assert "node3 failed under these cells: excluded" in desk.submit()
     assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
-
-
-def test_a_sweep_that_has_to_wait_for_room(tmp_path, data_root) -> None:
-    desk = Desk(tmp_path, data_root, SITE + "submit_limit: 2\n")
-    said = desk.submit()
-    assert "1 cells wait for room in the queue (submit_limit 2)" in said
-    assert "make sweep again submits the rest" in said
-    assert sum(len(array.units) for array in desk.notes()[0].arrays) == 2
 
 
 def test_what_cannot_be_read_is_not_submitted(desk: Desk) -> None:
@@ -286,7 +239,6 @@ def test_two_sbatch_submit_all_and_a_status_asks_once(tmp_path: Path, data_root:
     def status() -> tuple[list[str], dict[str, int]]:
         desk.fake.forget()
         done = desk.say("status", "--json")
-        assert done.exit_code == 0, done.stderr
         return [call[0] for call in desk.fake.calls()], json.loads(done.stdout)["counts"]
 
     jobs = {f"j{101 + n // 1000}_{n % 1000}": "PENDING" for n in range(2000)}

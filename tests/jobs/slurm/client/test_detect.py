@@ -6,10 +6,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobs.config.site import own_sites
+from jobs.config.site import NamedSite, own_sites
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
 from jobs.slurm.client.detect import site_for
@@ -28,10 +29,17 @@ def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detect, "asker", lambda: asker(patience_s=0))
 
 
-def test_local_and_a_name_ask_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
-    assert site_for("local") is None
-    found = site_for("dgx")
-    assert found is not None and found.site.partition == "gpu"
+def found_for(name: str = "auto", **how: Any) -> NamedSite:
+    named = site_for(name, **how)
+    assert named is not None
+    return named
+
+
+def test_local_and_a_name_ask_nothing(fake: FakeSlurm, capsys) -> None:
+    assert site_for("local", options={"account": "b", "qos": ""}) is None
+    said = "[sweep] ACCOUNT=b: ignored, since ranks run on this machine\n"
+    assert capsys.readouterr().err == said
+    assert found_for("dgx").site.partition == "gpu"
     assert fake.calls() == []
 
 
@@ -90,25 +98,21 @@ def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_pa
 def test_auto_writes_what_it_found_once(fake: FakeSlurm, tmp_path: Path) -> None:
     """What a person changed in the file stays."""
     fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")  # as older Slurms do
-    found = site_for("auto")
-    assert found is not None and found.site.mpi == "pmix"
+    found = found_for()
     (file,) = own_sites().iterdir()
-    assert found.source == file and found.site.ranks_per_node >= 1
+    assert (found.source, found.site.mpi) == (file, "pmix")
     file.write_text(file.read_text().replace("max_nodes: ", "# ") + "poll_s: 7\n")
-    again = site_for("auto")
-    assert again is not None and again.site.poll_s == 7
+    assert found_for().site.poll_s == 7
 
 
-def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
-    fake: FakeSlurm, tmp_path: Path
-) -> None:
+def test_a_file_that_is_there_is_used_whatever_the_partitions_do(fake, tmp_path) -> None:
     """Seen: on a maintenance day no partition was up, and each command was refused."""
     file = own_sites() / "auto-practice.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("ranks_per_node: 3\n")
     fake.put("sinfo", "echo 'practice*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)'")
-    found = site_for("auto")
-    assert found is not None and (found.source, found.site.ranks_per_node) == (file, 3)
+    found = found_for()
+    assert (found.source, found.site.ranks_per_node) == (file, 3)
     assert fake.calls("sinfo") == []
     # as an earlier version wrote it
     file.write_text("partition: standard-compute# sinfo: the default one\n")
@@ -116,25 +120,8 @@ def test_a_file_that_is_there_is_used_whatever_the_partitions_do(
         site_for("auto")
 
 
-def test_the_user_s_variables_are_written(fake: FakeSlurm, tmp_path: Path, monkeypatch) -> None:
-    fake.put("srun", f"cat '{TRANSCRIPTS / 'practice_mpi.out'}' >&2")
-    monkeypatch.setenv("SBATCH_ACCOUNT", "0123")
-    monkeypatch.setenv("SLURM_QOS", "long")
-    monkeypatch.setenv("SBATCH_PARTITION", "urgent")
-    monkeypatch.setenv("SBATCH_TIMELIMIT", "1:00:00")
-    found = site_for("auto")
-    assert found is not None
-    text = found.source.read_text()
-    for line in ("account: '0123' # SBATCH_ACCOUNT", "qos: long # SLURM_QOS", "time_min: 60 #",
-                 "partition: urgent # SBATCH_PARTITION"):  # fmt: skip
-        assert line in " ".join(text.split())
-
-
-@pytest.mark.parametrize("text", ["a\nb", "a\x07b"])
-def test_what_cannot_be_read_back_is_not_left(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, text: str
-) -> None:
-    monkeypatch.setenv("SBATCH_RESERVATION", text)
+def test_what_cannot_be_read_back_is_not_left(fake: FakeSlurm, monkeypatch) -> None:
+    monkeypatch.setenv("SBATCH_RESERVATION", "a\x07b")
     with pytest.raises(ConfigError, match=r"(?s)cannot write .*single line of text.*by hand") as e:
         site_for("auto")
     assert not own_sites().exists() and "pydantic" not in str(e.value)
@@ -145,8 +132,8 @@ def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monke
     SBATCH_TIMELIMIT was said to be used."""
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
-    found = site_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
-    assert found is not None and found.site.time_min is None
+    found = found_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
+    assert found.site.time_min is None
     said = capsys.readouterr().err
     assert said.startswith("[sweep] TIME=7: ignored") and "SBATCH_TIMELIMIT" not in said
 
@@ -154,19 +141,16 @@ def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monke
 @pytest.mark.parametrize(
     "option", [{"partition": "urgent"}, {"account": "b"}, {"qos": "long"}, {"time_min": "7"}]
 )
-def test_what_the_command_line_says_holds_for_that_command_alone(
-    fake: FakeSlurm, capsys, option: dict[str, str]
-) -> None:
+def test_what_the_command_line_says_holds_for_that_command_alone(fake, capsys, option) -> None:
     """Seen: one PARTITION=urgent on the first command stood in the file for good."""
     ((key, text),) = option.items()
     for _ in range(2):
-        found = site_for("auto", options=option)
-        assert found is not None and str(getattr(found.site, key)) == text
+        found = found_for(options=option)
+        assert str(getattr(found.site, key)) == text
         assert not found.source.exists() and "this command alone" in capsys.readouterr().err
-    lasting = site_for("auto")
-    assert lasting is not None and lasting.source == found.source
-    assert text not in (lasting.site.partition, lasting.site.account, lasting.site.qos)
-    assert lasting.site.partition == "practice" and lasting.site.time_min is None
+    lasting = found_for()
+    assert lasting.source == found.source and text not in (lasting.site.account, lasting.site.qos)
+    assert (lasting.site.partition, lasting.site.time_min) == ("practice", None)
 
 
 CONFIG = (TRANSCRIPTS / "practice_config.out").read_text()
@@ -182,16 +166,15 @@ def test_clusters_of_one_name_have_files_of_their_own(
     fake: FakeSlurm, tmp_path: Path, monkeypatch, conf: str | None, config: str
 ) -> None:
     """Seen: the second one's jobs went by the file, and so to the first cluster."""
-    first = site_for("auto")
-    assert first is not None and first.site.slurm_conf is None
+    first = found_for()
+    assert first.site.slurm_conf is None
     (tmp_path / "second.out").write_text(config)
     program, recorded = fake.folder / "scontrol", str(TRANSCRIPTS / "practice_config.out")
     program.write_text(program.read_text().replace(recorded, str(tmp_path / "second.out")))
     if conf:
         monkeypatch.setenv("SLURM_CONF", conf)
-    second = site_for("auto")
-    assert second is not None and second.source != first.source
-    assert second.site.slurm_conf == conf
+    second = found_for()
+    assert second.source != first.source and second.site.slurm_conf == conf
 
 
 @pytest.mark.parametrize("conf", ["/a/slurm.conf", None])
@@ -205,8 +188,7 @@ def test_a_file_that_an_earlier_version_wrote_is_that_of_its_own_cluster(
         monkeypatch.delenv("SLURM_CONF", raising=False)
         if shell is not None:
             monkeypatch.setenv("SLURM_CONF", shell)
-        found = site_for("auto")
-        assert found is not None
+        found = found_for()
         assert (found.source == file) == (not (shell and conf) or shell == conf)
         if found.source != file:
             found.source.unlink()
@@ -216,9 +198,7 @@ def test_a_file_that_an_earlier_version_wrote_is_that_of_its_own_cluster(
     ("variable", "names"),
     [("SLURM_CLUSTERS", "a,b"), ("SBATCH_CLUSTERS", "big,small"), ("SLURM_CLUSTERS", "all")],
 )
-def test_of_several_clusters_none_is_asked(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch, variable: str, names: str
-) -> None:
+def test_of_several_clusters_none_is_asked(fake, tmp_path, monkeypatch, variable, names) -> None:
     """sbatch would take any of them, and the job be looked for on another."""
     monkeypatch.setenv(variable, names)
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
@@ -228,13 +208,10 @@ def test_of_several_clusters_none_is_asked(
             command()
     assert fake.calls() == []
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: a\n")
-    found = site_for(str(tmp_path / "s.yaml"))
-    assert found is not None and found.site.cluster == "a", "the file names one"
+    assert found_for(str(tmp_path / "s.yaml")).site.cluster == "a", "the file names one"
 
 
-def test_all_programs_ask_the_cluster_of_the_site(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch
-) -> None:
+def test_all_programs_ask_the_cluster_of_the_site(fake, tmp_path, monkeypatch) -> None:
     """sbatch alone would obey SBATCH_CLUSTERS, and its job be looked for elsewhere."""
     fake.put("squeue", 'echo "${SLURM_CLUSTERS-none} ${SBATCH_CLUSTERS-none} ${SLURM_CONF-}"')
     monkeypatch.setenv("SBATCH_CLUSTERS", "big")
@@ -248,10 +225,3 @@ def test_all_programs_ask_the_cluster_of_the_site(
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\ncluster: null\n")
     site_for(str(tmp_path / "s.yaml"))
     assert run(["squeue"]).out == "none none /c\n"
-
-
-def test_on_this_machine_the_command_line_s_words_are_named(fake: FakeSlurm, capsys) -> None:
-    assert site_for("local", options={"account": "b", "qos": ""}) is None
-    assert (
-        capsys.readouterr().err == "[sweep] ACCOUNT=b: ignored, since ranks run on this machine\n"
-    )

@@ -56,61 +56,6 @@ def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path)
     check_site(site, [NodeLayout(2, site.ranks_per_node)], ask, minutes=site.longest_min)
 
 
-@pytest.mark.parametrize(
-    ("sinfo", "keys"),
-    [
-        # the largest open one, by nodes that are not down
-        (SINFO_TEXT.replace("small*", "small").replace("down*", "idle"), {"partition": "cpu"}),
-        (SINFO_TEXT.replace("small*", "small"), {"partition": "small"}),
-        # nodes that are down do not make a kind the main one; nor the number of their states
-        ("p*|up|1:00:00|1-8|30|down*|64|1000|gpu:k80:2|(null)\n"
-         "p*|up|1:00:00|1-8|6|idle|64|1000|gpu:v100:4|(null)\n",
-         {"gpu_type": "v100", "ranks_per_node": 4}),
-        ("p*|up|1:00:00|1-8|9|drained|64|1000|gpu:k80:2|(null)\n"
-         "p*|up|1:00:00|1-8|6|idle|32|1000|(null)|(null)\n", {"ranks_per_node": 4, "gpus": "none"}),
-        ("p*|up|1:00:00|1-8|4|idle|64|1000|gpu:a:2|(null)\n"
-         "p*|up|1:00:00|1-8|4|mixed|64|1000|gpu:a:2|(null)\n"
-         "p*|up|1:00:00|1-8|6|idle|64|1000|gpu:b:4|(null)\n", {"gpu_type": "a"}),
-        ("p|up|1:00:00|1-8|2|idle|64|1|(null)|(null)\np|up|1:00:00|1-8|2|mixed|64|1|(null)|(null)\n"
-         "q|up|1:00:00|1-8|3|idle|64|1|(null)|(null)\n", {"partition": "p"}),
-        ("p*|up|1:00:00|1-8|2|down|64|1|gpu:4|(null)\n", {"ranks_per_node": 4}),  # for now
-        # RealMemory 1: nobody set it
-        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:mi250x:4|(null)\n",
-         {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
-        ("p*|up|1:00:00|1-8|2|idle|64|1|gpu:4|(null)\n",
-         {"gpu_support": "nv", "ranks_per_node": 4}),
-        ("p*|up|1:00|1-8|2|idle|64|1|(null)|(null)\n", {"max_time_min": 1, "signal_s": 30}),
-        # empty partitions run nothing
-        ("none*|up|1:00|1-8|0|n/a|0|0|(null)|(null)\nq|up|1:00:00|1-8|2|idle|8|1|(null)|(null)\n",
-         {"partition": "q"}),
-    ],
-)  # fmt: skip
-def test_keys_that_follow_from_sinfo(tmp_path: Path, sinfo: str, keys: dict[str, object]) -> None:
-    site = loaded(Recorded("declared", sinfo=sinfo), tmp_path)
-    assert {key: getattr(site, key) for key in keys} == keys
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["null", "True", "1e3", "a: b", "x#y", "été", "0x1", "0123", "2026-01-02", "12:30:00", "no",
-     "standard-compute", "a-partition-of-more-than-the-columns-that-comments-leave", "x'y", "- a"],
-)  # fmt: skip
-def test_names_of_any_length_and_kind_are_read_back(tmp_path: Path, name: str) -> None:
-    """Seen: `partition: standard-compute# sinfo: the default one`, after which nothing worked."""
-    gpu_type = "nvidia_h100_80gb_hbm3"
-    sinfo = f"{name}*|up|1:00:00|1-8|2|idle|64|1000|gpu:{gpu_type}:4,gpu:v100:1|(null)\n"
-    user = User({"SBATCH_ACCOUNT": name, "SLURM_CONF": f"/{name}/conf"})
-    site = loaded(Recorded("practice", sinfo=sinfo), tmp_path, user=user)
-    assert (site.partition, site.account, site.slurm_conf) == (name, name, f"/{name}/conf")
-    assert site.gpu_type == gpu_type
-
-
-def test_no_partition_takes_jobs() -> None:
-    sinfo = "p*|down|1:00:00|1-8|2|idle|64|1000|(null)|(null)\n"
-    with pytest.raises(ConfigError, match="no partition of this cluster takes your jobs now"):
-        text_of(Recorded("practice", sinfo=sinfo))
-
-
 CONFIG = "ClusterName = spec\nMaxArraySize = {arrays}\nSelectType = {select}\n{more}"
 STAFF = frozenset({"users", "staff"})
 
@@ -127,55 +72,113 @@ def ada(partition: str = "", groups: frozenset[str] = STAFF, **environment: str)
     return User(environment, "ada", groups)
 
 
+HIDDEN = "PartitionName=big Hidden=YES\nPartitionName=small Hidden=NO\n"
 ACCOUNTED = "AccountingStorageType = accounting_storage/slurmdbd\nAccountingStorageEnforce = "
 
 
+def group(name: str, count: int, state: str, gres: str = "(null)", *, cpus: int = 64) -> str:
+    """Equal nodes of one partition, as a line of sinfo."""
+    return f"{name}|up|1:00:00|1-8|{count}|{state}|{cpus}|1|{gres}|(null)\n"
+
+
+def sinfo(*lines: str) -> Recorded:
+    return Recorded("declared", sinfo="".join(lines))
+
+
+NOBODY = User({})
+LARGEST = "standard-compute-nodes-of-all"
+RESERVED = Recorded("reserved").file("partitions")
+OF_PHYSICS = RESERVED.replace("AllowGroups=staff AllowAccounts=ALL AllowQos=ALL",
+                              "AllowGroups=ALL AllowAccounts=physics AllowQos=long")  # fmt: skip
+GUESTS, NO_GROUP = ada(groups=frozenset({"guests"})), frozenset[str]()
+UNNAMED = SINFO_TEXT.replace("small*", "small")  # no partition is the default one
+
+
 @pytest.mark.parametrize(
-    ("who", "keys"),
+    ("ask", "who", "keys"),
     [
+        # the largest open one, by nodes that are not down
+        (sinfo(UNNAMED.replace("down*", "idle")), NOBODY, {"partition": "cpu"}),
+        (sinfo(UNNAMED), NOBODY, {"partition": "small"}),
+        # nodes that are down do not make a kind the main one; nor the number of their states
+        (sinfo(group("p*", 30, "down*", "gpu:k80:2"), group("p*", 6, "idle", "gpu:v100:4")),
+         NOBODY, {"gpu_type": "v100", "ranks_per_node": 4}),
+        (sinfo(group("p*", 9, "drained", "gpu:k80:2"), group("p*", 6, "idle", cpus=32)),
+         NOBODY, {"ranks_per_node": 4, "gpus": "none"}),
+        (sinfo(group("p*", 4, "idle", "gpu:a:2"), group("p*", 4, "mixed", "gpu:a:2"),
+               group("p*", 6, "idle", "gpu:b:4")), NOBODY, {"gpu_type": "a"}),
+        (sinfo(group("p", 2, "idle"), group("p", 2, "mixed"), group("q", 3, "idle")),
+         NOBODY, {"partition": "p"}),
+        (sinfo(group("p*", 2, "down", "gpu:4")), NOBODY, {"ranks_per_node": 4}),  # for now
+        # RealMemory 1: nobody set it
+        (sinfo(group("p*", 2, "idle", "gpu:mi250x:4")), NOBODY,
+         {"gpu_support": "rocm", "ranks_per_node": 4, "mem_per_rank_gb": None}),
+        (sinfo(group("p*", 2, "idle", "gpu:4")), NOBODY, {"gpu_support": "nv"}),
+        (sinfo(group("p*", 2, "idle").replace("1:00:00", "1:00")), NOBODY,
+         {"max_time_min": 1, "signal_s": 30}),
+        # empty partitions run nothing
+        (sinfo(group("none*", 0, "n/a"), group("q", 2, "idle")), NOBODY, {"partition": "q"}),
+        # a hidden one is not proposed for its size
+        (Recorded("practice", sinfo=group("big", 9, "idle") + group("small", 2, "idle"),
+                  partitions=HIDDEN), NOBODY, {"partition": "small"}),
+        (Recorded("practice", sinfo=group("big*", 9, "idle") + group("small", 2, "idle"),
+                  partitions=HIDDEN), NOBODY, {"partition": "big"}),
         # CoreSpecCount and CPUSpecList: 62 of 64 CPUs
-        (ada(), {"cpus_per_rank": 15, "ranks_per_node": 4, "gpus": "none"}),
+        (reserved(), ada(), {"cpus_per_rank": 15, "ranks_per_node": 4, "gpus": "none",
+                             "mpi": "pmix_v4"}),
         # whole GPUs and not 14 parts; 124 of 128 CPUs; MemSpecLimit
-        (ada("accelerated"), {"ranks_per_node": 2, "gpus": "gres", "gpu_type": "a100",
-                                 "cpus_per_rank": 62, "mem_per_rank_gb": 435.8, "max_nodes": 2}),
+        (reserved(), ada("accelerated"),
+         {"ranks_per_node": 2, "gpus": "gres", "gpu_type": "a100", "cpus_per_rank": 62,
+          "mem_per_rank_gb": 435.8, "max_nodes": 2}),
         # MaxCPUsPerNode, MaxMemPerCPU
-        (ada("shared"), {"ranks_per_node": 2, "cpus_per_rank": 8, "mem_per_rank_gb": 15.6}),
+        (reserved(), ada("shared"),
+         {"ranks_per_node": 2, "cpus_per_rank": 8, "mem_per_rank_gb": 15.6}),
         # OverSubscribe=EXCLUSIVE
-        (ada("whole"), {"exclusive": True, "mem_per_rank_gb": None, "cpus_per_rank": 12}),
+        (reserved(), ada("whole"),
+         {"exclusive": True, "mem_per_rank_gb": None, "cpus_per_rank": 12}),
         # AllowGroups, RootOnly, AllowAccounts: the largest that is left
-        (ada(groups=frozenset({"guests"})), {"partition": "shared", "account": None}),
-        (ada(groups=frozenset(), SBATCH_ACCOUNT="lab"),
+        (reserved(), GUESTS, {"partition": "shared", "account": None}),
+        (reserved(), ada(groups=NO_GROUP, SBATCH_ACCOUNT="lab"),
          {"partition": "accelerated", "account": "lab"}),
         # said by the user
-        (ada("admin", SLURM_ACCOUNT="b"), {"partition": "admin", "account": "b"}),
-        (ada("accelerated", SBATCH_ACCOUNT="b"), {"account": "b", "ranks_per_node": 2}),
+        (reserved(), ada("admin", SLURM_ACCOUNT="b"), {"partition": "admin", "account": "b"}),
+        (reserved(arrays=0), ada(), {"array_limit": 1}),  # no arrays at all
+        (reserved(select="select/linear"), ada(), {"exclusive": True, "mem_per_rank_gb": None}),
+        # scontrol show partition always prints MaxMemPerNode=UNLIMITED; 90 % of 40 GB for two ranks
+        (reserved(more="MaxMemPerNode = 40960\n"), ada("accelerated"), {"mem_per_rank_gb": 18}),
+        # without leave to see nodes, sinfo's numbers
+        (reserved(nodes="Unknown words\nNodeName=n1 Partitions=accelerated CPUTot=many\n"),
+         ada("accelerated"), {"cpus_per_rank": 64}),
+        # an account and a QoS that the partition takes
+        (reserved(more=f"{ACCOUNTED}none\n", partitions=OF_PHYSICS,
+                  accounts="lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n"),
+         ada(), {"partition": LARGEST, "account": "physics", "qos": "long"}),
+        # without a default one Slurm takes "normal", which the partition does not
+        (reserved(more=f"{ACCOUNTED}none\n", partitions=OF_PHYSICS,
+                  accounts="lab||spec|lab|long,normal\nlab||spec|Physics|long,normal\n"),
+         ada(), {"partition": LARGEST, "account": "Physics", "qos": "long"}),
     ],
 )  # fmt: skip
-def test_what_is_proposed_is_what_the_cluster_grants(tmp_path: Path, who: User, keys) -> None:
-    site = loaded(reserved(), tmp_path, user=who)
+def test_keys_that_follow_from_what_the_cluster_says(tmp_path: Path, ask, who, keys) -> None:
+    site = loaded(ask, tmp_path, user=who)
     assert {key: getattr(site, key) for key in keys} == keys
-    assert site.mpi == "pmix_v4"
+    layout = [NodeLayout(1, site.ranks_per_node)]
+    check_site(site, layout, ask, minutes=site.longest_min)  # it fits
 
 
 @pytest.mark.parametrize(
-    ("cluster", "partition", "keys"),
-    [
-        ({"arrays": 0}, "", {"array_limit": 1}),  # no arrays at all
-        ({"arrays": 1}, "", {"array_limit": 1}),
-        ({"select": "select/linear"}, "", {"exclusive": True, "mem_per_rank_gb": None}),
-        # scontrol show partition always prints MaxMemPerNode=UNLIMITED; 90 % of 40 GB for two ranks
-        ({"more": "MaxMemPerNode = 40960\n"}, "accelerated", {"mem_per_rank_gb": 18}),
-        # without leave to see nodes, sinfo's numbers
-        ({"nodes": "Unknown words\nNodeName=n1 Partitions=accelerated CPUTot=many\n"},
-         "accelerated", {"cpus_per_rank": 64}),
-    ],
+    "name",
+    ["null", "True", "1e3", "a: b", "x#y", "été", "0x1", "0123", "2026-01-02", "12:30:00", "no",
+     "standard-compute", "a-partition-of-more-than-the-columns-that-comments-leave", "x'y", "- a"],
 )  # fmt: skip
-def test_settings_of_the_cluster_count(tmp_path: Path, cluster, partition: str, keys) -> None:
-    ask = reserved(**cluster)
-    site = loaded(ask, tmp_path, user=ada(partition))
-    assert {key: getattr(site, key) for key in keys} == keys
-    layout = [NodeLayout(2, site.ranks_per_node)]
-    assert check_site(site, layout, ask, minutes=5) == (), "it fits"
+def test_names_of_any_length_and_kind_are_read_back(tmp_path: Path, name: str) -> None:
+    """Seen: `partition: standard-compute# sinfo: the default one`, after which nothing worked."""
+    gpu_type = "nvidia_h100_80gb_hbm3"
+    sinfo = f"{name}*|up|1:00:00|1-8|2|idle|64|1000|gpu:{gpu_type}:4,gpu:v100:1|(null)\n"
+    user = User({"SBATCH_ACCOUNT": name, "SLURM_CONF": f"/{name}/conf"})
+    site = loaded(Recorded("practice", sinfo=sinfo), tmp_path, user=user)
+    assert (site.partition, site.account, site.slurm_conf) == (name, name, f"/{name}/conf")
+    assert site.gpu_type == gpu_type
 
 
 @pytest.mark.parametrize(
@@ -195,35 +198,12 @@ def test_an_account_that_is_required(tmp_path: Path, enforce, accounts, key, wor
     assert words in text_of(ask, user=ada())
 
 
-@pytest.mark.parametrize(
-    "accounts",
-    ["lab|normal|spec|lab|normal\nlab|normal|spec|physics|normal,long\n",
-     # without a default one Slurm takes "normal", which the partition does not
-     "lab||spec|lab|long,normal\nlab||spec|Physics|long,normal\n"],
-)  # fmt: skip
-def test_an_account_and_a_qos_that_the_partition_takes(tmp_path: Path, accounts: str) -> None:
-    partitions = (
-        Recorded("reserved")
-        .file("partitions")
-        .replace(
-            "AllowGroups=staff AllowAccounts=ALL AllowQos=ALL",
-            "AllowGroups=ALL AllowAccounts=physics AllowQos=long",
-        )
-    )
-    ask = reserved(more=f"{ACCOUNTED}none\n", partitions=partitions, accounts=accounts)
-    site = loaded(ask, tmp_path, user=ada())
-    assert (site.partition, (site.account or "").lower(), site.qos) == (
-        "standard-compute-nodes-of-all", "physics", "long")  # fmt: skip
-
-
 def test_nothing_that_takes_this_user_s_jobs_says_why_of_each() -> None:
-    lines = Recorded("reserved").file("partitions").splitlines(keepends=True)
+    lines = RESERVED.splitlines(keepends=True)
     ask = reserved(partitions="".join(line.replace("=ALL", "=lab") for line in lines))
     with pytest.raises(ConfigError, match=r"for groups lab.*SBATCH_ACCOUNT"):
         text_of(ask, user=ada())
-    with pytest.raises(
-        ConfigError, match=r"^SBATCH_PARTITION=mars was asked for, and sinfo lists s"
-    ):
+    with pytest.raises(ConfigError, match=r"^SBATCH_PARTITION=mars was asked for, and sinfo"):
         text_of(reserved(), user=ada("mars"))
 
 
@@ -235,39 +215,21 @@ def test_gpus_that_slurm_does_not_count_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "a100_1g.5gb",
-        "1g.10gb",
-        "nvidia_a100_3g.20gb",
-        "mig",
-        "a100_1g_10gb",
-        "H100-1G-12GB",
-        "2g10gb",
-    ],
-)
-def test_parts_of_gpus_alone(tmp_path: Path, kind: str) -> None:
-    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:7|(null)\n"
-    ask = Recorded("practice", sinfo=sinfo)
-    assert loaded(ask, tmp_path).ranks_per_node == 7
-    assert "NCCL connects no ranks on such parts" in text_of(ask)
-    beside = Recorded("practice", sinfo=sinfo.replace("(null)", f"gpu:{kind}:14,gpu:a100:2", 0)
-                      .replace(":7|", ":14,gpu:a100:2|"))  # fmt: skip
-    assert loaded(beside, tmp_path).ranks_per_node == 2
-
-
-@pytest.mark.parametrize("kind", ["nvidia_h100_80gb_hbm3", "gb200", "rtx_8gb", "amigo"])
-def test_whole_gpus_are_no_parts(kind: str) -> None:
-    sinfo = f"p*|up|1:00:00|1-8|2|idle|64|1000|gpu:{kind}:4|(null)\n"
-    assert "MIG" not in text_of(Recorded("practice", sinfo=sinfo))
+    ("kinds", "parts"),
+    [("a100_1g.5gb 1g.10gb H100-1G-12GB 2g10gb mig", True),
+     ("nvidia_h100_80gb_hbm3 gb200 rtx_8gb amigo", False)],
+)  # fmt: skip
+def test_parts_of_gpus_are_known_by_their_names(kinds: str, parts: bool) -> None:
+    for kind in kinds.split():
+        text = text_of(sinfo(group("p*", 2, "idle", f"gpu:{kind}:7")))
+        assert "ranks_per_node: 7" in text
+        assert ("NCCL connects no ranks on such parts" in text) == parts, kind
 
 
 def test_the_command_line_shapes_the_first_file_and_is_not_written(tmp_path: Path) -> None:
     """Seen: `make sweep ACCOUNT=lab` ended with "no partition takes your jobs", and PARTITION=gpu
     wrote a file for the default partition of CPUs."""
-    partitions = (
-        Recorded("reserved").file("partitions").replace("AllowAccounts=ALL", "DenyAccounts=x")
-    )
+    partitions = RESERVED.replace("AllowAccounts=ALL", "DenyAccounts=x")
     partitions = partitions.replace("DenyAccounts=lab", "DenyAccounts=x")
     ask = reserved(partitions=partitions, accounts="x|normal|spec|x|normal\n",
                    more=f"{ACCOUNTED}associations\n")  # fmt: skip
@@ -281,16 +243,6 @@ def test_the_command_line_shapes_the_first_file_and_is_not_written(tmp_path: Pat
     assert site.account is None and "lab" not in text
     with pytest.raises(ConfigError, match=r"^PARTITION=mars was asked for, and sinfo lists"):
         propose(ask, {}, ada(), settings_of({"partition": "mars"}))
-
-
-def test_a_hidden_partition_is_not_proposed_for_its_size(tmp_path: Path) -> None:
-    hidden = "PartitionName=big Hidden=YES\nPartitionName=small Hidden=NO\n"
-    sinfo = "".join(f"{name}|up|1:00:00|1-8|{count}|idle|64|1|(null)|(null)\n"
-                    for name, count in (("big", 9), ("small", 2)))  # fmt: skip
-    for default, partition in (("", "small"), ("big", "big")):
-        text = sinfo.replace(f"{default}|up", f"{default}*|up") if default else sinfo
-        ask = Recorded("practice", sinfo=text, partitions=hidden)
-        assert loaded(ask, tmp_path).partition == partition
 
 
 def test_a_controller_that_goes_away_meanwhile_writes_no_half_file() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.slurm.client.reasons import _MEANING, advice, in_words, is_submit_limit
+from jobs.slurm.client.reasons import advice, in_words, is_submit_limit
 from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState, parse
 from tests.jobs.slurm.client.clusters import SAID
@@ -45,13 +45,6 @@ def test_every_recorded_reason_has_a_meaning() -> None:
 def test_reasons_by_their_beginning_and_unusual_states(state: str, reason: str, part: str) -> None:
     words = in_words(JobState("7_1", state, reason))
     assert part in words and bool(words) == bool(part)
-
-
-def test_no_row_hides_a_later_one() -> None:
-    starts = [start for starts, _ in _MEANING for start in starts.split("|")]
-    for number, start in enumerate(starts):
-        hidden = [later for later in starts[number + 1 :] if later.startswith(start)]
-        assert not hidden, f"{start} hides {hidden}"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from jobs.slurm.client import sacct, squeue
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.sacct import History, parse_sacct
-from jobs.slurm.client.squeue import FIELD, START
+from jobs.slurm.client.squeue import FIELD
 from tests.jobs.slurm.client.clusters import SAID
+from tests.jobs.slurm.fakes import squeue_text
 
 OFF = Answer(1, "", (SAID / "sacct_accounting_off.err").read_text())
 COMMENT = "horoscale:r1:0"
@@ -20,12 +21,7 @@ UNKNOWN = Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text())
 
 def queue(*jobs: tuple[str, str]) -> Answer:
     """Id and state of jobs as squeue prints them."""
-    text = ""
-    for job, state in jobs:
-        array, _, index = job.partition("_")
-        fields = [array, array, index or "N/A", state, "None", "N/A", "0:10", "n1"]
-        text += START + FIELD.join([*fields, COMMENT, "(null)", "name"]) + "\n"
-    return Answer(0, text, "")
+    return Answer(0, squeue_text(dict(jobs), nodes="n1", comment=COMMENT), "")
 
 
 def accounts(*rows: tuple[str, ...]) -> Answer:
@@ -106,9 +102,7 @@ def test_one_question_to_each_program_for_all_jobs(programs: Programs) -> None:
         ("", "FAILED", "FAILED", "sacct"),
     ],
 )
-def test_the_controller_and_the_accounts(
-    programs: Programs, listed: bool, queued: str, account: str, state: str, source: str
-) -> None:
+def test_the_controller_and_the_accounts(programs, listed, queued, account, state, source) -> None:
     """Whether a list, which is of a moment, says that the job ended, or lacks it."""
     if queued:
         programs["squeue"] = queue(("3_0", queued), ("3_1", "FAILED"))

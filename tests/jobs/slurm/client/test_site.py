@@ -78,9 +78,7 @@ def test_without_a_partition_there_must_be_a_default_one() -> None:
          "allows: 1,440 minutes"),
     ],
 )  # fmt: skip
-def test_what_the_cluster_lacks(
-    cluster: str, asked: Site, shape: tuple[int, int], words: str
-) -> None:
+def test_what_the_cluster_lacks(cluster, asked, shape, words) -> None:
     (line,) = refusal(cluster, asked, NodeLayout(*shape), minutes=asked.time_min)
     assert words in line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,43 +17,22 @@ from jobs.slurm.client.user import become_owner, hand_over
 from tests.jobs.slurm.fakes import FakeSlurm
 
 
-@pytest.fixture
-def became(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """In place of the new process."""
-    calls: list[str] = []
-    monkeypatch.setattr(user, "_become", calls.append)
-    return calls
-
-
 @pytest.mark.parametrize(
     ("owner", "euid", "becomes"),
     [("practice", 0, True), ("practice", 1001, False), ("ada", 0, False), ("root", 0, False),
      (KeyError("getpwuid(): uid not found: 4711"), 0, False), (FileNotFoundError(), 0, False)],
 )  # fmt: skip
-def test_root_asks_as_the_practice_user_only_about_its_sweeps(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, became: list[str], owner, euid: int,
-    becomes: bool,
-) -> None:  # fmt: skip
+def test_root_asks_as_the_practice_user_only_about_its_sweeps(monkeypatch, owner, euid, becomes):
     """On a real login node, root looks at anybody's sweep as root."""
-
-    def of(_: Path) -> str:
-        if isinstance(owner, Exception):
-            raise owner
-        return owner
-
-    monkeypatch.setattr(Path, "owner", of)
+    calls: list[str] = []
+    monkeypatch.setattr(user, "_become", calls.append)  # in place of the new process
+    monkeypatch.setattr(Path, "owner", Mock(side_effect=[owner]))
     monkeypatch.setattr(os, "geteuid", lambda: euid)
-    become_owner(tmp_path / "sweep")
-    assert bool(became) == becomes
+    become_owner(Path("sweep"))
+    assert bool(calls) == becomes
 
 
-def options(
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    *folders: Path,
-    data: Path | None = None,
-    euid: int = 0,
-) -> list[str]:
+def options(monkeypatch, name: str, *folders: Path, data: Path | None = None, euid: int = 0):
     """What the program that changes the user is asked; nothing: the command goes on as it is."""
     calls: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, argv: calls.append(argv))
@@ -64,19 +44,16 @@ def options(
 
 
 @pytest.mark.parametrize("where", ["root's own", "a path", "the installation's"])
-def test_root_goes_on_from_the_beginning_with_the_same_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_root_goes_on_from_the_beginning_with_the_same_site(tmp_path, monkeypatch, where) -> None:
     """containers/practice does it (tests/containers/test_users.py). Seen: a name of root's own site
     file was sought among the user's."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    file, name = own_sites() / "mine.yaml", "mine"
-    if where == "a path":
-        file = tmp_path / "s.yaml"
-        name = str(file)
-    if where == "the installation's":
-        file, name = SITES / "practice.yaml", "practice"
-    else:
+    name, file = {
+        "root's own": ("mine", own_sites() / "mine.yaml"),
+        "a path": (str(tmp_path / "s.yaml"), tmp_path / "s.yaml"),
+        "the installation's": ("practice", SITES / "practice.yaml"),
+    }[where]
+    if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("ranks_per_node: 1\nuser: practice\n")
     data = tmp_path / "data"
@@ -100,7 +77,7 @@ def test_a_plan_needs_no_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_is_prepared_before(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: root prepared the data, in folders that the user can write."""
-    monkeypatch.setattr(detect, "hand_over", lambda *_, **__: (_ for _ in ()).throw(Became))
+    monkeypatch.setattr(detect, "hand_over", Mock(side_effect=Became))
     monkeypatch.setattr(datasets, "_fetched", lambda *_: pytest.fail("root prepares data"))
     for command in ("sweep", "preflight", "interconnect", "plan"):
         monkeypatch.setattr("sys.argv", ["jobs", command])

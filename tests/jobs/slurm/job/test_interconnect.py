@@ -18,7 +18,6 @@ from jobs.slurm.job.interconnect import (
     minutes_for,
     tournament_limit_s,
 )
-from tests.jobs.slurm.fakes import FakeSlurm
 from train.interconnect import tournament
 from train.interconnect.collectives.plan import plan
 from train.interconnect.measure import rounds, stream
@@ -95,9 +94,7 @@ def test_collectives_are_launched_as_training_is() -> None:
     assert settings["HOROSCALE_RENDEZVOUS"] == f"{FOLDER}/.rendezvous-7-1"
 
 
-def test_each_phase_is_evidence_though_another_failed(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_phase_is_evidence_though_another_failed(fake, tmp_path, monkeypatch) -> None:
     """And a job that is lost with its first node has left what it began."""
     end = "srun: error: n2: task 1: Exited with exit code 3"
     fake.put(

@@ -54,9 +54,7 @@ def _job(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/raid", "n2: a bind of the site file: found no /raid"),
     ],
 )
-def test_what_a_node_lacks_is_named_with_the_node(
-    fake: FakeSlurm, tmp_path: Path, path: str, named: str
-) -> None:
+def test_what_a_node_lacks_is_named_with_the_node(fake, tmp_path, path, named) -> None:
     """In the words of Apptainer 1.4."""
     words = f"container creation failed: mount hook function failure: mount {path}->{path} error: "
     words += f"while mounting {path}: mount source {path} doesn't exist"
@@ -80,9 +78,7 @@ def test_temporary_files_go_where_the_node_has_a_folder(
         assert made.on_node(environment).site.scratch == wanted
 
 
-def test_ranks_that_do_not_start_hold_the_sweep(
-    fake: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranks_that_do_not_start_hold_the_sweep(fake, tmp_path, capsys) -> None:
     report = failed(fake, tmp_path, "no such image")
     assert (report.job, report.nodes) == ("7", ())
     assert "[preflight] n2: container: found no such image" in capsys.readouterr().out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,16 +72,12 @@ DONE = CellEnd("completed", 9)
         ([DONE, lost(1)], {}, [AGAIN]),  # and the last nodes are not given away
     ],
 )
-def test_when_a_job_is_run_again(
-    fake: FakeSlurm, ends: list[CellEnd], options: dict[str, Any], wanted: list[list[str]]
-) -> None:
+def test_when_a_job_is_run_again(fake, ends, options, wanted) -> None:
     fake.put("sinfo", "echo node4 mixed")
     assert asked(fake, ends, **options) == wanted
 
 
-def test_a_job_goes_on_without_the_node_that_failed(
-    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_goes_on_without_the_node_that_failed(fake, monkeypatch, capsys) -> None:
     fake.put("scontrol", "case $* in *show*) echo 'JobId=1 ExcNodeList=node9 x=y' ;; esac")
     monkeypatch.setattr(module, "NOTICE_S", 1)
     fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
@@ -95,9 +90,7 @@ def test_ranks_that_slurm_could_not_launch_are_no_node_to_wait_for(fake: FakeSlu
     assert fake.calls("sinfo") == []
 
 
-def test_a_requeue_that_is_refused_is_told(
-    fake: FakeSlurm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_requeue_that_is_refused_is_told(fake, capsys) -> None:
     (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
     assert asked(fake, [CellEnd("timeout", 3)]) == [AGAIN]
     told = "cannot be requeued (Requested operation is presently disabled)"

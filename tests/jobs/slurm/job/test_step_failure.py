@@ -95,9 +95,7 @@ def test_whose_word_counts_most(tmp_path: Path) -> None:
     assert found is not None and found[0] == "lost", "a node that is dead"
 
 
-def test_ranks_that_vanish_while_others_complain_are_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_vanish_while_others_complain_are_lost(tmp_path, monkeypatch) -> None:
     """The node died; Slurm notices only later, when the step was ended long ago."""
     monkeypatch.setattr(Allocation, "not_answering", lambda _: ["n2"])
     failed(tmp_path, 0, consequence=True)

@@ -39,12 +39,6 @@ ENDS: dict[str, tuple[str, int, dict[int, tuple[int, bool]]]] = {
     "a good step": (
         "srun: a word of no importance", 0, {0: (0, False), 1: (0, False), 2: (0, False)}
     ),
-    "only the first bad end was by itself": (
-        """srun: error: n2: task 1: Exited with exit code 3
-srun: launch/slurm: _step_signal: Terminating StepId=1.0
-srun: error: n1: tasks 0,2: Terminated""",
-        3, {0: (-15, True), 1: (3, False), 2: (-15, True)},
-    ),
     # the first 85 makes srun end the others, whose kills are no faults of theirs
     "after a stop on purpose nobody is to blame": (
         """srun: error: n1: task 0: Exited with exit code 85

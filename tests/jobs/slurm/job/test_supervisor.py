@@ -28,7 +28,6 @@ from tests.jobs.slurm.fakes import (
     Job,
     attempts,
     cells,
-    fake_slurm,
     script_srun,
     unit,
 )
@@ -37,11 +36,6 @@ from tests.unreadable import is_untouched, unreadable
 from train.distributed.awake import Awake
 from train.record.run import RunRecord, read_record
 from train.run.provenance import git_state
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeSlurm:
-    return fake_slurm(tmp_path / "bin")
 
 
 def records(job: Job) -> list[RunRecord]:
@@ -86,9 +80,7 @@ def test_a_forced_cells_record_is_put_aside_once(tmp_path: Path, fake: FakeSlurm
     assert read_record(cell / "record.json").ended_at > task.asked_at
 
 
-def test_a_start_whose_supervisor_was_killed_counts_as_lost(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
+def test_a_start_whose_supervisor_was_killed_counts_as_lost(tmp_path, fake) -> None:
     task = unit(tmp_path, cells(1))
     cell = Path(task.cells[0])
     (cell / "logs").mkdir()
@@ -117,9 +109,7 @@ def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
         return process.returncode, out
 
 
-def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
+def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(tmp_path, fake) -> None:
     """The warning often comes twice; cells that have not begun wait for the next start."""
     script_srun(fake, STOPS_WHEN_ASKED, cells(2))
     job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.07)
@@ -141,30 +131,10 @@ def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(
     assert not (first / "logs" / "stop").exists()
 
 
-def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
-    """A forced cell had 9 epochs, the new start did one: that is progress."""
-    (one,) = cells(1)
-    task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    old = record(one)
-    (cell / "record.json").write_text(old.model_dump_json())
-    (cell / "epochs.jsonl").write_text(
-        "".join(epoch.model_dump_json() + "\n" for epoch in old.epochs)
-    )
-    task = task.model_copy(update={"forced": task.cells})
-    script_srun(fake, STOPS_WHEN_ASKED, [one])
-    warned(Job(fake, task, minutes_left=0.07), fake)
-    assert len(requeues(fake)) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [("exit 1", "cancelled"), ("echo JobState=COMPLETING PreemptTime=2026", "preempted")],
-)
-def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm, answer: str, status: str) -> None:
+def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm) -> None:
     """SIGTERM, which often comes twice: one record, and the next cell is not begun."""
     script_srun(fake, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()", cells(2))
-    fake.put("scontrol", answer)
+    fake.put("scontrol", "echo JobState=COMPLETING PreemptTime=2026")
     job = Job(fake, unit(tmp_path, cells(2)))
     with job.start() as process:
         wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
@@ -174,7 +144,7 @@ def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm, answer: str, statu
         process.communicate(timeout=240)
     assert process.returncode in (1, -signal.SIGTERM), "the second may come when all is written"
     cell = Path(job.task.cells[0])
-    assert [one["status"] for one in attempts(cell)] == [status]
+    assert [one["status"] for one in attempts(cell)] == ["preempted"]
     assert len(fake.calls("srun")) == 1
     assert requeues(fake) == []
 
@@ -183,7 +153,6 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
     tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second cell's image comes while the first one runs."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path, new = sif(tmp_path / "own.sif"), sif(tmp_path / "new.sif", data=2000)
     image = find_image(str(path), tmp_path)
     true = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, new)]
@@ -199,9 +168,7 @@ def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_ranks_get_no_settings_of_the_submitting_shell(
-    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, frozen: bool
-) -> None:
+def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypatch, frozen) -> None:
     """A copy of the code knows no commit: it is told the one that was submitted, whatever checkout
     is around it."""
     monkeypatch.setenv("HOROSCALE_RANK", "stray")
@@ -236,7 +203,6 @@ def test_a_cell_that_another_job_has_is_left_alone(
 ) -> None:
     monkeypatch.setattr(module, "LOCK_PATIENCE_S", 0.2)
     monkeypatch.setattr(module, "TRY_AGAIN_S", 0.1)
-    monkeypatch.setenv("PATH", fake.path)
     task = unit(tmp_path, cells(1))
     folder = Path(task.cells[0])
     (folder / "logs").mkdir()
@@ -250,9 +216,7 @@ def test_a_cell_that_another_job_has_is_left_alone(
     assert not (folder / "record.json").exists()
 
 
-def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(
-    tmp_path: Path, fake: FakeSlurm
-) -> None:
+def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(tmp_path, fake) -> None:
     script_srun(fake, "good()", cells(2))
     task = unit(tmp_path, cells(2))
     first, second = map(Path, task.cells)

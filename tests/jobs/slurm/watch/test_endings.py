@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime, timedelta
-
 import pytest
 
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.watch.endings import over_for_s, status_of
+from jobs.slurm.watch.endings import status_of
 
 
 @pytest.mark.parametrize(
@@ -30,24 +27,8 @@ from jobs.slurm.watch.endings import over_for_s, status_of
      ("FAILED", 127, None, "failed", "found no Python"),
      ("FAILED", 126, None, "failed", "may not run the Python")],
 )  # fmt: skip
-def test_every_end_has_a_status_and_a_sentence(
-    state: str, code: int | None, signal: int | None, status: str, words: str
-) -> None:
+def test_every_end_has_a_status_and_a_sentence(state, code, signal, status, words) -> None:
     job = JobState("7_1", state, "NonZeroExitCode", nodes="node1", code=code, signal=signal)
     found, text = status_of("7_1", job)
     assert found == status and text.startswith("job 7_1 (on node1): ") and words in text
     assert "signal 53" not in text
-
-
-@pytest.mark.parametrize(
-    ("start", "elapsed", "seconds"),
-    [(5, "0:02", 3.0), (86400, "1-00:00:00", 0.0), (None, "0:02", float("inf")),
-     (5, "INVALID", float("inf")), ("tomorrow", "0:02", float("inf"))],
-)  # fmt: skip
-def test_how_long_a_job_is_over(start: int | str | None, elapsed: str, seconds: float) -> None:
-    """``start``: so many seconds ago."""
-    if isinstance(start, int):
-        start = (datetime.now() - timedelta(seconds=start)).isoformat()
-    job = JobState("7", "FAILED", "", start, elapsed, "n1")
-    assert seconds - 1 <= over_for_s(job) <= seconds + 60
-    assert over_for_s(replace(job, nodes="", elapsed="0:00")) == float("inf"), "it never began"

@@ -6,7 +6,6 @@ import json
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,18 +13,17 @@ from jobs.cell.container import Image
 from jobs.cell.needs import Need
 from jobs.config.site import NodeLayout, Site
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.job.task import Problem, report_of
+from jobs.slurm.job.task import report_of
 from jobs.slurm.submissions import Array, array_folder, comment_of, read_notes
 from jobs.slurm.submit import submit_preflight
 from jobs.slurm.watch import preflight as module
 from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
-from tests.jobs.slurm.fakes import PROBLEM, context, fake_slurm, in_queue, report_preflight
+from tests.jobs.slurm.fakes import PROBLEM, FakeSlurm, context, in_queue, report_preflight
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(fake: FakeSlurm, tmp_path: Path) -> Path:
     """Of the report of a preflight that sweep a has submitted, as job 101."""
-    monkeypatch.setenv("PATH", fake_slurm(tmp_path / "bin").path)
     job, folder = submit_preflight(context(tmp_path / "results" / "a"), NodeLayout(2, 4))
     assert job == "101" and folder.parent == tmp_path / "results" / "preflight"
     return folder
@@ -43,9 +41,7 @@ def earlier(
     ("shapes", "layout"),
     [([(1, 4)], (1, 4)), ([(1, 1), (2, 8)], (2, 8)), ([(1, 8), (16, 4)], (2, 4))],
 )
-def test_two_nodes_at_most_with_the_ranks_of_the_largest(
-    shapes: list[tuple[int, int]], layout: tuple[int, int]
-) -> None:
+def test_two_nodes_at_most_with_the_ranks_of_the_largest(shapes, layout) -> None:
     arrays = [Array(units=[["a"]], nodes=n, ranks_per_node=r, minutes=60) for n, r in shapes]
     assert preflight_layout(arrays) == NodeLayout(*layout)
 
@@ -75,9 +71,7 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
         ({"cluster": "c"}, False),
     ],
 )
-def test_what_a_good_one_has_to_share_with_a_sweep(
-    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], serves: bool
-) -> None:
+def test_what_a_good_one_has_to_share_with_a_sweep(monkeypatch, change, serves) -> None:
     key = context(Path("/a")).preflight_key
     assert (key == context(Path("/b"), **change).preflight_key) == serves
     monkeypatch.setattr(sys, "executable", "/other/python")
@@ -94,9 +88,7 @@ def test_what_a_good_one_has_to_share_with_a_sweep(
         ((2, 4), 0, [PROBLEM], False),
     ],
 )
-def test_a_good_one_serves_all_sweeps_for_a_day(
-    folder: Path, asked: tuple[int, int], hours: int, problems: list[Problem], serves: bool
-) -> None:
+def test_a_good_one_serves_all_sweeps_for_a_day(folder, asked, hours, problems, serves) -> None:
     report_preflight(folder, *problems, age=timedelta(hours=hours))
     assert earlier(folder, {}, *asked) == (Preflight("101", folder) if serves else None)
 
@@ -110,9 +102,7 @@ def test_a_good_one_serves_all_sweeps_for_a_day(
         ("RUNNING", "horoscale:r0:0", False),
     ],
 )
-def test_one_that_has_not_ended_serves_its_sweep(
-    folder: Path, state: str, comment: str, serves: bool
-) -> None:
+def test_one_that_has_not_ended_serves_its_sweep(folder, state, comment, serves) -> None:
     """Else each make sweep after a refusal would leave one more. Another sweep submits its own,
     which make cancel of this one does not take away."""
     queue = in_queue({"101": state}, comment=comment.format(run=folder.name))

@@ -80,9 +80,7 @@ FAILED, PREEMPTED, COMPLETED = ({"ended": end} for end in ("failed", "preempted"
         (COMPLETED | BEGUN, LATER, squeue("RUNNING"), "running", ""),
     ],
 )  # fmt: skip
-def test_cells_of_jobs_in_the_queue(
-    cell: Path, files: dict, job: Submitted, listed: JobState, state: str, why: str
-) -> None:
+def test_cells_of_jobs_in_the_queue(cell, files, job, listed, state, why) -> None:
     leave(cell, **files)
     before = {file: file.read_bytes() for file in cell.rglob("*") if file.is_file()}
     found = queued(recorded(ONE, cell), job, listed)
@@ -104,9 +102,7 @@ def test_cells_of_jobs_in_the_queue(
         (COMPLETED, LATER, "unknown", "it was submitted"),  # by force
     ],
 )
-def test_without_an_answer_of_slurm_the_files_tell(
-    cell: Path, files: dict, job: Submitted | None, state: str, why: str
-) -> None:
+def test_without_an_answer_of_slurm_the_files_tell(cell, files, job, state, why) -> None:
     leave(cell, **files)
     found = by_files(recorded(ONE, cell), job)
     assert (found.state, found.why, found.job) == (state, why, job and job.job)
