@@ -32,6 +32,8 @@ _AWAY = (
     "resource temporarily unavailable",
     "try again",
 )
+#: No process can be started now, where the node limits those of a user: later it can.
+_NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 SCONTROL = ("scontrol", "show", "config")
@@ -106,9 +108,11 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
         raise SlurmError(shlex.join(argv), reason, passing=True) from error
     except OSError as error:
         reason = f"cannot be started here: {error.strerror}"
-        raise SlurmError(shlex.join(argv), reason, passing=False) from error
-    if done.returncode < 0:
-        killed = signal.strsignal(-done.returncode) or f"signal {-done.returncode}"
+        raise SlurmError(shlex.join(argv), reason, passing=error.errno in _NO_ROOM) from error
+    # a shell, where a site has put a script in the program's place, adds 128 to the signal's number
+    number = -done.returncode if done.returncode < 0 else done.returncode - 128
+    if number in signal.valid_signals():
+        killed = signal.strsignal(number) or f"signal {number}"
         reason = f"a signal ended it before it answered ({killed})"
         raise SlurmError(shlex.join(argv), reason, passing=True)
     return Answer(done.returncode, done.stdout, done.stderr)

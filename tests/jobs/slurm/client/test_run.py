@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -58,10 +61,24 @@ def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match=r"squeue: no answer within 0\.3 s") as caught:
         run(["squeue"], timeout_s=0.3)
     assert caught.value.passing
-    fake.put("squeue", "kill -KILL $$")
-    with pytest.raises(SlurmError, match="squeue: a signal ended it before it ") as caught:
+    # by itself, and under a site's wrapper, whose shell ends with 128 and the signal's number
+    for killed in ("kill -KILL $$", "sh -c 'kill -KILL $$'; exit $?"):
+        fake.put("squeue", killed)
+        with pytest.raises(SlurmError, match="squeue: a signal ended it .*Killed") as caught:
+            run(["squeue"])
+        assert caught.value.passing
+
+
+@pytest.mark.parametrize(("number", "passing"), [(errno.EAGAIN, True), (errno.ENOEXEC, False)])
+def test_a_login_node_without_room_for_a_process_has_room_later(
+    monkeypatch: pytest.MonkeyPatch, number: int, passing: bool
+) -> None:
+    """A limit on processes or memory: one make sweep took sbatch for missing, and gave up."""
+    full = OSError(number, os.strerror(number))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(full))
+    with pytest.raises(SlurmError, match="cannot be started here") as caught:
         run(["squeue"])
-    assert caught.value.passing
+    assert caught.value.passing == passing
 
 
 def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) -> None:
