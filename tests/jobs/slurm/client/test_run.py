@@ -64,7 +64,7 @@ def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     # by itself, and under a site's wrapper, whose shell ends with 128 and the signal's number
     for killed in ("kill -KILL $$", "sh -c 'kill -KILL $$'; exit $?"):
         fake.put("squeue", killed)
-        with pytest.raises(SlurmError, match="squeue: a signal ended it .*Killed") as caught:
+        with pytest.raises(SlurmError, match=r"squeue: a signal ended it .*Killed") as caught:
             run(["squeue"])
         assert caught.value.passing
 
