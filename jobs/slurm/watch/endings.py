@@ -98,12 +98,12 @@ def _failed_preflight(
         problem = ""
     else:
         ending = history.endings((), [job]).get(job)
-        if ending is not None and ending.state == "CANCELLED":
-            return ""  # by make cancel, together with them
+        if ending is not None and (not ending.ended or ending.state == "COMPLETED"):
+            return ""  # it has passed, or still may
         problem = status_of(job, ending)[1]
         logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
         problem += f"; read {logs[-1]}" if logs else ""
-    return f"not started, since the preflight failed: {problem}" if problem else ""
+    return f"not started, since the preflight did not pass: {problem}" if problem else ""
 
 
 def _patience_s(ending: JobState | None) -> float:

@@ -245,11 +245,14 @@ def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
     assert [one.status for one in found.attempts] == ["failed", "lost"]
 
 
-@pytest.mark.parametrize("report", ["bad", "good", "alive", "cancelled", "none"])
+@pytest.mark.parametrize(
+    "report", ["bad", "good", "alive", "CANCELLED", "COMPLETED", "RUNNING", "FAILED"]
+)
 def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: str) -> None:
-    """A good one, one that still runs, and one that make cancel ended held nobody: the cell's own
-    job was cancelled. Where it left no report, Slurm cancels what depends on it, and says nothing
-    of why: its log may."""
+    """A good one, whether its report is still there or not, and one that still runs, whatever the
+    list shows, held nobody: the cell's own job was cancelled. Where it left no report, since an
+    administrator cancelled it, say, Slurm cancels what depends on it, and says nothing of why: its
+    log may."""
     told = {ONE.cell_id(): submitted(sweep, preflight="101")}
     folder, log = sweep.parent / PREFLIGHT / "r", sweep / ".submitit/r-preflight/101_0_log.out"
     for parent in (folder, log.parent):
@@ -258,13 +261,16 @@ def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: st
     if report in ("bad", "good"):
         report_preflight(folder, *[PROBLEM] * (report == "bad"))
     queue = in_queue("101", "RUNNING") if report == "alive" else {}
-    state = "CANCELLED" if report == "cancelled" else "FAILED"
-    history = Told(ended("7", "CANCELLED"), JobState("101", state, nodes="n1", code=127))
+    history = Told(ended("7", "CANCELLED"), JobState("101", report, nodes="n1", code=127))
     look(sweep, history, queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
-    held = "not started, since the preflight failed: job 101"
-    words = {"bad": [f"{held}: {PROBLEM}"], "none": [f"{held} (on n1): its", "no Python", str(log)]}
+    held = "not started, since the preflight did not pass: job 101"
+    words = {
+        "bad": [f"{held}: {PROBLEM}"],
+        "CANCELLED": [f"{held} (on n1): it was cancelled", str(log)],
+        "FAILED": [f"{held} (on n1): its", "no Python", str(log)],
+    }
     own = ["no rank was started: job 7 (on n1): it was cancelled"]
     assert all(word in found.error.what for word in words.get(report, own))
 
