@@ -17,10 +17,11 @@ from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
-from jobs.slurm.job.task import SubmissionContext
+from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.submissions import SBATCH_S, Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
+from jobs.slurm.watch.endings import end_of
 from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
 from train.config.run import RunConfig
 
@@ -78,6 +79,7 @@ class Submitter:
     preflight: Preflight | None = None  # that cells depend on
     #: Cells that sbatch was called for, and Slurm has not confirmed it: they must not run twice.
     unclear: list[CellState] = field(default_factory=list)
+    _awaited: bool = False  # a preflight of which the same is true
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
@@ -120,7 +122,7 @@ class Submitter:
     def _confirm(self, notes: Sequence[RunNote], sent: list[RunConfig]) -> None:
         """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
         in the queue; or it may still come there; or they are to be submitted again."""
-        self.todo, self.unclear = [*self.todo, *self.unclear], []
+        self.todo, self.unclear, self._awaited = [*self.todo, *self.unclear], [], False
         arrived: set[str] = set()
         for note in notes:
             recent = datetime.now(UTC) - note.submitted_at < UNCLEAR
@@ -133,6 +135,7 @@ class Submitter:
                 self.todo = [cell for cell in self.todo if cell.name not in names]
                 if not found:
                     self.unclear += cells
+                    self._awaited |= note.kind == PREFLIGHT
                     continue
                 sent += [cell.config for cell in cells]
                 arrived |= {array.job_id} if cells and array.job_id else set()
@@ -173,10 +176,11 @@ class Submitter:
             context = self.context
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
-            if not self._is_open(listed, notes, arrays):
-                return
-            avoid = self._failed_nodes(arrays)
+            avoid: set[str] = set()
             try:
+                if not self._is_open(listed, notes, arrays):
+                    return
+                avoid = self._failed_nodes(arrays)
                 self._send(fitting(arrays, self.room.left), sent, avoid)
                 return
             except SlurmError as error:
@@ -195,6 +199,9 @@ class Submitter:
             layout = preflight_layout(arrays)
             self.preflight = earlier_preflight(self.context, layout, notes, queue)
             if self.preflight is None:
+                if self._awaited:
+                    return False
+                self._asked = 1
                 self.preflight = Preflight(*submit_preflight(self.context, layout))
                 self._fresh = True
                 self.room.alive += 1
@@ -207,7 +214,8 @@ class Submitter:
         if outcome == "passed":
             self.held, self.preflight = False, None
         elif outcome not in ("alive", "unseen"):
-            self._drop(f"the preflight, job {self.preflight.job}, {outcome}")
+            how = f" ({end_of(self.preflight.job)})" if outcome == "left no report" else ""
+            self._drop(f"the preflight, job {self.preflight.job}, {outcome}{how}")
         return outcome in ("passed", "alive")
 
     def _send(self, arrays: Sequence[Array], sent: list[RunConfig], avoid: set[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,51 @@ def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, pref
     sweep.turn({})
     preflight(PROBLEM)
     assert sweep.turn({}) == 0 and not sweep.waits()
+
+
+def test_how_a_preflight_ended_that_left_no_report_is_named(
+    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """An administrator cancelled it, say."""
+    monkeypatch.setattr(Preflight, "outcome", lambda *_: "left no report")
+    monkeypatch.setattr(module, "end_of", lambda job: f"job {job}: it was cancelled")
+    sweep = submitter(tmp_path, 2, limit=2, held=True)
+    assert sweep.turn({}) == 1
+    assert sweep.turn({}) == 0 and not sweep.waits()
+    words = "the preflight, job 6, left no report (job 6: it was cancelled)"
+    assert words in capsys.readouterr().err
+
+
+def test_a_preflight_that_finds_no_room_waits_as_cells_do(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other jobs of the user filled the queue: nothing more was submitted, for good."""
+    answers: list[Any] = [refused("QOSMaxSubmitJobPerUserLimit"), ("6", tmp_path)]
+
+    def submit(*_) -> tuple[str, Path]:
+        if isinstance(answer := answers.pop(0), SlurmError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(module, "submit_preflight", submit)
+    sbatch.limit = 2
+    sweep = submitter(tmp_path, 1, held=True)
+    assert sweep.turn(others(2)) == 0 and sweep.waits()
+    assert sweep.turn(others(2)) == 0 and len(answers) == 1, "no room"
+    assert sweep.turn({}) == 1 and sbatch.sent == [(1, "6")]
+
+
+@pytest.mark.parametrize("recent", [True, False])
+def test_a_preflight_that_sbatch_may_have_accepted_is_not_submitted_again(
+    tmp_path: Path, sbatch: Sbatch, preflight, recent: bool
+) -> None:
+    """A slow controller got one more at each try."""
+    sent = datetime.now(UTC) - (timedelta(0) if recent else UNCLEAR)
+    array = Array(units=(("preflight",),), nodes=1, ranks_per_node=1, minutes=1)
+    note = RunNote(run="r1", site="s", job_name="n", submitted_at=sent, arrays=(array,),
+                   kind="preflight")  # fmt: skip
+    sweep = submitter(tmp_path, 1, held=True)
+    assert sweep.turn({}, note) == (0 if recent else 1) and sweep.waits() == recent
 
 
 @pytest.mark.parametrize("passed", [True, False])
