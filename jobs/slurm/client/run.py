@@ -109,8 +109,8 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     except OSError as error:
         reason = f"cannot be started here: {error.strerror}"
         raise SlurmError(shlex.join(argv), reason, passing=error.errno in _NO_ROOM) from error
-    # the shell of a site's wrapper adds 128 to the signal's number; scancel itself ends with Slurm's
-    # own numbers (210), larger ones as a rule
+    # the shell of a site's wrapper adds 128 to the signal's number; scancel's own exit codes are
+    # larger, as a rule (210)
     number = -done.returncode if done.returncode < 0 else done.returncode - 128
     if 0 < number < signal.SIGRTMIN:
         killed = signal.strsignal(number) or f"signal {number}"
