@@ -12,14 +12,15 @@ import pytest
 
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
-from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState
+from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState, recorded
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT
+from jobs.slurm.script import TASKS_NAME
 from jobs.slurm.submissions import Submitted
 from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S
-from jobs.slurm.watch.reconcile import reconcile
+from jobs.slurm.watch.reconcile import left_no_record, reconcile
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import PROBLEM, Told, report_preflight
 from tests.unreadable import is_untouched, unreadable
@@ -243,6 +244,20 @@ def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
     look(sweep, Told(ended("7", "NODE_FAIL")))
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert [one.status for one in found.attempts] == ["failed", "lost"]
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_record_of_a_node_whose_clock_is_behind_is_kept(sweep: Path, later: bool) -> None:
+    """By the clock of the file server it is younger than what was submitted."""
+    job, file = submitted(sweep), sweep / ONE.cell_id() / "record.json"
+    file.write_text(
+        record(ONE, status="failed", ended_at=job.at - timedelta(minutes=4)).model_dump_json()
+    )
+    (sweep / TASKS_NAME).write_text("{}")
+    os.utime(sweep / TASKS_NAME, (time.time() - 3600,) * 2)
+    os.utime(file, (time.time() - 3600 + (60 if later else -60),) * 2)
+    cell = recorded(ONE, file.parent)
+    assert left_no_record(cell, job) != later
 
 
 @pytest.mark.parametrize(
