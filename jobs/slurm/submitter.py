@@ -60,7 +60,8 @@ class Room:
                 "follow when jobs end")  # fmt: skip
             self.limit = limit  # no more was sent than an earlier limit allows
             return
-        if limit is None or is_unnamed_limit(error.came) or not self.alive:
+        ours = self.alive or "Grp" in error.came  # a group's limit others may fill alone
+        if limit is None or is_unnamed_limit(error.came) or not ours:
             raise error  # it is another limit
         self._full = (self.alive, time.monotonic() + FULL_S)
         why = f"{error.came}: others fill the queue; tried again when there may be room"

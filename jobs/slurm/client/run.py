@@ -30,7 +30,7 @@ _AWAY = (
     "unexpected message received",
     "temporarily unable to accept",
     "resource temporarily unavailable",
-    "try again",
+    "try again later",
 )
 #: No process can be started now, where the node limits those of a user: later it can.
 _NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)

@@ -302,6 +302,16 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(
     assert sweep.turn(others(1)) == 6
 
 
+def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path: Path, sbatch: Sbatch) -> None:
+    """None of the jobs is ours: the sweep gave up for good."""
+    sbatch.limit = 100
+    sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+    sweep = submitter(tmp_path)
+    with pytest.raises(SlurmError, match="others fill the queue") as caught:
+        sweep.turn({})
+    assert caught.value.passing and sweep.waits()
+
+
 @pytest.mark.parametrize(
     ("words", "limit"),
     [

@@ -53,6 +53,12 @@ def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm) -> None:
     assert not caught.value.passing and len(fake.calls("squeue")) == 2
 
 
+def test_a_sites_own_words_for_a_refusal_are_no_controller_that_is_away(fake: FakeSlurm) -> None:
+    """Of its job_submit plugin: the same was submitted again every minute, for ever."""
+    fake.put("sbatch", "echo 'sbatch: error: Name an account and try again.' >&2; exit 1")
+    assert run(["sbatch"]).code == 1
+
+
 def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match="cannot be started here: No such file") as caught:
         run(["horoscale-no-such-program"], patience_s=3600)
