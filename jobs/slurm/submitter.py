@@ -78,9 +78,9 @@ class Submitter:
     notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
     cancelled: InitVar[str | None] = None  # the last make cancel when this run began
     preflight: Preflight | None = None  # that cells depend on
-    #: Cells that sbatch was called for, and Slurm has not confirmed it: they must not run twice.
+    #: Cells that sbatch was called for, or for their preflight, and Slurm has not confirmed it: they
+    #: must not run twice.
     unclear: list[CellState] = field(default_factory=list)
-    _awaited: bool = False  # a preflight of which the same is true
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
@@ -123,7 +123,7 @@ class Submitter:
     def _confirm(self, notes: Sequence[RunNote], sent: list[RunConfig]) -> None:
         """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
         in the queue; or it may still come there; or they are to be submitted again."""
-        self.todo, self.unclear, self._awaited = [*self.todo, *self.unclear], [], False
+        self.todo, self.unclear = [*self.todo, *self.unclear], []
         arrived: set[str] = set()
         for note in notes:
             recent = datetime.now(UTC) - note.submitted_at < UNCLEAR
@@ -132,11 +132,12 @@ class Submitter:
                 if not found and (array.job_id or not recent):
                     continue
                 names = {name for unit in array.units for name in unit}
+                if note.kind == PREFLIGHT and self.held and not (found or self.preflight):
+                    names = {cell.name for cell in self.todo}  # they depend on it
                 cells = [cell for cell in self.todo if cell.name in names]
                 self.todo = [cell for cell in self.todo if cell.name not in names]
                 if not found:
                     self.unclear += cells
-                    self._awaited |= note.kind == PREFLIGHT
                     continue
                 sent += [cell.config for cell in cells]
                 arrived |= {array.job_id} if cells and array.job_id else set()
@@ -200,8 +201,6 @@ class Submitter:
             layout = preflight_layout(arrays)
             self.preflight = earlier_preflight(self.context, layout, notes, queue)
             if self.preflight is None:
-                if self._awaited:
-                    return False
                 self._asked = 1
                 self.preflight = Preflight(*submit_preflight(self.context, layout))
                 self._fresh = True
