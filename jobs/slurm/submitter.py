@@ -78,8 +78,8 @@ class Submitter:
     notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
     cancelled: InitVar[str | None] = None  # the last make cancel when this run began
     preflight: Preflight | None = None  # that cells depend on
-    #: Cells that sbatch was called for, or for their preflight, and Slurm has not confirmed it: they
-    #: must not run twice.
+    #: Cells that sbatch was called for, or for their preflight, and Slurm has not confirmed it:
+    #: they must not run twice.
     unclear: list[CellState] = field(default_factory=list)
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm

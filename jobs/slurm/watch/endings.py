@@ -227,19 +227,21 @@ def pause_s(every_s: float | None, since: float) -> float:
 
 
 def wait_for(job: str, site: Site, what: str) -> None:
-    """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
-    waits.
+    """Until Slurm says that a job has ended, or twice in a row that it does not know it, saying as
+    ``what`` why it waits.
 
     Raises:
         SlurmError: no answer, and none is to be expected.
     """
-    said, began = "", time.monotonic()
+    said, began, unknown = "", time.monotonic(), 0
     while True:
         try:
             state = query(arrays=[job]).get(job)
-            if state is None or state.ended:
+            # a controller that was restarted knows its jobs in part only at first
+            unknown = unknown + 1 if state is None else 0
+            if unknown == 2 or (state is not None and state.ended):
                 return
-            why = in_words(state)
+            why = "" if state is None else in_words(state)
         except SlurmError as error:
             if not error.passing:
                 raise

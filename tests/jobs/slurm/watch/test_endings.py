@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from jobs.config.site import Site
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.watch.endings import over_for_s, status_of
+from jobs.slurm.watch import endings as module
+from jobs.slurm.watch.endings import over_for_s, status_of, wait_for
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,18 @@ def test_every_end_has_a_status_and_a_sentence(
     found, text = status_of("7_1", job)
     assert found == status and text.startswith("job 7_1 (on node1): ") and words in text
     assert "signal 53" not in text
+
+
+def test_a_job_that_one_look_lacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that was restarted knows its jobs in part only, for a moment."""
+    answers = [["RUNNING"], [], ["RUNNING"], [], [], ["COMPLETED"]]
+    looks = iter([{"7": JobState("7", state) for state in states} for states in answers])
+    monkeypatch.setattr(module, "query", lambda **_: next(looks))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    wait_for("7", Site(ranks_per_node=1), "preflight")
+    assert len(list(looks)) == 1, "two looks in a row lack it"
+    looks = iter([{"7": JobState("7", "COMPLETED")}])
+    wait_for("7", Site(ranks_per_node=1), "preflight")
 
 
 @pytest.mark.parametrize(
