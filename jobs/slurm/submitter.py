@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import UTC, datetime, timedelta
 
 from jobs.cell.state import CellState
 from jobs.messages import say
@@ -18,7 +17,7 @@ from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
-from jobs.slurm.submissions import SBATCH_S, Array, RunNote
+from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
 from jobs.slurm.watch.endings import end_of
@@ -27,9 +26,6 @@ from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
-#: After its note: sbatch and the looks after it take two minutes each at most; what was to be
-#: submitted is in the queue by then, or nowhere.
-UNCLEAR = timedelta(seconds=3 * SBATCH_S)
 
 
 @dataclass
@@ -126,10 +122,9 @@ class Submitter:
         self.todo, self.unclear = [*self.todo, *self.unclear], []
         arrived: set[str] = set()
         for note in notes:
-            recent = datetime.now(UTC) - note.submitted_at < UNCLEAR
             for array in note.arrays:
                 found = array.job_id not in self._known
-                if not found and (array.job_id or not recent):
+                if not found and (array.job_id or not note.is_recent):
                     continue
                 names = {name for unit in array.units for name in unit}
                 if note.kind == PREFLIGHT and self.held and not (found or self.preflight):

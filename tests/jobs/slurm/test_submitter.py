@@ -16,8 +16,8 @@ from jobs.config.site import Site
 from jobs.slurm import submitter as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Array, RunNote
-from jobs.slurm.submitter import UNCLEAR, Submitter
+from jobs.slurm.submissions import UNCLEAR, Array, RunNote
+from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from jobs.slurm.watch.preflight import Preflight
 from tests.builders import config

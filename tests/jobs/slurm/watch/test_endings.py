@@ -43,13 +43,13 @@ def test_every_end_has_a_status_and_a_sentence(
 
 def test_a_job_that_one_look_lacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller that was restarted knows its jobs in part only, for a moment."""
-    answers = [["RUNNING"], [], ["RUNNING"], [], [], ["COMPLETED"]]
-    looks = iter([{"7": JobState("7", state) for state in states} for states in answers])
+    runs, ends = {"7": JobState("7", "RUNNING")}, {"7": JobState("7", "COMPLETED")}
+    looks = iter([runs, {}, runs, {}, {}, ends])
     monkeypatch.setattr(module, "query", lambda **_: next(looks))
     monkeypatch.setattr("time.sleep", lambda _: None)
     wait_for("7", Site(ranks_per_node=1), "preflight")
     assert len(list(looks)) == 1, "two looks in a row lack it"
-    looks = iter([{"7": JobState("7", "COMPLETED")}])
+    looks = iter([ends])
     wait_for("7", Site(ranks_per_node=1), "preflight")
 
 
