@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from train.environment import environment_of
@@ -92,17 +93,22 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     environment = environment_of("slurm", os.environ)
     _check_one(environment.get("SLURM_CLUSTERS", ""))
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="surrogateescape",  # names of jobs may hold any bytes
-            timeout=timeout_s,
             env=environment,
-            check=False,
             start_new_session=True,
-        )
+        ) as done:
+            try:
+                out, err = done.communicate(timeout=timeout_s)
+            except BaseException:
+                with suppress(OSError):  # a wrapper that became root by sudo
+                    os.killpg(done.pid, signal.SIGKILL)  # with all that it started
+                raise
     except subprocess.TimeoutExpired as error:
         reason = f"no answer within {timeout_s:g} s"
         raise SlurmError(shlex.join(argv), reason, passing=True) from error
@@ -116,7 +122,7 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
         killed = signal.strsignal(number) or f"signal {number}"
         reason = f"a signal ended it before it answered ({killed})"
         raise SlurmError(shlex.join(argv), reason, passing=True)
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return Answer(done.returncode, out, err)
 
 
 def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) -> Answer:

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -75,13 +76,22 @@ def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
         assert caught.value.passing
 
 
+def test_what_a_wrapper_started_ends_with_it(fake: FakeSlurm) -> None:
+    """An sbatch that is given up must not submit later, nor a squeue stay for each look."""
+    fake.put("sbatch", '(trap "" TERM; sleep 0.7; touch "$HERE/submitted") & wait')
+    with pytest.raises(SlurmError, match="no answer within"):
+        run(["sbatch"], timeout_s=0.3)
+    time.sleep(1)
+    assert not (fake.folder / "submitted").exists()
+
+
 @pytest.mark.parametrize(("number", "passing"), [(errno.EAGAIN, True), (errno.ENOEXEC, False)])
 def test_a_login_node_without_room_for_a_process_has_room_later(
     monkeypatch: pytest.MonkeyPatch, number: int, passing: bool
 ) -> None:
     """A limit on processes or memory: one make sweep took sbatch for missing, and gave up."""
     full = OSError(number, os.strerror(number))
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(full))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: (_ for _ in ()).throw(full))
     with pytest.raises(SlurmError, match="cannot be started here") as caught:
         run(["squeue"])
     assert caught.value.passing == passing
