@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobs.cell.state import ENDING, NOT_SUBMITTED, RUNNING, STARTING, UNKNOWN, WAITING, CellState
-from jobs.messages import clock
+from jobs.messages import clock, make_line
 from jobs.plan.differences import common_start
 from train.config.plan import epochs_to_train
 from train.record.run import GOOD
@@ -56,7 +55,7 @@ def reasons(cells: Sequence[CellState], trouble: str | None = None, *, sweep: st
         one = same[0]
         starts = sorted(cell.expected_start for cell in same if cell.expected_start)
         more = f" (the first is expected to start at {starts[0]})" if starts else ""
-        more += f" (make logs SWEEP={shlex.quote(sweep)} CELL={one.name})" if one.cause else ""
+        more += f" ({make_line('logs', SWEEP=sweep, CELL=one.name)})" if one.cause else ""
         who = one.name if len(same) == 1 else f"{len(same)} cells"
         lines.append(f"{who} {one.state}: {one.why}{more}")
     if len(groups) > MAX_REASONS:

@@ -20,7 +20,7 @@ from jobs.cell.container import (
 )
 from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
-from jobs.messages import ROOT, say
+from jobs.messages import ROOT, make_line, say
 from train.distributed.gpus import IMAGE_CUDA, driver_cuda, unusable
 from train.environment import environment_of
 from train.errors import ConfigError
@@ -161,11 +161,11 @@ def remark_on_gpus(wanted: Sweep, container: Container | None, gpus: int) -> Non
         say("no GPU is seen here: ranks compute on CPU cores")
     if gpus and not used:
         # FORCE: cells that have run on CPU cores are else done
+        line = make_line("sweep", SWEEP=wanted.asked, SITE="local", IMAGE="gpu", FORCE="1")
         say(
             f"GPUs of this machine that stay unused: {gpus}, ranks compute on CPU cores: "
-            "make image IMAGE=gpu && make sweep "
-            f"SWEEP={shlex.quote(wanted.asked).replace('$', '$$')} SITE=local IMAGE=gpu "
-            f"FORCE=1 uses them, where no cell of the sweep's file has more than {gpus} gpus"
+            f"make image IMAGE=gpu && {line} uses them, where no cell of the sweep's file has more "
+            f"than {gpus} gpus"
         )
 
 

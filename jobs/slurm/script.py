@@ -61,7 +61,7 @@ def script_text(
         "gpus-per-task": f"{kind}1" if site.gpus == "gpus-per-task" else None,
         # false stands for "not asked for": sbatch's switches take no value
         **{key: value for key, value in site.sbatch.items() if value is not False},
-        **options,
+        **{key: value for key, value in options.items() if value is not None},
     }
     additional |= {key: value for key, value in optional.items() if value is not None}
     return _make_sbatch_string(

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +29,9 @@ SUBMITIT = ".submitit"
 SCRIPT_NAME = "submission.sh"
 #: A busy controller is tried again by sbatch itself, for about so long.
 SBATCH_S = 120.0
+#: After its note: sbatch and the looks after it take two minutes each at most; what was to be
+#: submitted is in the queue by then, or nowhere.
+UNCLEAR = timedelta(seconds=3 * SBATCH_S)
 Kind = Literal["cells", "preflight", "interconnect"]
 OURS = "horoscale:"
 #: In place of a run: of whichever a job is.
@@ -78,6 +81,11 @@ class RunNote(Frozen, extra="ignore"):
     def part(self, index: int) -> str:
         """Which of its jobs that is, in comments and names of folders."""
         return str(index) if self.kind == "cells" else self.kind
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether a job of which no id is known may still come into the queue."""
+        return datetime.now(UTC) - self.submitted_at < UNCLEAR
 
     def with_id(self, index: int, job_id: str) -> RunNote:
         """The same with the id of one array filled in."""

@@ -53,7 +53,10 @@ Accepted = tuple[str, str | None]
 #: A job that was submitted is in the queue at once, or a moment later.
 LOOKS, LOOK_S = 3, 1.0
 #: sbatch's words for a request that was sent: the controller may grant it all the same.
-_ON_ITS_WAY = ("timed out", "zero bytes", "connection reset", "reset by peer")
+_ON_ITS_WAY = (
+    "timed out", "zero bytes", "connection reset", "reset by peer", "send failure",
+    "receive failure", "shutdown failure",
+)  # fmt: skip
 #: The word job and a number that is no amount, time or name.
 _NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
 
@@ -229,7 +232,8 @@ def submit_cells(
     asked_at = datetime.now(UTC)
     run = f"{asked_at:{RUN_FORMAT}}"
     tasks = tasks_of(context, array, run, asked_at, {cell.name for cell in forced})
-    exclude = ",".join(sorted(avoid)) or None
+    always = context.site.sbatch.get("exclude")
+    exclude = ",".join([*([str(always)] if always else []), *sorted(avoid)]) or None
     job = submit_job(context, "cells", run, array, tasks, preflight=preflight, exclude=exclude)
     for cell in forced:
         # should the job never begin, the cell must not look done; a supervisor may have been first

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from datetime import UTC, datetime, timedelta
 
 from jobs.cell.state import CellState
 from jobs.messages import say
@@ -17,18 +16,16 @@ from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
-from jobs.slurm.job.task import SubmissionContext
-from jobs.slurm.submissions import SBATCH_S, Array, RunNote
+from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
+from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
 from jobs.slurm.watch.cancel import cancel, last_cancel
+from jobs.slurm.watch.endings import end_of
 from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
 from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
-#: After its note: sbatch and the looks after it take two minutes each at most; what was to be
-#: submitted is in the queue by then, or nowhere.
-UNCLEAR = timedelta(seconds=3 * SBATCH_S)
 
 
 @dataclass
@@ -59,7 +56,8 @@ class Room:
                 "follow when jobs end")  # fmt: skip
             self.limit = limit  # no more was sent than an earlier limit allows
             return
-        if limit is None or is_unnamed_limit(error.came) or not self.alive:
+        ours = self.alive or "Grp" in error.came  # a group's limit others may fill alone
+        if limit is None or is_unnamed_limit(error.came) or not ours:
             raise error  # it is another limit
         self._full = (self.alive, time.monotonic() + FULL_S)
         why = f"{error.came}: others fill the queue; tried again when there may be room"
@@ -76,7 +74,8 @@ class Submitter:
     notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
     cancelled: InitVar[str | None] = None  # the last make cancel when this run began
     preflight: Preflight | None = None  # that cells depend on
-    #: Cells that sbatch was called for, and Slurm has not confirmed it: they must not run twice.
+    #: Cells that sbatch was called for, or for their preflight, and Slurm has not confirmed it:
+    #: they must not run twice.
     unclear: list[CellState] = field(default_factory=list)
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
@@ -123,12 +122,13 @@ class Submitter:
         self.todo, self.unclear = [*self.todo, *self.unclear], []
         arrived: set[str] = set()
         for note in notes:
-            recent = datetime.now(UTC) - note.submitted_at < UNCLEAR
             for array in note.arrays:
                 found = array.job_id not in self._known
-                if not found and (array.job_id or not recent):
+                if not found and (array.job_id or not note.is_recent):
                     continue
                 names = {name for unit in array.units for name in unit}
+                if note.kind == PREFLIGHT and self.held and not (found or self.preflight):
+                    names = {cell.name for cell in self.todo}  # they depend on it
                 cells = [cell for cell in self.todo if cell.name in names]
                 self.todo = [cell for cell in self.todo if cell.name not in names]
                 if not found:
@@ -173,10 +173,11 @@ class Submitter:
             context = self.context
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
-            if not self._is_open(listed, notes, arrays):
-                return
-            avoid = self._failed_nodes(arrays)
+            avoid: set[str] = set()
             try:
+                if not self._is_open(listed, notes, arrays):
+                    return
+                avoid = self._failed_nodes(arrays)
                 self._send(fitting(arrays, self.room.left), sent, avoid)
                 return
             except SlurmError as error:
@@ -195,6 +196,7 @@ class Submitter:
             layout = preflight_layout(arrays)
             self.preflight = earlier_preflight(self.context, layout, notes, queue)
             if self.preflight is None:
+                self._asked = 1
                 self.preflight = Preflight(*submit_preflight(self.context, layout))
                 self._fresh = True
                 self.room.alive += 1
@@ -207,7 +209,8 @@ class Submitter:
         if outcome == "passed":
             self.held, self.preflight = False, None
         elif outcome not in ("alive", "unseen"):
-            self._drop(f"the preflight, job {self.preflight.job}, {outcome}")
+            how = f" ({end_of(self.preflight.job)})" if outcome == "left no report" else ""
+            self._drop(f"the preflight, job {self.preflight.job}, {outcome}{how}")
         return outcome in ("passed", "alive")
 
     def _send(self, arrays: Sequence[Array], sent: list[RunConfig], avoid: set[str]) -> None:

@@ -84,8 +84,8 @@ def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) 
     submitter.more(watcher.queue, watcher.notes, [])
     if submitter.unclear:
         raise NoAnswer(
-            f"{len(submitter.unclear)} cells were submitted a moment ago, and Slurm has not "
-            "confirmed it: make sweep again in some minutes"
+            f"{len(submitter.unclear)} cells, or the preflight that they depend on, were submitted "
+            "a moment ago, and Slurm has not confirmed it: make sweep again in some minutes"
         )
     rest = "; make sweep again submits the rest" if submitter.waits() else ""
     say("the jobs go on without you: make status shows them, make report when they are done" + rest)

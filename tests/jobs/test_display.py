@@ -289,9 +289,9 @@ def test_a_narrow_terminal_keeps_state_and_numbers(many: list[CellState], width:
 def test_reasons_that_differ_only_by_the_job_or_by_words_of_one_cause_are_one() -> None:
     held = [job(n, WAITING, f"held: scontrol release 7_{n} lets it start") for n in range(3)]
     failed = [job(n, "failed", f"rank {n} ended", cause="rank 0 ended") for n in (1, 2)]
-    assert reasons([*held, *failed], sweep="a b.yaml") == [
+    assert reasons([*held, *failed], sweep="a $b.yaml") == [
         "3 cells waiting: held: scontrol release 7_0 lets it start",
-        f"2 cells failed: rank 1 ended (make logs SWEEP='a b.yaml' CELL={failed[0].name})",
+        f"2 cells failed: rank 1 ended (make logs SWEEP='a $$b.yaml' CELL={failed[0].name})",
     ]
     others = reasons([cell(n, "failed", f"error {n}") for n in range(40)], sweep="t")
     assert len(others) == MAX_REASONS + 1 and "and 35 other reasons" in others[-1]

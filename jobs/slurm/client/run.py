@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from train.environment import environment_of
@@ -30,8 +31,10 @@ _AWAY = (
     "unexpected message received",
     "temporarily unable to accept",
     "resource temporarily unavailable",
-    "try again",
+    "try again later",
 )
+#: No process can be started now, where the node limits those of a user: later it can.
+_NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 SCONTROL = ("scontrol", "show", "config")
@@ -90,28 +93,36 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     environment = environment_of("slurm", os.environ)
     _check_one(environment.get("SLURM_CLUSTERS", ""))
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="surrogateescape",  # names of jobs may hold any bytes
-            timeout=timeout_s,
             env=environment,
-            check=False,
             start_new_session=True,
-        )
+        ) as done:
+            try:
+                out, err = done.communicate(timeout=timeout_s)
+            except BaseException:
+                with suppress(OSError):  # a wrapper that became root by sudo
+                    os.killpg(done.pid, signal.SIGKILL)  # with all that it started
+                raise
     except subprocess.TimeoutExpired as error:
         reason = f"no answer within {timeout_s:g} s"
         raise SlurmError(shlex.join(argv), reason, passing=True) from error
     except OSError as error:
         reason = f"cannot be started here: {error.strerror}"
-        raise SlurmError(shlex.join(argv), reason, passing=False) from error
-    if done.returncode < 0:
-        killed = signal.strsignal(-done.returncode) or f"signal {-done.returncode}"
+        raise SlurmError(shlex.join(argv), reason, passing=error.errno in _NO_ROOM) from error
+    # the shell of a site's wrapper adds 128 to the signal's number; scancel's own exit codes are
+    # larger, as a rule (210)
+    number = -done.returncode if done.returncode < 0 else done.returncode - 128
+    if 0 < number < signal.SIGRTMIN:
+        killed = signal.strsignal(number) or f"signal {number}"
         reason = f"a signal ended it before it answered ({killed})"
         raise SlurmError(shlex.join(argv), reason, passing=True)
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return Answer(done.returncode, out, err)
 
 
 def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) -> Answer:

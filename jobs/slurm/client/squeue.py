@@ -108,12 +108,12 @@ def query(
     argv = squeue_argv(arrays)
     form = f"--format={START}{FIELD.join(_COLUMNS)}"
     answer = run([*argv, form], patience_s=patience_s)
+    jobs = parse(answer.out)
     # of a single id that it does not know squeue says so; of several it lists the others
     if arrays is not None and _UNKNOWN_ID in answer.err.lower():
-        return {}
-    jobs = parse(answer.out)
+        return jobs
     # squeue ends with 0 even where it refuses its options (an unknown user)
-    if answer.code != 0 or (not jobs and "error" in answer.err):
+    if answer.code != 0 or (not jobs and "error" in answer.err.lower()):
         raise SlurmError(" ".join(argv), answer.words, passing=False)
     if file is not None:
         with suppress(OSError, UnicodeEncodeError):  # a courtesy to other sweeps

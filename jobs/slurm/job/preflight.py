@@ -40,6 +40,8 @@ def run_preflight(payload: dict[str, Any]) -> None:
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
         ranks.run(_launch(task, allocation), task.size, stop, task.site.preflight_s + START_S)
+    if stop.reason and ranks.code != 0:  # what its ranks lacked is no fault of the node
+        sys.exit(f"[preflight] ended before its ranks were: {stop.reason.text}")
     reports = read_reports(folder)
     report = PreflightReport(
         job=allocation.job,

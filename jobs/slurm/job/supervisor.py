@@ -19,7 +19,7 @@ from jobs.cell.state import OTHERS, UNREADABLE, ready
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.messages import EXIT_CELL_FAILED
 from jobs.slurm.client.run import SlurmError
-from jobs.slurm.client.squeue import RUNNING, query
+from jobs.slurm.client.squeue import query
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.requeue import CellEnd, log, requeue
 from jobs.slurm.job.step import launch
@@ -123,7 +123,8 @@ class Supervisor:
             states = query(arrays=others)
         except SlurmError:
             return others[0]  # two starts of a cell at once would be worse than one too few
-        return next((job for job in others if job in states and states[job].state in RUNNING), None)
+        alive = [job for job in others if job in states and not states[job].ended]
+        return next((job for job in alive if not states[job].waits), None)
 
     def _run(self, cell: Path) -> CellEnd:
         config = load_config(cell / CONFIG_NAME)

@@ -98,12 +98,12 @@ def _failed_preflight(
         problem = ""
     else:
         ending = history.endings((), [job]).get(job)
-        if ending is not None and ending.state == "CANCELLED":
-            return ""  # by make cancel, together with them
+        if ending is not None and (not ending.ended or ending.state == "COMPLETED"):
+            return ""  # it has passed, or still may
         problem = status_of(job, ending)[1]
         logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
         problem += f"; read {logs[-1]}" if logs else ""
-    return f"not started, since the preflight failed: {problem}" if problem else ""
+    return f"not started, since the preflight did not pass: {problem}" if problem else ""
 
 
 def _patience_s(ending: JobState | None) -> float:
@@ -227,19 +227,21 @@ def pause_s(every_s: float | None, since: float) -> float:
 
 
 def wait_for(job: str, site: Site, what: str) -> None:
-    """Until Slurm says that a job has ended, or no longer knows it, saying as ``what`` why it
-    waits.
+    """Until Slurm says that a job has ended, or twice in a row that it does not know it, saying as
+    ``what`` why it waits.
 
     Raises:
         SlurmError: no answer, and none is to be expected.
     """
-    said, began = "", time.monotonic()
+    said, began, unknown = "", time.monotonic(), 0
     while True:
         try:
             state = query(arrays=[job]).get(job)
-            if state is None or state.ended:
+            # a controller that was restarted knows its jobs in part only at first
+            unknown = unknown + 1 if state is None else 0
+            if unknown == 2 or (state is not None and state.ended):
                 return
-            why = in_words(state)
+            why = "" if state is None else in_words(state)
         except SlurmError as error:
             if not error.passing:
                 raise

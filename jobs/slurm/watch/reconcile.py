@@ -36,6 +36,7 @@ from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import are_several, ask_cluster
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
+from jobs.slurm.script import TASKS_NAME
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
@@ -49,7 +50,7 @@ from jobs.slurm.watch.endings import End, elsewhere, ends_of, listed_as
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
-from train.record.run import Status
+from train.record.run import RECORD_NAME, Status
 
 
 def reconcile(
@@ -118,7 +119,12 @@ def left_no_record(cell: CellState, job: Submitted) -> bool:
         return True
     if cell.ended_at is None or cell.done:
         return False
-    # nodes' clocks may be behind: a record that is hardly older is taken for this job's
+    # nodes' clocks may be behind: a record that is hardly older is taken for this job's, as is one
+    # that the file server has got since the job was submitted
+    with suppress(OSError):
+        submitted_at = (job.log.parent / TASKS_NAME).stat().st_mtime
+        if (cell.folder / RECORD_NAME).stat().st_mtime > submitted_at:
+            return False
     return cell.ended_at < job.at - CLOCKS_DIFFER
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.state import FORCED, recorded
-from jobs.config.site import NodeLayout
+from jobs.config.site import NodeLayout, Site
 from jobs.slurm import submit as module
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import FIELD, START, query
@@ -100,6 +100,9 @@ def test_what_sbatch_does_not_say_the_queue_does(tmp_path, fake, script) -> None
         ("""rm "$HERE/queue"; echo 'sbatch: error: Socket timed out' >&2; exit 1""",
          "whether it was submitted all the same is not known"),
         ("kill -KILL $$", "a signal ended it"),  # a login node short of memory
+        ("sh -c 'kill -KILL $$'; exit $?", "a signal ended it"),  # under a site's wrapper
+        ("echo 'sbatch: error: Unable to contact slurm controller (receive failure)' >&2; exit 1",
+         "receive failure"),
     ],
 )  # fmt: skip
 def test_what_may_be_in_the_queue_keeps_its_note(tmp_path, fake, script, words) -> None:
@@ -109,6 +112,18 @@ def test_what_may_be_in_the_queue_keeps_its_note(tmp_path, fake, script, words) 
     note = note_of(tmp_path)
     assert caught.value.passing and not caught.value.refused
     assert note.arrays[0].job_id is None, "a later look finds it by its comment"
+
+
+@pytest.mark.parametrize(("avoid", "excluded"), [((), "n9,n[1-2]"), (("n4",), "n9,n[1-2],n4")])
+def test_nodes_that_the_site_file_excludes_stay_so(
+    tmp_path: Path, slurm: FakeSlurm, avoid: tuple[str, ...], excluded: str
+) -> None:
+    """The preflight itself recommends to keep a bad node out in that way."""
+    site = Site(ranks_per_node=1, sbatch={"exclude": "n9,n[1-2]"})
+    array = Array(units=[("a",)], nodes=1, ranks_per_node=1, minutes=9)
+    submit_cells(context(tmp_path, site), array, [], None, avoid)
+    (script,) = tmp_path.glob(".submitit/*/submission.sh")
+    assert f"#SBATCH --exclude={excluded}\n" in script.read_text().replace("'", "")
 
 
 def no_folder_goes(*_, ignore_errors: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from jobs.config.site import Site
 from jobs.slurm import submitter as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import RunNote
-from jobs.slurm.submitter import UNCLEAR, Submitter
+from jobs.slurm.submissions import UNCLEAR, Array, RunNote
+from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from jobs.slurm.watch.preflight import Preflight
 from tests.builders import config
@@ -113,6 +113,51 @@ def test_nothing_more_after_a_bad_preflight(tmp_path: Path, sbatch: Sbatch, pref
     sweep.turn({})
     preflight(PROBLEM)
     assert sweep.turn({}) == 0 and not sweep.waits()
+
+
+def test_how_a_preflight_ended_that_left_no_report_is_named(
+    tmp_path: Path, sbatch: Sbatch, preflight, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """An administrator cancelled it, say."""
+    monkeypatch.setattr(Preflight, "outcome", lambda *_: "left no report")
+    monkeypatch.setattr(module, "end_of", lambda job: f"job {job}: it was cancelled")
+    sweep = submitter(tmp_path, 2, limit=2, held=True)
+    assert sweep.turn({}) == 1
+    assert sweep.turn({}) == 0 and not sweep.waits()
+    words = "the preflight, job 6, left no report (job 6: it was cancelled)"
+    assert words in capsys.readouterr().err
+
+
+def test_a_preflight_that_finds_no_room_waits_as_cells_do(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other jobs of the user filled the queue: nothing more was submitted, for good."""
+    answers: list[Any] = [refused("QOSMaxSubmitJobPerUserLimit"), ("6", tmp_path)]
+
+    def submit(*_) -> tuple[str, Path]:
+        if isinstance(answer := answers.pop(0), SlurmError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(module, "submit_preflight", submit)
+    sbatch.limit = 2
+    sweep = submitter(tmp_path, 1, held=True)
+    assert sweep.turn(others(2)) == 0 and sweep.waits()
+    assert sweep.turn(others(2)) == 0 and len(answers) == 1, "no room"
+    assert sweep.turn({}) == 1 and sbatch.sent == [(1, "6")]
+
+
+@pytest.mark.parametrize("recent", [True, False])
+def test_a_preflight_that_sbatch_may_have_accepted_is_not_submitted_again(
+    tmp_path: Path, sbatch: Sbatch, preflight, recent: bool
+) -> None:
+    """A slow controller got one more at each try."""
+    sent = datetime.now(UTC) - (timedelta(0) if recent else UNCLEAR)
+    array = Array(units=(("preflight",),), nodes=1, ranks_per_node=1, minutes=1)
+    note = RunNote(run="r1", site="s", job_name="n", submitted_at=sent, arrays=(array,),
+                   kind="preflight")  # fmt: skip
+    sweep = submitter(tmp_path, 1, held=True)
+    assert sweep.turn({}, note) == (0 if recent else 1) and sweep.waits() == recent
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -229,6 +274,16 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path
     assert caught.value.passing
     assert sweep.turn(others(2)) == 0, "nothing has changed"
     assert sweep.turn(others(1)) == 6
+
+
+def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path: Path, sbatch: Sbatch) -> None:
+    """None of the jobs is ours: the sweep gave up for good."""
+    sbatch.limit = 100
+    sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+    sweep = submitter(tmp_path)
+    with pytest.raises(SlurmError, match="others fill the queue") as caught:
+        sweep.turn({})
+    assert caught.value.passing and sweep.waits()
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,16 @@ def test_status_and_cancel_ask_the_cluster_of_the_submission(
     assert desk.fake.calls("scancel")
 
 
+def test_cancel_says_that_a_job_may_still_come(desk: Desk) -> None:
+    """sbatch gave no answer, and the list that lacks its job proves nothing yet."""
+    desk.fake.put("sbatch", "kill -KILL $$")
+    desk.submit(code=3)
+    done = desk.say("cancel")
+    assert done.exit_code == 3 and "may still come into the queue" in done.stderr
+    desk.age()
+    assert desk.say("cancel").exit_code == 0
+
+
 def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -> None:
     desk.submit()
     desk.queue(j101_0="RUNNING")

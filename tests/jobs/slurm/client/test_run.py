@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
+import time
 
 import pytest
 
@@ -50,6 +54,12 @@ def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm) -> None:
     assert not caught.value.passing and len(fake.calls("squeue")) == 2
 
 
+def test_a_sites_own_words_for_a_refusal_are_no_controller_that_is_away(fake: FakeSlurm) -> None:
+    """Of its job_submit plugin: the same was submitted again every minute, for ever."""
+    fake.put("sbatch", "echo 'sbatch: error: Name an account and try again.' >&2; exit 1")
+    assert run(["sbatch"]).code == 1
+
+
 def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match="cannot be started here: No such file") as caught:
         run(["horoscale-no-such-program"], patience_s=3600)
@@ -58,10 +68,33 @@ def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match=r"squeue: no answer within 0\.3 s") as caught:
         run(["squeue"], timeout_s=0.3)
     assert caught.value.passing
-    fake.put("squeue", "kill -KILL $$")
-    with pytest.raises(SlurmError, match="squeue: a signal ended it before it ") as caught:
+    # by itself, and under a site's wrapper, whose shell ends with 128 and the signal's number
+    for killed in ("kill -KILL $$", "sh -c 'kill -KILL $$'; exit $?"):
+        fake.put("squeue", killed)
+        with pytest.raises(SlurmError, match=r"squeue: a signal ended it .*Killed") as caught:
+            run(["squeue"])
+        assert caught.value.passing
+
+
+def test_what_a_wrapper_started_ends_with_it(fake: FakeSlurm) -> None:
+    """An sbatch that is given up must not submit later, nor a squeue stay for each look."""
+    fake.put("sbatch", '(trap "" TERM; sleep 0.7; touch "$HERE/submitted") & wait')
+    with pytest.raises(SlurmError, match="no answer within"):
+        run(["sbatch"], timeout_s=0.3)
+    time.sleep(1)
+    assert not (fake.folder / "submitted").exists()
+
+
+@pytest.mark.parametrize(("number", "passing"), [(errno.EAGAIN, True), (errno.ENOEXEC, False)])
+def test_a_login_node_without_room_for_a_process_has_room_later(
+    monkeypatch: pytest.MonkeyPatch, number: int, passing: bool
+) -> None:
+    """A limit on processes or memory: one make sweep took sbatch for missing, and gave up."""
+    full = OSError(number, os.strerror(number))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: (_ for _ in ()).throw(full))
+    with pytest.raises(SlurmError, match="cannot be started here") as caught:
         run(["squeue"])
-    assert caught.value.passing
+    assert caught.value.passing == passing
 
 
 def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) -> None:

@@ -59,19 +59,23 @@ def test_an_id_that_the_controller_does_not_know_is_left_out(monkeypatch) -> Non
     asked = answered(monkeypatch, Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text()))
     assert query(arrays=["99999"]) == {}
     assert "--jobs=99999" in asked[0]
+    unknown = "slurm_load_jobs error: Invalid job id specified"
+    answered(monkeypatch, Answer(1, ENDED_TEXT, unknown))
+    assert query(arrays=["99999", "7"]) == parse(ENDED_TEXT), "whatever else squeue says"
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         Answer(0, "", "squeue: error: Invalid user: 4242\n"),  # said so by 22.05.8, with code 0
+        Answer(0, "", "ERROR: the list of jobs is being made\n"),  # of a site's wrapper
         Answer(1, "", "squeue: error: Invalid job state specified: all"),  # written by hand
     ],
 )
 @pytest.mark.parametrize("arrays", [None, ["7"]])
 def test_a_refused_question_is_not_an_empty_queue(monkeypatch, answer: Answer, arrays) -> None:
     answered(monkeypatch, answer)
-    with pytest.raises(SlurmError, match="Invalid"):
+    with pytest.raises(SlurmError, match=r"Invalid|being made"):
         query(arrays=arrays)
 
 

@@ -78,6 +78,14 @@ def test_temporary_files_go_where_the_node_has_a_folder(
         assert made.on_node(environment).site.scratch == wanted
 
 
+def test_a_preflight_that_is_ended_has_found_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
+    """Preempted or cancelled: its report blamed the container of a healthy node."""
+    fake.put("srun", "kill -TERM $PPID; exec sleep 9")
+    with pytest.raises(SystemExit, match="ended before its ranks"):
+        run_preflight(task(tmp_path).model_dump(mode="json"))
+    assert read_preflight(tmp_path) is None
+
+
 def test_ranks_that_do_not_start_hold_the_sweep(fake, tmp_path, capsys) -> None:
     report = failed(fake, tmp_path, "no such image")
     assert (report.job, report.nodes) == ("7", ())

@@ -34,7 +34,7 @@ from tests.jobs.slurm.fakes import (
 from tests.sweeps import wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.distributed.awake import Awake
-from train.record.run import RunRecord, read_record
+from train.record.run import RunError, RunRecord, read_record
 from train.run.provenance import git_state
 
 
@@ -131,6 +131,46 @@ def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(tmp_path,
     assert not (first / "logs" / "stop").exists()
 
 
+def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
+    """A forced cell had 9 epochs, the new start did one: that is progress."""
+    (one,) = cells(1)
+    task = unit(tmp_path, [one])
+    cell = Path(task.cells[0])
+    old = record(one)
+    (cell / "record.json").write_text(old.model_dump_json())
+    (cell / "epochs.jsonl").write_text(
+        "".join(epoch.model_dump_json() + "\n" for epoch in old.epochs)
+    )
+    task = task.model_copy(update={"forced": task.cells})
+    script_srun(fake, STOPS_WHEN_ASKED, [one])
+    warned(Job(fake, task, minutes_left=0.07), fake)
+    assert len(requeues(fake)) == 1
+
+
+def test_epochs_of_an_earlier_attempt_are_no_progress_of_this_one(
+    tmp_path: Path, fake: FakeSlurm
+) -> None:
+    """Else a cell whose epoch is longer than the job is requeued a hundred times."""
+    (one,) = cells(1)
+    task = unit(tmp_path, [one])
+    cell = Path(task.cells[0])
+    old = record(one, status="timeout", error=RunError(what="w", where="x", what_to_do="y"))
+    (cell / "record.json").write_text(old.model_dump_json())
+    lines = (epoch.model_dump_json() + "\n" for epoch in old.epochs[:3])
+    (cell / "epochs.jsonl").write_text("".join(lines))
+    (cell / "checkpoint.npz").write_text("as if")
+    no_epoch = STOPS_WHEN_ASKED.replace("epoch(3 * ATTEMPT); ", "")
+    script_srun(fake, no_epoch, [one])
+    with Job(fake, task, minutes_left=0.07).start() as process:
+        wait_until(lambda: list(cell.glob("logs/rank-0.beat")), "ranks")
+        process.send_signal(signal.SIGUSR2)
+        said, _ = process.communicate(timeout=240)
+    found = read_record(cell / "record.json")
+    assert [one.status for one in found.attempts] == ["timeout", "timeout"]
+    assert len(found.epochs) == 3 and requeues(fake) == []
+    assert "not one epoch was done in this job's time" in said
+
+
 def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm) -> None:
     """SIGTERM, which often comes twice: one record, and the next cell is not begun."""
     script_srun(fake, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()", cells(2))
@@ -189,6 +229,7 @@ def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypat
     [
         (False, "RUNNING", "job 4 runs it"),  # where locks do not reach from node to node
         (True, "RUNNING", "job 4 runs it"),
+        (False, "EXPEDITING", "job 4 runs it"),  # a state of a later Slurm
         (True, "COMPLETED", "is locked by job 4"),
     ],
 )

@@ -48,7 +48,8 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [(Answer(0, "", ""), ""), (Answer(1, "", GONE + OVER), ""),
-     (Answer(210, "", OVER + DENIED), DENIED.strip())],  # said so by 22.05.8
+     (Answer(210, "", OVER + DENIED), DENIED.strip()),  # said so by 22.05.8
+     (Answer(1, "not from this node", ""), "not from this node")],  # a site's wrapper
 )  # fmt: skip
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, complaint: str) -> None:
     monkeypatch.setattr(module, "run", lambda argv, **_: answer)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.config.site import Site
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.watch.endings import status_of
+from jobs.slurm.watch import endings as module
+from jobs.slurm.watch.endings import status_of, wait_for
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,15 @@ def test_every_end_has_a_status_and_a_sentence(state, code, signal, status, word
     found, text = status_of("7_1", job)
     assert found == status and text.startswith("job 7_1 (on node1): ") and words in text
     assert "signal 53" not in text
+
+
+def test_a_job_that_one_look_lacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that was restarted knows its jobs in part only, for a moment."""
+    runs, ends = {"7": JobState("7", "RUNNING")}, {"7": JobState("7", "COMPLETED")}
+    looks = iter([runs, {}, runs, {}, {}, ends])
+    monkeypatch.setattr(module, "query", lambda **_: next(looks))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    wait_for("7", Site(ranks_per_node=1), "preflight")
+    assert len(list(looks)) == 1, "two looks in a row lack it"
+    looks = iter([ends])
+    wait_for("7", Site(ranks_per_node=1), "preflight")

@@ -12,13 +12,14 @@ import pytest
 
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
-from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState
+from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState, recorded
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT
+from jobs.slurm.script import TASKS_NAME
 from jobs.slurm.submissions import Submitted
 from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WELL_S
-from jobs.slurm.watch.reconcile import reconcile
+from jobs.slurm.watch.reconcile import left_no_record, reconcile
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import PROBLEM, Told, in_queue, report_preflight
 from tests.unreadable import is_untouched, unreadable
@@ -217,11 +218,28 @@ def test_an_older_failure_is_not_the_end_of_this_job(sweep: Path) -> None:
     assert [one.status for one in found.attempts] == ["failed", "lost"]
 
 
-@pytest.mark.parametrize("report", ["bad", "good", "alive", "cancelled", "none"])
+@pytest.mark.parametrize("later", [True, False])
+def test_a_record_of_a_node_whose_clock_is_behind_is_kept(sweep: Path, later: bool) -> None:
+    """By the clock of the file server it is younger than what was submitted."""
+    job, file = submitted(sweep), sweep / ONE.cell_id() / "record.json"
+    file.write_text(
+        record(ONE, status="failed", ended_at=job.at - timedelta(minutes=4)).model_dump_json()
+    )
+    (sweep / TASKS_NAME).write_text("{}")
+    os.utime(sweep / TASKS_NAME, (time.time() - 3600,) * 2)
+    os.utime(file, (time.time() - 3600 + (60 if later else -60),) * 2)
+    cell = recorded(ONE, file.parent)
+    assert left_no_record(cell, job) != later
+
+
+@pytest.mark.parametrize(
+    "report", ["bad", "good", "alive", "CANCELLED", "COMPLETED", "RUNNING", "FAILED"]
+)
 def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: str) -> None:
-    """A good one, one that still runs, and one that make cancel ended held nobody: the cell's own
-    job was cancelled. Where it left no report, Slurm cancels what depends on it, and says nothing
-    of why: its log may."""
+    """A good one, whether its report is still there or not, and one that still runs, whatever the
+    list shows, held nobody: the cell's own job was cancelled. Where it left no report, since an
+    administrator cancelled it, say, Slurm cancels what depends on it, and says nothing of why: its
+    log may."""
     told = {ONE.cell_id(): submitted(sweep, preflight="101")}
     folder, log = sweep.parent / PREFLIGHT / "r", sweep / ".submitit/r-preflight/101_0_log.out"
     for parent in (folder, log.parent):
@@ -230,13 +248,16 @@ def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: st
     if report in ("bad", "good"):
         report_preflight(folder, *[PROBLEM] * (report == "bad"))
     queue = in_queue({"101": "RUNNING"}) if report == "alive" else {}
-    state = "CANCELLED" if report == "cancelled" else "FAILED"
-    history = Told(ended("7", "CANCELLED"), JobState("101", state, nodes="n1", code=127))
+    history = Told(ended("7", "CANCELLED"), JobState("101", report, nodes="n1", code=127))
     look(sweep, history, queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
-    held = "not started, since the preflight failed: job 101"
-    words = {"bad": [f"{held}: {PROBLEM}"], "none": [f"{held} (on n1): its", "no Python", str(log)]}
+    held = "not started, since the preflight did not pass: job 101"
+    words = {
+        "bad": [f"{held}: {PROBLEM}"],
+        "CANCELLED": [f"{held} (on n1): it was cancelled", str(log)],
+        "FAILED": [f"{held} (on n1): its", "no Python", str(log)],
+    }
     own = ["no rank was started: job 7 (on n1): it was cancelled"]
     assert all(word in found.error.what for word in words.get(report, own))
 
