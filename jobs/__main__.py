@@ -28,6 +28,7 @@ from jobs.slurm.interconnect import INTERCONNECT, phases_named, validate
 from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
+from train.config.datasets import DATASETS
 from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
@@ -113,7 +114,9 @@ def plan(
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results)
     store = store or store_for(data, results)
-    gives = [folder.parent / ".prepared"]  # of images in folders, which are prepared to be counted
+    # images in folders are prepared to be counted
+    own = any(config.dataset not in DATASETS for config in wanted.configs)
+    gives = [folder.parent / ".prepared"] if own else []
     if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))

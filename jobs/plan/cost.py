@@ -57,7 +57,7 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     site = named.site
     title = f" ({site.title})" if site.title else ""
     where = f"partition {site.partition}" if site.partition else "the default partition"
-    line = f"site {named.name}{title}: {where}, {named.source}"
+    line = f"site {named.name}{title}: {where}, {named.file}"
     if not arrays:
         return [line, "nothing to submit"]
     head = ["array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce"]

@@ -52,7 +52,7 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
     except SlurmError as error:
         if error.asked == "sbatch" and not error.passing:
             raise ConfigError(
-                f"sbatch refused: {error.came}. {advice(error.came, site.source)}; then submit "
+                f"sbatch refused: {error.came}. {advice(error.came, site.file)}; then submit "
                 "again: what was submitted before goes on"
             ) from error
         raise NoAnswer(

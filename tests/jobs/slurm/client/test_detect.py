@@ -12,7 +12,7 @@ import pytest
 from jobs.config.site import own_sites
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
-from jobs.slurm.client.detect import site_for
+from jobs.slurm.client.detect import refuse_image, site_for
 from jobs.slurm.client.run import asker, run
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.fakes import FakeSlurm
@@ -163,8 +163,12 @@ def test_what_the_command_line_says_holds_for_that_command_alone(
         found = site_for("auto", options=option)
         assert found is not None and str(getattr(found.site, key)) == text
         assert not found.source.exists() and "this command alone" in capsys.readouterr().err
+        assert found.file.startswith(f"{found.source} (not saved: the first command without")
+        with pytest.raises(ConfigError, match="not saved"):
+            refuse_image("cpu", found)
     lasting = site_for("auto")
     assert lasting is not None and lasting.source == found.source
+    assert lasting.file == str(found.source)
     assert text not in (lasting.site.partition, lasting.site.account, lasting.site.qos)
     assert lasting.site.partition == "practice" and lasting.site.time_min is None
 

@@ -112,3 +112,26 @@ def test_nothing_is_prepared_before(fake: FakeSlurm, monkeypatch: pytest.MonkeyP
 
 class Became(BaseException):
     """In place of the end of this process."""
+
+
+def test_a_plan_makes_no_folder_that_it_does_not_fill(
+    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Seen: root's plan of a published data set left an empty results/.prepared of the user's."""
+    given: list[tuple[Path, ...]] = []
+
+    def hand(_: object, *folders: Path, **__: object) -> None:
+        given.append(folders)
+        raise Became
+
+    monkeypatch.setattr(detect, "hand_over", hand)
+    own = tmp_path / "pets.yaml"
+    own.write_text(
+        "dataset: folder:pets\nmodel: cnn\ntechnique: naive\ngpus: 1\nepochs: 1\n"
+        "batch_per_rank: 8\n"
+    )
+    for sweep in ("smoke", str(own)):
+        with pytest.raises(Became):
+            app(["plan", sweep, "--site", "practice", "--results", str(tmp_path)],
+                standalone_mode=False)  # fmt: skip
+    assert given == [(), (tmp_path / ".prepared",)]
