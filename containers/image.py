@@ -26,8 +26,8 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors, pip_environment, table
-from runner import REQUEST_IS_WRONG, guarded, only_one, output
+from locks import LOCKS, SetupError, errors, table
+from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"

@@ -13,8 +13,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from locks import SetupError, cache_folder, entries, pip_environment
-from runner import check_room, output, run
+from locks import SetupError, cache_folder, entries
+from runner import check_room, output, pip_environment, run
 
 from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
 from build.plan import NEEDED_BYTES, Parts
