@@ -60,12 +60,8 @@ HERE = $$(readlink -f "$${VENV:-.venv}")/bin
 PY = "$(HERE)/python"
 # Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .venv.envs
 BARE := sh containers/python.sh
-ifeq ($(filter $(FORCE),0 1),)
-$(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)
-endif
-ifeq ($(filter $(WAIT),0 1),)
-$(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
-endif
+$(foreach name,FORCE WAIT PREFLIGHT,$(if $(filter 1-0 1-1,$(words $($(name)))-$($(name))),, \
+  $(error $(name)=$($(name)) found, expected $(name)=1 or $(name)=0)))
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
 ASKED = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"} \

@@ -16,6 +16,7 @@ if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in the
 #: The table of what each program sees of the user's environment.
 table = importlib.import_module("train.environment")
 errors = importlib.import_module("train.errors")
+quota = importlib.import_module("train.distributed.quota")
 
 
 class SetupError(Exception):

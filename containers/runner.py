@@ -21,7 +21,10 @@ TAIL_LINES = 20
 SIGN_OF_LIFE_S = 15
 REQUEST_IS_WRONG = 2
 GB = 1e9
-PLACES = "name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches"
+PLACES = (
+    "name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches, "
+    "TMPDIR=DIR for temporary files"
+)
 _FULL = re.compile("No space left on device|Disk quota exceeded")
 #: Where a compiler, a linker or CMake first says what is wrong; what comes later follows from it.
 _FIRST_ERROR = re.compile(

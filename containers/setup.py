@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -32,6 +33,8 @@ IMPORTED = {
 }
 #: Bytes of an environment's parts, as measured.
 NEEDED = {"login": 0.5e9, "ranks": 1.4e9, "dev": 0.2e9}
+#: Bytes of their wheels, which pip lays into the folder for temporary files.
+WHEELS = {"login": 0.15e9, "ranks": 0.35e9, "dev": 0.05e9}
 
 
 def make_venv(place: Place) -> None:
@@ -133,6 +136,7 @@ def prepare(target: str, place: Place) -> None:
         start = time.monotonic()
         if todo := place.missing(parts):
             check_room(place.folder, sum(NEEDED[part] for part in todo), say)
+            check_room(Path(tempfile.gettempdir()), max(WHEELS[part] for part in todo), say)
             say(f"empty caches take up to as much again: pip's, and {locks.cache_folder()}")
             make_venv(place)
         for part in todo:
