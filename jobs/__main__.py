@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ParamSpec
+
+# ruff: noqa: E402
+#: Ctrl-C while the imports below take seconds, as on a network file system: nothing has begun.
+INTERRUPT = signal.getsignal(signal.SIGINT)
+if __name__ == "__main__" and INTERRUPT != signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import typer
 
@@ -267,6 +274,7 @@ if __name__ == "__main__":
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     interrupt_on_signals()
+    signal.signal(signal.SIGINT, INTERRUPT)
     try:
         app()
     finally:
