@@ -8,7 +8,6 @@ VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASEL
   RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
 # an empty one is not given, wherever it comes from: --data "" would be the folder of the shell
 $(foreach name,$(VARIABLES),$(if $(strip $(value $(name))),,$(eval override undefine $(name))))
-PYTHON ?=
 SWEEP ?= quickstart
 SITE ?= auto
 FORCE ?= 0
@@ -16,23 +15,8 @@ JOBS ?= 1
 WAIT ?= 1
 PREFLIGHT ?= 1
 PACK ?= 1
-BUDGET ?=
-NODES ?=
-BASELINE ?=
-ACCOUNT ?=
-PARTITION ?=
-QOS ?=
-TIME ?=
-LINE ?=
-PHASES ?=
-INTERFACE ?=
-RUN ?=
-CELL ?=
-IMAGE ?=
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
-STORE ?=
-VENV ?=
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
 export $(VARIABLES)
