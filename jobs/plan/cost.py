@@ -100,7 +100,7 @@ def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: 
     counted, which = MARGIN * expected, f"{MARGIN:g} x the estimate counts"
     if unknown:
         counted, which = most, "the bound counts"
-    if counted > limit:
+    if not counted <= limit:
         raise ConfigError(
             f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
             f"nothing was submitted\n  {_in_words(arrays, seconds, site)}; {which}\n"
