@@ -25,7 +25,7 @@ from jobs.config.load import load_sweep
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
-from jobs.messages import ROOT, refusals, say
+from jobs.messages import ROOT, refusals, say, without_links
 from jobs.plan.cluster import plan_cluster
 from jobs.plan.datasets import store_for
 from jobs.slurm import commands
@@ -92,7 +92,8 @@ def cluster_for(
 
 
 def written(folder: Path, store: Path | None) -> list[Path]:
-    """What a sweep of the practice cluster's user writes: results and prepared data."""
+    """What a sweep of the practice cluster's user writes: results and prepared data, by the names
+    that root was told, since a link on the way may be that user's."""
     places = [folder, folder.parent / PREFLIGHT, folder.parent / ".prepared"]
     return places + ([store] if store and not os.access(store, os.F_OK) else [])
 
@@ -100,7 +101,7 @@ def written(folder: Path, store: Path | None) -> list[Path]:
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
     """The sweep, and the folder of its results."""
     wanted = load_sweep(sweep)
-    return wanted, results.resolve() / wanted.name
+    return wanted, without_links(results) / wanted.name
 
 
 @command
@@ -123,10 +124,10 @@ def plan(
     store = store or store_for(data, results)
     # images in folders are prepared to be counted
     own = any(config.dataset not in DATASETS for config in wanted.configs)
-    gives = [folder.parent / ".prepared"] if own else []
+    gives = [results / ".prepared"] if own else []
     if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
         refuse_image(image, cluster)
-        plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
+        plan_cluster(SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget))
     else:
         plan_here(wanted, folder.parent, machine_for(wanted, data, store, folder, image=image))
     return 0
@@ -166,13 +167,11 @@ def sweep(
     wanted, folder = named(sweep, results)
     if names := unheard(os.environ):
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
-    gives = written(folder, store)
+    gives = written(results / wanted.name, store)
     if cluster := cluster_for(site, account, partition, qos, time, gives=gives, data=data):
         refuse_image(image, cluster)
         store = store or store_for(data, results)
-        request = SweepRequest(
-            wanted, results.resolve(), data, store, cluster, pack, budget, stall_s
-        )
+        request = SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget, stall_s)
         code = sweep_cluster(request, force=force, wait=wait, preflight=preflight)
     else:
         if set_up and not image:
@@ -234,13 +233,14 @@ def preflight(
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted, folder = named(sweep, results)
+    gives = written(results / wanted.name, store)
     cluster = cluster_for(
-        site, account, partition, qos, time, of_cells=False, gives=written(folder, store), data=data
+        site, account, partition, qos, time, of_cells=False, gives=gives, data=data
     )
     store = store or store_for(data, results)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
-    return commands.preflight(SweepRequest(wanted, results.resolve(), data, store, cluster), nodes)
+    return commands.preflight(SweepRequest(wanted, folder.parent, data, store, cluster), nodes)
 
 
 @command
@@ -264,7 +264,7 @@ def interconnect(
     if cluster is None:
         raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
     return validate(
-        cluster, results.resolve(), nodes, ranks_per_node,
+        cluster, without_links(results), nodes, ranks_per_node,
         interface=interface, samples=samples, sample_s=sample_s, phases=phases_named(phases),
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,6 +82,12 @@ def refusals() -> Iterator[None]:
     except KeyboardInterrupt:
         say("interrupted; what was submitted goes on, and the same command goes on from here")
         raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def without_links(path: Path) -> Path:
+    """The path that it leads to; one in a circle stays, and is refused where it is opened (as an
+    OSError, which Path.resolve does not raise)."""
+    return Path(os.path.realpath(path))
 
 
 def clock(seconds: float | None) -> str:

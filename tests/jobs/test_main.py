@@ -74,6 +74,18 @@ def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path, command: str, utf8: str
     assert done.returncode == 0 and os.fsencode(odd) in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("command", ["sweep", "status"])
+def test_a_link_in_a_circle_is_refused(tmp_path: Path, command: str) -> None:
+    """Seen: a traceback, with the exit code of a failed cell."""
+    trial = front(tmp_path, GOOD)
+    (tmp_path / "circle").symlink_to("circle")
+    argv = [*trial.program, command, str(tmp_path / "trial.yaml")]
+    places = ["--data", str(tmp_path / "circle"), "--site=local"] if command == "sweep" else []
+    done = ran([*argv, "--results", str(tmp_path / "circle"), *places], cwd=ROOT)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "Too many levels of symbolic links" in done.stderr
+
+
 @pytest.mark.parametrize("ignored", [False, True])
 def test_an_interrupt_before_anything_has_begun(tmp_path: Path, ignored: bool) -> None:
     """The imports take seconds on a network file system. Seen: a traceback of them."""
