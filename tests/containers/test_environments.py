@@ -100,6 +100,14 @@ def test_what_set_up_did_not_make_is_refused_untouched(link: Path, make) -> None
     assert mine.exists()
 
 
+def test_a_link_in_a_circle_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Seen: a traceback, with the exit code of a failed cell."""
+    (tmp_path / "circle").symlink_to("circle")
+    monkeypatch.setenv("VENV", str(tmp_path / "circle" / ".venv"))
+    assert setup_py.main(["login"]) == 2
+    assert "Too many levels of symbolic links" in capsys.readouterr().err
+
+
 def test_what_set_up_made_is_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.link.parent)
     (place.link.parent / "in").mkdir()
