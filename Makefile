@@ -8,7 +8,6 @@ VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASEL
   RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
 # an empty one is not given, wherever it comes from: --data "" would be the folder of the shell
 $(foreach name,$(VARIABLES),$(if $(strip $(value $(name))),,$(eval override undefine $(name))))
-PYTHON ?=
 SWEEP ?= quickstart
 SITE ?= auto
 FORCE ?= 0
@@ -16,23 +15,8 @@ JOBS ?= 1
 WAIT ?= 1
 PREFLIGHT ?= 1
 PACK ?= 1
-BUDGET ?=
-NODES ?=
-BASELINE ?=
-ACCOUNT ?=
-PARTITION ?=
-QOS ?=
-TIME ?=
-LINE ?=
-PHASES ?=
-INTERFACE ?=
-RUN ?=
-CELL ?=
-IMAGE ?=
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
-STORE ?=
-VENV ?=
 TESTS ?= tests
 # values reach the recipes as environment variables, never as shell text
 export $(VARIABLES)
@@ -60,12 +44,8 @@ HERE = $$(readlink -f "$${VENV:-.venv}")/bin
 PY = "$(HERE)/python"
 # Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .venv.envs
 BARE := sh containers/python.sh
-ifeq ($(filter $(FORCE),0 1),)
-$(error FORCE=$(FORCE) found, expected FORCE=1 (run finished cells anew) or FORCE=0)
-endif
-ifeq ($(filter $(WAIT),0 1),)
-$(error WAIT=$(WAIT) found, expected WAIT=0 (submit and return) or WAIT=1)
-endif
+$(foreach name,FORCE WAIT PREFLIGHT,$(if $(filter 1-0 1-1,$(words $($(name)))-$($(name))),, \
+  $(error $(name)=$($(name)) found, expected $(name)=1 or $(name)=0)))
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
 ASKED = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"} \

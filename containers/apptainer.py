@@ -1,6 +1,6 @@
 """Apptainer on this machine: found on PATH, else installed where Debian 12 has no package of it.
 
-Run as a program it prints the path. Debian's unstable suite has a package that needs a newer C
+Debian's unstable suite has a package that needs a newer C
 library than Debian 12's: it is unpacked beside that library into a folder of its own, so that
 nothing else of the machine changes.
 """
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from build.mirrors import apt_configuration, debian_codename, debian_mirror
-from locks import SetupError, table
-from runner import guarded, output, run, speaker
+from locks import SetupError
+from runner import output, run, speaker
 
 NAMES = ("apptainer", "singularity")
 #: Compiled into the program, which resolves links and then guesses wrongly: where it looks for
@@ -135,8 +134,3 @@ def ensure() -> Path:
     if (found := find()) is None:
         raise SetupError(f"Apptainer was installed, but {PROGRAM.parent} is not on PATH.")
     return found
-
-
-if __name__ == "__main__":
-    table.enter("image", os.environ)
-    sys.exit(guarded(lambda: print(ensure()), say, ELSEWHERE))

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from os.path import realpath  # Path.resolve raises no OSError where links lead in a circle
 from pathlib import Path
 
 from horovod_build import patches
@@ -68,7 +69,7 @@ class Place:
         return [part for part in parts if not (there and self.stamp(part).is_file())]
 
     def is_linked(self) -> bool:
-        return self.link.is_symlink() and self.link.resolve() == self.environment.resolve()
+        return self.link.is_symlink() and realpath(self.link) == realpath(self.environment)
 
     def switch(self) -> None:
         """Let the link lead here, in one step."""
@@ -94,9 +95,9 @@ def link_named(told: str | None) -> Path:
     Raises SetupError where something is there that this set-up did not make.
     """
     path = Path(told) if told else ROOT / ".venv"
-    link = path.parent.resolve() / path.name
+    link = Path(realpath(path.parent), path.name)
     if link.is_symlink():
-        if (link.parent / link.readlink()).parent.resolve() == folder_of(link):
+        if realpath((link.parent / link.readlink()).parent) == str(folder_of(link)):
             return link
     elif path.name not in ("", "..") and not link.exists():
         return link
@@ -109,13 +110,13 @@ def link_named(told: str | None) -> Path:
 
 def place_for(link: Path, mpi: str | None) -> Place:
     """``mpi``: MPI=1 or MPI=0 as given; not given, what the link's environment was made with."""
-    with_mpi = mpi == "1" if mpi in ("0", "1") else link.resolve().name.endswith("-mpi")
+    with_mpi = mpi == "1" if mpi in ("0", "1") else realpath(link).endswith("-mpi")
     locked = hashlib.sha256()
     for file in (*map(lock_file, LOCKED), *patches()):
         locked.update(file.read_bytes())
     # two Pythons of one version may be of two modules, and only one of them starts here; the
     # programs of an environment name its path, which in a copied or moved checkout is another one
-    places = f"{os.path.realpath(sys.executable)}\n{folder_of(link)}"
+    places = f"{realpath(sys.executable)}\n{folder_of(link)}"
     here = hashlib.sha256(os.fsencode(places)).hexdigest()[:4]
     name = f"{locked.hexdigest()[:8]}-{here}{'-mpi' if with_mpi else ''}"
     return Place(link, name, with_mpi)
@@ -124,7 +125,7 @@ def place_for(link: Path, mpi: str | None) -> Place:
 def process_in(folder: Path) -> int | None:
     """Id of a process on this machine that runs from the folder; of other users' processes only the
     command line is seen, unless root looks."""
-    needle = os.fsencode(folder.resolve()) + b"/"
+    needle = os.fsencode(realpath(folder)) + b"/"
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
             continue

@@ -13,7 +13,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from locks import LOCKS, SetupError, cache_folder, lock_file, only_horovod, table, version
+from locks import LOCKS, SetupError, cache_folder, lock_file, only_horovod, quota, table, version
 from runner import run
 
 HINT = "about 3 minutes on 2 cores"
@@ -78,7 +78,7 @@ def build_environment(venv: Path, *, with_mpi: bool) -> dict[str, str]:
         env.pop("CC", None)  # of another recipe
     env["CXX"] = compiler()
     env["HOROVOD_CMAKE"] = str(venv / "bin" / "cmake")
-    env["MAKEFLAGS"] = f"-j{len(os.sched_getaffinity(0))}"
+    env["MAKEFLAGS"] = f"-j{quota.usable_cores(len(os.sched_getaffinity(0)), quota.quotas_here())}"
     env["HOROVOD_WITH_TENSORFLOW"] = env["HOROVOD_WITH_GLOO"] = "1"
     env["HOROVOD_WITH_MPI" if with_mpi else "HOROVOD_WITHOUT_MPI"] = "1"
     env["HOROVOD_WITHOUT_PYTORCH"] = env["HOROVOD_WITHOUT_MXNET"] = "1"

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,8 +27,8 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors, pip_environment, table
-from runner import REQUEST_IS_WRONG, guarded, only_one, output
+from locks import LOCKS, SetupError, errors, table
+from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"
@@ -107,7 +108,9 @@ def build(program: str, name: str, revision: str, out: BinaryIO) -> None:
     """
     parts = plan.read_parts(name, os.uname().machine)
     ca = ca_bundle(os.environ)
-    user = pwd.getpwuid(os.geteuid()).pw_name
+    user = str(os.geteuid())
+    with suppress(KeyError):  # not every id has a name
+        user = pwd.getpwuid(os.geteuid()).pw_name
     work = inputs.work_folder()
     waits = "another image is being built: waiting for it"
     with only_one(work / ".lock", lambda: say(waits)) as lock:
@@ -115,7 +118,7 @@ def build(program: str, name: str, revision: str, out: BinaryIO) -> None:
             say("removing what an interrupted build left")
             remove_tree(work / "tmp")
         inputs.work_folder()
-        inputs.check_machine(name, work, user)
+        inputs.check_machine(name, work, user, program)
         log = work / f"{name}.log"
         steps = Steps(work, log, inputs.environment_of_build(work, ca), held=(lock,))
         steps.write(log.name)

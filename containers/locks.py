@@ -6,9 +6,8 @@ import importlib
 import os
 import re
 import stat
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 LOCKS = Path(__file__).resolve().parent
@@ -17,32 +16,11 @@ if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in the
 #: The table of what each program sees of the user's environment.
 table = importlib.import_module("train.environment")
 errors = importlib.import_module("train.errors")
+quota = importlib.import_module("train.distributed.quota")
 
 
 class SetupError(Exception):
     """Set-up cannot go on; the text says what was found, what was expected and what to do."""
-
-
-def pip_environment(pip: Sequence[str]) -> dict[str, str]:
-    """What pip sees: the way to packages that its variables and configuration files name, and none
-    of their other options (user, target, require-virtualenv, dry-run, ...).
-
-    Raises SetupError where pip cannot read its configuration.
-    """
-    seen = table.environment_of("setup", os.environ)
-    # options of that question, too, which files may set: --user would hide the machine's own file
-    plain = dict.fromkeys(("PIP_USER", "PIP_GLOBAL", "PIP_SITE", "PIP_QUIET", "PIP_VERBOSE"), "0")
-    found = subprocess.run(
-        [*pip, "config", "list"], capture_output=True, text=True, check=False,
-        env=seen | plain | {"PIP_LOG": os.devnull},
-    )  # fmt: skip
-    if found.returncode != 0:
-        raise SetupError(
-            f"pip cannot read its configuration: {found.stderr.strip() or found.stdout.strip()}\n"
-            "Correct that file; pip config debug lists all."
-        )
-    named: dict[str, str] = table.index_settings(found.stdout)
-    return named | seen | {"PIP_CONFIG_FILE": os.devnull}
 
 
 def cache_folder() -> Path:

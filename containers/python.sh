@@ -83,7 +83,8 @@ fetch_uv() { # its path
 
 fetch() ( # into $own; a subshell, so that its trap clears up here
     [ "$(id -u)" != 0 ] || umask 022 # others are to use it
-    mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX") || exit 2
+    { mkdir -p "$own" && work=$(mktemp -d "$own/fetch.XXXXXX"); } || refuse \
+        "found no complete Python 3.11, and no room for one in $own (VENV=PATH names another place)"
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM HUP
     python=$(command -v python3) || refuse 'found no Python at all, and so no pip to fetch one with'

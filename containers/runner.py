@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from locks import SetupError, errors
+from locks import SetupError, errors, table
 
 TAIL_LINES = 20
 SIGN_OF_LIFE_S = 15
 REQUEST_IS_WRONG = 2
 GB = 1e9
-PLACES = "name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches"
+PLACES = (
+    "name other places: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches, "
+    "TMPDIR=DIR for temporary files"
+)
 _FULL = re.compile("No space left on device|Disk quota exceeded")
 #: Where a compiler, a linker or CMake first says what is wrong; what comes later follows from it.
 _FIRST_ERROR = re.compile(
@@ -38,22 +41,42 @@ def run(
     command: Sequence[str],
     what: str = "",
     *,
+    hint: str = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Output of a command that must succeed; SetupError with the end of what it said."""
+    """Output of a command that must succeed; SetupError with the end of what it said, in whatever
+    encoding, and the hint."""
     name = what or " ".join(command)
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd, env=env,
-            check=False,
+            check=False, errors="backslashreplace",
         )  # fmt: skip
     except OSError as error:
         raise SetupError(f"{name} failed: {error}") from error
     if done.returncode != 0:
         said = tail(done.stdout + done.stderr) or "it says nothing"
-        raise SetupError(f"{name} failed (exit code {done.returncode}):\n{said}")
+        raise SetupError(f"{name} failed (exit code {done.returncode}):\n{said}\n{hint}".rstrip())
     return done.stdout
+
+
+def pip_environment(pip: Sequence[str]) -> dict[str, str]:
+    """What pip sees: the way to packages that its variables and configuration files name, and none
+    of their other options (user, target, require-virtualenv, dry-run, ...).
+
+    Raises SetupError where pip cannot read its configuration.
+    """
+    seen = table.environment_of("setup", os.environ)
+    # options of that question, too, which files may set: --user would hide the machine's own file
+    plain = dict.fromkeys(("PIP_USER", "PIP_GLOBAL", "PIP_SITE", "PIP_QUIET", "PIP_VERBOSE"), "0")
+    found = run(
+        [*pip, "config", "list"], "reading pip's configuration",
+        hint="Correct that file; pip config debug lists all.",
+        env=seen | plain | {"PIP_LOG": os.devnull},
+    )  # fmt: skip
+    named: dict[str, str] = table.index_settings(found)
+    return named | seen | {"PIP_CONFIG_FILE": os.devnull}
 
 
 def output(command: Sequence[str]) -> str | None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -22,7 +22,7 @@ from pathlib import Path
 import locks
 from environments import Place, clean, link_named, only_set_up, place_for, say
 from horovod_build import HINT, TRIED, apply_patches, build_environment, wheel_folder
-from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged
+from runner import PLACES, REQUEST_IS_WRONG, check_room, guarded, logged, pip_environment, run
 
 PARTS = {"login": ("login",), "ranks": ("login", "ranks"), "dev": ("login", "ranks", "dev")}
 #: Imported once before a part counts as installed: what pip ended well with may be elsewhere.
@@ -33,6 +33,8 @@ IMPORTED = {
 }
 #: Bytes of an environment's parts, as measured.
 NEEDED = {"login": 0.5e9, "ranks": 1.4e9, "dev": 0.2e9}
+#: Bytes of their wheels, which pip lays into the folder for temporary files.
+WHEELS = {"login": 0.15e9, "ranks": 0.35e9, "dev": 0.05e9}
 
 
 def make_venv(place: Place) -> None:
@@ -42,22 +44,15 @@ def make_venv(place: Place) -> None:
     say(f"making a Python {platform.python_version()} environment in {place.environment}")
     # without a stamp nothing can have started from it, and what an interruption left is replaced
     fresh = [] if stamped else ["--clear"]
-    made = subprocess.run(
-        [sys.executable, "-m", "venv", *fresh, str(place.environment)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode != 0:
-        raise locks.SetupError(
-            f"python -m venv failed: {made.stdout.strip()} {made.stderr.strip()}\n"
-            "Expected a complete Python 3.11 (on Debian or Ubuntu the package python3-venv), and "
-            f"room in {place.folder}."
-        )
+    run([sys.executable, "-m", "venv", *fresh, str(place.environment)], "python -m venv",
+        hint="Expected a complete Python 3.11 (on Debian or Ubuntu the package python3-venv), and "
+        f"room in {place.folder}.")  # fmt: skip
 
 
 @cache
 def ways(place: Place) -> dict[str, str]:
     """What pip sees."""
-    return locks.pip_environment([str(place.python), "-P", "-m", "pip"])
+    return pip_environment([str(place.python), "-P", "-m", "pip"])
 
 
 def run_pip(
@@ -71,18 +66,11 @@ def run_pip(
 
 def check_import(place: Place, part: str) -> None:
     """Raises SetupError where the largest packages of a part cannot be imported."""
-    found = subprocess.run(
-        [str(place.python), "-c", f"import {', '.join(IMPORTED[part])}"],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    if found.returncode != 0:
-        raise locks.SetupError(
-            f"the packages of {part} were installed, but cannot be imported: "
-            f"{(found.stderr.strip().splitlines() or ['no word'])[-1]}\n"
-            f"All output is in {place.log}. Remove {place.environment} (and Horovod's wheel in "
-            f"{locks.cache_folder()}, if that is what is named), then make the same again."
-        )
+    run([str(place.python), "-c", f"import {', '.join(IMPORTED[part])}"],
+        f"importing the packages of {part}, which were installed,",
+        hint=f"All output is in {place.log}. Remove {place.environment} (and Horovod's wheel in "
+        f"{locks.cache_folder()}, if that is what is named), then make the same again.",
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})  # fmt: skip
 
 
 def packages(part: str) -> str:
@@ -148,6 +136,7 @@ def prepare(target: str, place: Place) -> None:
         start = time.monotonic()
         if todo := place.missing(parts):
             check_room(place.folder, sum(NEEDED[part] for part in todo), say)
+            check_room(Path(tempfile.gettempdir()), max(WHEELS[part] for part in todo), say)
             say(f"empty caches take up to as much again: pip's, and {locks.cache_folder()}")
             make_venv(place)
         for part in todo:

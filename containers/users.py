@@ -25,13 +25,13 @@ PRACTICE_USER = "practice"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def as_user(argv: Sequence[str], user: str, home: str | None = None) -> list[str]:
+def as_user(argv: Sequence[str], user: str) -> list[str]:
     """The same command as another user, with that user's HOME and groups; only root may run it."""
-    names = table.OF_THE_CALLER
+    names, own = table.OF_THE_CALLER, pwd.getpwnam(user)
     forgotten = [token for name in names for token in ("-u", name)]
     return [
-        "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all",
-        "env", *forgotten, f"HOME={home or f'/home/{user}'}", f"USER={user}", f"LOGNAME={user}",
+        "setpriv", f"--reuid={user}", f"--regid={own.pw_gid}", "--init-groups", "--inh-caps=-all",
+        "env", *forgotten, f"HOME={own.pw_dir}", f"USER={user}", f"LOGNAME={user}",
         f"PATH={SEARCH_PATH}", *argv,
     ]  # fmt: skip
 
@@ -49,7 +49,7 @@ def enter_argv(command: Sequence[str], user: str) -> list[str]:
                 f"chmod -R go+rX {ROOT}, or clone with umask 022"
             )
     if not any(closed_folder(path) for path in needed()):
-        return as_user(command, user, str(home_of(user)))
+        return as_user(command, user)
     return [
         "unshare", "--mount", "--propagation", "private", "--",
         sys.executable, str(Path(__file__).resolve()), user, "--", *command,
@@ -69,10 +69,6 @@ def exists(user: str) -> bool:
     with suppress(KeyError):
         return bool(pwd.getpwnam(user))
     return False
-
-
-def home_of(user: str) -> Path:
-    return Path(pwd.getpwnam(user).pw_dir)
 
 
 def give(folder: Path, user: str) -> None:
@@ -183,7 +179,7 @@ def main(arguments: Sequence[str]) -> None:
         folder.rmdir()  # never more than that: what was carried over them is the checkout itself
     with suppress(OSError):
         os.chdir(here)  # as it is seen now
-    argv = as_user(command, user, str(home_of(user)))
+    argv = as_user(command, user)
     os.execvp(argv[0], argv)  # noqa: S606
 
 

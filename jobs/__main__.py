@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ParamSpec
+
+# ruff: noqa: E402
+#: Ctrl-C while the imports below take seconds, as on a network file system: nothing has begun.
+INTERRUPT = signal.getsignal(signal.SIGINT)
+if __name__ == "__main__" and INTERRUPT != signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import typer
 
@@ -18,7 +25,7 @@ from jobs.config.load import load_sweep
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
-from jobs.messages import ROOT, refusals, say
+from jobs.messages import ROOT, refusals, say, without_links
 from jobs.plan.cluster import plan_cluster
 from jobs.plan.datasets import store_for
 from jobs.slurm import commands
@@ -28,6 +35,7 @@ from jobs.slurm.interconnect import INTERCONNECT, phases_named, validate
 from jobs.slurm.job.task import PREFLIGHT
 from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
+from train.config.datasets import DATASETS
 from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
@@ -84,7 +92,8 @@ def cluster_for(
 
 
 def written(folder: Path, store: Path | None) -> list[Path]:
-    """What a sweep of the practice cluster's user writes: results and prepared data."""
+    """What a sweep of the practice cluster's user writes: results and prepared data, by the names
+    that root was told, since a link on the way may be that user's."""
     places = [folder, folder.parent / PREFLIGHT, folder.parent / ".prepared"]
     return places + ([store] if store and not os.access(store, os.F_OK) else [])
 
@@ -92,7 +101,7 @@ def written(folder: Path, store: Path | None) -> list[Path]:
 def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
     """The sweep, and the folder of its results."""
     wanted = load_sweep(sweep)
-    return wanted, results.resolve() / wanted.name
+    return wanted, without_links(results) / wanted.name
 
 
 @command
@@ -113,10 +122,12 @@ def plan(
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results)
     store = store or store_for(data, results)
-    gives = [folder.parent / ".prepared"]  # of images in folders, which are prepared to be counted
+    # images in folders are prepared to be counted
+    own = any(config.dataset not in DATASETS for config in wanted.configs)
+    gives = [results / ".prepared"] if own else []
     if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
         refuse_image(image, cluster)
-        plan_cluster(SweepRequest(wanted, results.resolve(), data, store, cluster, pack, budget))
+        plan_cluster(SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget))
     else:
         plan_here(wanted, folder.parent, machine_for(wanted, data, store, folder, image=image))
     return 0
@@ -156,13 +167,11 @@ def sweep(
     wanted, folder = named(sweep, results)
     if names := unheard(os.environ):
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
-    gives = written(folder, store)
+    gives = written(results / wanted.name, store)
     if cluster := cluster_for(site, account, partition, qos, time, gives=gives, data=data):
         refuse_image(image, cluster)
         store = store or store_for(data, results)
-        request = SweepRequest(
-            wanted, results.resolve(), data, store, cluster, pack, budget, stall_s
-        )
+        request = SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget, stall_s)
         code = sweep_cluster(request, force=force, wait=wait, preflight=preflight)
     else:
         if set_up and not image:
@@ -224,13 +233,14 @@ def preflight(
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
     wanted, folder = named(sweep, results)
+    gives = written(results / wanted.name, store)
     cluster = cluster_for(
-        site, account, partition, qos, time, of_cells=False, gives=written(folder, store), data=data
+        site, account, partition, qos, time, of_cells=False, gives=gives, data=data
     )
     store = store or store_for(data, results)
     if cluster is None:
         raise ConfigError("a preflight needs a cluster: name it with SITE=")
-    return commands.preflight(SweepRequest(wanted, results.resolve(), data, store, cluster), nodes)
+    return commands.preflight(SweepRequest(wanted, folder.parent, data, store, cluster), nodes)
 
 
 @command
@@ -254,7 +264,7 @@ def interconnect(
     if cluster is None:
         raise ConfigError("one machine has no interconnect: name a cluster with SITE=")
     return validate(
-        cluster, results.resolve(), nodes, ranks_per_node,
+        cluster, without_links(results), nodes, ranks_per_node,
         interface=interface, samples=samples, sample_s=sample_s, phases=phases_named(phases),
     )  # fmt: skip
 
@@ -264,6 +274,7 @@ if __name__ == "__main__":
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     interrupt_on_signals()
+    signal.signal(signal.SIGINT, INTERRUPT)
     try:
         app()
     finally:

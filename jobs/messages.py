@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -88,6 +89,12 @@ def make_line(goal: str, **variables: str) -> str:
     """A line that make and the shell take as it is meant: make reads $ before the shell does."""
     given = (f"{name}={shlex.quote(text).replace('$', '$$')}" for name, text in variables.items())
     return " ".join(["make", goal, *given])
+
+
+def without_links(path: Path) -> Path:
+    """The path that it leads to; one in a circle stays, and is refused where it is opened (as an
+    OSError, which Path.resolve does not raise)."""
+    return Path(os.path.realpath(path))
 
 
 def clock(seconds: float | None) -> str:

@@ -92,3 +92,14 @@ def test_an_empty_variable_is_not_given() -> None:
         assert make("--eval", show, "show", **given).stdout == plain
         words = [f"{name}={empty}" for name in variables]
         assert make("--eval", show, "show", *words).stdout == plain
+
+
+@pytest.mark.parametrize("word", ["FORCE=yes", "WAIT=no", "PREFLIGHT=false", "FORCE=0 1"])
+def test_a_yes_or_no_in_other_words_is_refused(word: str) -> None:
+    """Seen: PREFLIGHT=false ran the preflight."""
+    name, _, value = word.partition("=")
+    done = subprocess.run(
+        ["make", "-n", "sweep", word], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"{name}={value} found, expected {name}=1 or {name}=0" in done.stderr

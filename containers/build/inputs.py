@@ -13,8 +13,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from locks import SetupError, cache_folder, entries, pip_environment
-from runner import check_room, output, run
+from locks import SetupError, cache_folder, entries
+from runner import check_room, output, pip_environment, run
 
 from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
 from build.plan import NEEDED_BYTES, Parts
@@ -65,8 +65,13 @@ def has_sub_ids(user: str) -> bool:
     return True
 
 
-def check_machine(name: str, work: Path, user: str) -> None:
+def check_machine(name: str, work: Path, user: str, program: str) -> None:
     """Before anything is downloaded: what building needs."""
+    if "--build-arg" not in (output([program, "build", "--help"]) or ""):
+        raise SetupError(
+            f"{program} lacks build --build-arg, expected Apptainer 1.2 or later: load its module, "
+            "or build on another machine and copy containers/images here"
+        )
     if not has_sub_ids(user):
         raise SetupError(
             f"{user} has no range of ids in /etc/subuid and /etc/subgid, expected 65536: files of "

@@ -112,8 +112,8 @@ def stop_node(place: Place, node: str, *, power: bool = False) -> None:
 
     ``power``: end everything on the node at once, as if its power failed.
     """
-    spaces.keeper(place, node)
     if power:
+        spaces.keeper(place, node)
         spaces.end_space(place, node)
     else:
         daemons.stop(place, node, "slurmd")

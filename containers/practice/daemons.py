@@ -51,7 +51,8 @@ def daemon_pid(place: Place, space: str, name: str) -> int | None:
 
 
 def stop(place: Place, space: str, name: str) -> None:
-    """End a daemon, where it runs, and wait for its end."""
+    """End a daemon, where it runs, and wait for its end. SetupError where there is no space."""
+    keeper(place, space)
     if pid := daemon_pid(place, space, name):
         run_inside(place, space, ["kill", "-TERM", str(pid)])
         wait_for(lambda: daemon_pid(place, space, name) is None, 60, f"{name} did not stop")

@@ -174,19 +174,19 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, trouble: str) -> N
 SHARED_MEMORY = "1g"
 
 
-def room_commands(place: Place, space: str, shared: tuple[Path, ...] = (ROOT,)) -> list[list[str]]:
+def room_commands(place: Place, space: str) -> list[list[str]]:
     """Mounts of one space, run inside it: it sees all of the machine, but has /tmp, /dev/shm and a
-    name of its own. ``shared``: folders that nodes must see even in /tmp."""
-    temporary = place.temporary(space)
-    inside = {folder: str(temporary / folder.relative_to("/tmp"))  # noqa: S108
-              for folder in shared if Path("/tmp") in folder.parents}  # noqa: S108  # fmt: skip
+    name of its own; a checkout in /tmp is seen, too."""
+    temporary, checkout = place.temporary(space), []
+    if ROOT.is_relative_to("/tmp"):  # noqa: S108
+        inside = str(temporary / ROOT.relative_to("/tmp"))  # noqa: S108
+        checkout = [["mkdir", "-p", inside], ["mount", "--rbind", str(ROOT), inside]]
     return [
         ["hostname", space],
         ["mount", "--bind", str(place.hosts), "/etc/hosts"],
         # the machine's /sys would show its own network interfaces under the names of the node's
         ["mount", "-t", "sysfs", "-o", "nosuid,nodev,noexec", "sysfs", "/sys"],
-        *(["mkdir", "-p", here] for here in inside.values()),
-        *(["mount", "--rbind", str(folder), here] for folder, here in inside.items()),
+        *checkout,
         ["mount", "--rbind", str(temporary), "/tmp"],  # noqa: S108
         ["mount", "-t", "tmpfs", "-o", f"mode=1777,size={SHARED_MEMORY}", "shm", "/dev/shm"],  # noqa: S108
     ]

@@ -24,6 +24,7 @@ IMAGE_PYTHON = "python3"
 NO_IMAGE = "none"
 #: Images that make image builds, in the checkout.
 BUILT = ("cpu", "gpu")
+ANOTHER = "name another (IMAGE= on this machine, image: in the site file)"
 #: A SIF file begins with a header of this size: a line that makes it executable, its mark, ...
 HEAD_BYTES = 128
 MAGIC = b"SIF_MAGIC"
@@ -125,8 +126,7 @@ def find_image(name: str, root: Path) -> Image:
         return Image(NO_IMAGE, None)
     path = image_path(name, root)
     check_path(path, "the image")
-    another = "name another with image: in the site"
-    return _checked(path, f"make image IMAGE={name}" if name in BUILT else another)
+    return _checked(path, f"make image IMAGE={name}" if name in BUILT else ANOTHER)
 
 
 def image_path(name: str, root: Path) -> Path:
@@ -148,7 +148,7 @@ def image_now(image: Image) -> Image:
     """
     if image.path == NO_IMAGE:
         return image
-    return _checked(Path(image.path), "put it back, or name another in the site", image)
+    return _checked(Path(image.path), f"put it back, or {ANOTHER}", image)
 
 
 def _checked(path: Path, hint: str, known: Image | None = None) -> Image:

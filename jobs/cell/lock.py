@@ -58,7 +58,7 @@ def _file_system(device: int) -> tuple[str, set[str]]:
     """Type and options of this device's file system, by proc_pid_mountinfo(5); an empty type where
     it is not there."""
     with contextlib.suppress(OSError):
-        for line in MOUNTS.read_text().splitlines():
+        for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
             mount, _, system = line.partition(" - ")
             if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
                 kind, _, options = system.split()

@@ -156,6 +156,14 @@ class NamedSite:
     site: Site
     source: Path
 
+    @property
+    def file(self) -> str:
+        """For a person: what SITE=auto proposed for one command has no file yet."""
+        if self.source.exists():
+            return str(self.source)
+        first = "the first command without ACCOUNT=, PARTITION=, QOS= and TIME="
+        return f"{self.source} (not saved: {first} writes it)"
+
 
 def own_sites() -> Path:
     """The user's own site files: an installation that users share may be read-only."""

@@ -42,7 +42,9 @@ def _nvidia_smi(*options: str) -> str:
     """What it prints; nothing where there is none, or where it hangs."""
     argv = ["nvidia-smi", *options]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
@@ -109,7 +111,7 @@ def _complaint(container: Container) -> str:
     try:
         done = subprocess.run(
             _trial(container), capture_output=True, text=True, timeout=START_S, check=False,
-            stdin=subprocess.DEVNULL, env=environment_of("ranks", os.environ),
+            stdin=subprocess.DEVNULL, errors="replace", env=environment_of("ranks", os.environ),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"no end within {START_S:g} s"

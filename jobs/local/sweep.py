@@ -25,7 +25,7 @@ from jobs.local.image import (
     try_out,
 )  # fmt: skip
 from jobs.local.supervisor import Machine, launch_line, run_cell
-from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted, say
+from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted, say, without_links
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import completed_cells, known_rates
 from jobs.plan.rows import plan_rows
@@ -161,7 +161,7 @@ def machine_for(
         )
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
-    data, store, gpus = data.resolve(), store.resolve(), gpus_here(os.environ)
+    data, store, gpus = without_links(data), without_links(store), gpus_here(os.environ)
     needs, container = needs_of(wanted, results=folder, data=data, store=store), None
     tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))
     if image:

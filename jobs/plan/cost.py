@@ -57,7 +57,7 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     site = named.site
     title = f" ({site.title})" if site.title else ""
     where = f"partition {site.partition}" if site.partition else "the default partition"
-    line = f"site {named.name}{title}: {where}, {named.source}"
+    line = f"site {named.name}{title}: {where}, {named.file}"
     if not arrays:
         return [line, "nothing to submit"]
     head = ["array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce"]
@@ -100,7 +100,7 @@ def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: 
     counted, which = MARGIN * expected, f"{MARGIN:g} x the estimate counts"
     if unknown:
         counted, which = most, "the bound counts"
-    if counted > limit:
+    if not counted <= limit:
         raise ConfigError(
             f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
             f"nothing was submitted\n  {_in_words(arrays, seconds, site)}; {which}\n"

@@ -66,7 +66,7 @@ def validate(
         folder = parent / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-n{wanted.number}"
         if site.max_nodes is not None and wanted.number > site.max_nodes:
             raise ConfigError(
-                f"NODES={nodes}: {named.source} allows a job {site.max_nodes} nodes (max_nodes)"
+                f"NODES={nodes}: {named.file} allows a job {site.max_nodes} nodes (max_nodes)"
             )
         for path, what in ((ROOT, "the checkout"), (folder, "the results folder")):
             check_path(path, what)

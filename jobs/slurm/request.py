@@ -13,7 +13,7 @@ from jobs.cell.lock import local_file_system
 from jobs.cell.needs import basic_needs, check_names, needs_of
 from jobs.config.site import NamedSite
 from jobs.config.sweep import Sweep
-from jobs.messages import ROOT, NoAnswer, say
+from jobs.messages import ROOT, NoAnswer, say, without_links
 from jobs.plan.cost import check_budget
 from jobs.slurm.client.reasons import advice
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
@@ -52,7 +52,7 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
     except SlurmError as error:
         if error.asked == "sbatch" and not error.passing:
             raise ConfigError(
-                f"sbatch refused: {error.came}. {advice(error.came, site.source)}; then submit "
+                f"sbatch refused: {error.came}. {advice(error.came, site.file)}; then submit "
                 "again: what was submitted before goes on"
             ) from error
         raise NoAnswer(
@@ -76,7 +76,8 @@ def prepare(request: SweepRequest) -> SubmissionContext:
 
 def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     """Raises ConfigError where a batch script cannot name a folder."""
-    data, store, site = request.data.resolve(), request.store.resolve(), request.site.site
+    data, store = without_links(request.data), without_links(request.store)
+    site = request.site.site
     needs = needs_of(
         request.wanted, results=request.folder, data=data, store=store, binds=site.binds
     )

@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from jobs.config.site import NodeLayout
-from jobs.messages import NoAnswer
+from jobs.messages import NoAnswer, without_links
 from jobs.slurm.client.squeue import JobState
 from train.config.frozen import Frozen
 from train.record.atomic import write_atomically
@@ -96,7 +96,7 @@ class RunNote(Frozen, extra="ignore"):
 
 def job_name(sweep: str, folder: Path) -> str:
     """Name of all jobs of one sweep folder, for people who look at the queue."""
-    digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256(str(without_links(folder)).encode("utf-8", "surrogateescape"))
     return f"horoscale-{sweep}-{digest.hexdigest()[:8]}"
 
 

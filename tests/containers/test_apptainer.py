@@ -37,3 +37,9 @@ def test_the_message_of_a_failing_command_ends_with_its_output() -> None:
         run(["sh", "-c", "echo bad news >&2; exit 3"], "trying")
     with pytest.raises(SetupError, match=r"trying failed: .*no-such-program"):
         run(["no-such-program"], "trying")
+
+
+def test_what_is_no_utf_8_is_no_traceback() -> None:
+    """A compiler, pip and Apptainer speak in the encoding of the user's locale."""
+    with pytest.raises(SetupError, match=r"failed \(exit code 1\):\n.*bersetzung"):
+        run(["sh", "-c", r"printf '\334bersetzung' >&2; exit 1"])

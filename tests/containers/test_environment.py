@@ -16,6 +16,7 @@ import pytest
 import setup as setup_py
 
 from tests.sweeps import copy_checkout, ran
+from train.distributed.quota import Quota
 
 #: A package index that only pip's own file knows.
 CONF = "[global]\nno-index = true\nfind-links = {wheels}\n"
@@ -161,3 +162,12 @@ def test_a_build_follows_no_other_recipe(
     done = ran([sys.executable, "setup.py", ours], cwd=tmp_path, env=own)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.glob("made/tiny*.so"))
+
+
+def test_a_build_has_as_many_compilers_as_a_cpu_quota_allows(monkeypatch, tmp_path: Path) -> None:
+    """A container with two of 64 cores has memory for two."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
+    monkeypatch.setattr(horovod_build.quota, "quotas_here", lambda: (Quota("mine", 2.5),))
+    monkeypatch.setattr(horovod_build, "compiler", lambda: "c++")
+    env = horovod_build.build_environment(tmp_path, with_mpi=False)
+    assert env["MAKEFLAGS"] == "-j2"

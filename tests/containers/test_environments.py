@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import environments
 import locks
 import pytest
 import runner
+import setup as setup_py
 from environments import Place
 
 from tests.sweeps import ROOT, ran
@@ -96,6 +98,14 @@ def test_what_set_up_did_not_make_is_refused_untouched(link: Path, make) -> None
         with pytest.raises(locks.SetupError, match=r"is there already.*VENV=PATH"):
             environments.link_named(told)
     assert mine.exists()
+
+
+def test_a_link_in_a_circle_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Seen: a traceback, with the exit code of a failed cell."""
+    (tmp_path / "circle").symlink_to("circle")
+    monkeypatch.setenv("VENV", str(tmp_path / "circle" / ".venv"))
+    assert setup_py.main(["login"]) == 2
+    assert "Too many levels of symbolic links" in capsys.readouterr().err
 
 
 def test_what_set_up_made_is_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +196,21 @@ def test_room_is_named_before_anything_is_written(tmp_path: Path, monkeypatch, c
     assert f"2.0 GB in {folder}; free: 2.0 GB" in capsys.readouterr().err
     with pytest.raises(locks.SetupError, match=r"2\.0 GB are free.*VENV=PATH.*XDG_CACHE_HOME"):
         runner.check_room(folder, 2.1e9, environments.say)
+
+
+def test_room_for_what_pip_unpacks_is_looked_for_where_it_does(place: Place, monkeypatch) -> None:
+    """Seen: on a small /tmp other places for the environment and the caches were advised."""
+    small = place.link.parent / "tmp"
+    small.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(small))
+    free = {small: 1e6}
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: SimpleNamespace(free=free.get(Path(path), 1e12))
+    )
+    monkeypatch.setattr(setup_py, "make_venv", lambda _: pytest.fail("writes"))
+    place.stamp("login").unlink()
+    with pytest.raises(locks.SetupError, match=rf"room for .* in {small}\..*TMPDIR=DIR"):
+        setup_py.prepare("login", place)
 
 
 @pytest.mark.parametrize("said", ["[Errno 122] Disk quota exceeded", "No space left on device"])

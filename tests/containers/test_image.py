@@ -65,7 +65,7 @@ def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program
 
 STAND_IN = """#!/bin/sh
 # for apptainer: what it builds is its second word from behind
-case $1 in build) ;; *) exit 1 ;; esac
+case $* in *--help) exec echo --build-arg ;; build*) ;; *) exit 1 ;; esac
 for word; do image=$last; last=$word; done
 id -un >"$(dirname "$image")/../built-by"
 [ -z "$SLOW" ] || exec sleep 600
@@ -124,6 +124,20 @@ def plant(place: Path, *parts: str) -> Path:
     link.symlink_to(secret)
     users.give(place / "cache", users.PRACTICE_USER)
     return secret
+
+
+def test_a_user_without_a_name_is_told_what_is_missing(tmp_path, monkeypatch, capsys) -> None:
+    """As in a container that is started with --user 4711. Seen: a bare KeyError."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(image.pwd, "getpwuid", unknown)
+    monkeypatch.setattr(image.os, "geteuid", lambda: 4711)
+    monkeypatch.setattr(image.inputs, "work_folder", lambda: tmp_path)
+    (tmp_path / "tmp").mkdir()
+    assert image.main(["cpu", "commit", "apptainer"]) == 2
+    assert "4711 has no range of ids" in capsys.readouterr().err
 
 
 def test_root_has_the_builder_build_and_takes_the_image(place: Path) -> None:

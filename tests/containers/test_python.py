@@ -162,6 +162,13 @@ def test_where_none_can_be_fetched_the_ways_are_named(run, program, python3, rea
     assert "Traceback" not in done.stderr
 
 
+def test_where_nothing_can_be_written_another_place_is_named(run, program) -> None:
+    """A checkout on a read-only disk. Seen: mkdir's words alone."""
+    program("python3", OLD)
+    done = run(VENV="/proc/none/.venv")
+    assert done.returncode == 2 and "VENV=PATH" in done.stderr and "PYTHON=" in done.stderr
+
+
 def test_another_processor_is_told_in_one_sentence(run, program) -> None:
     program("uname", "[ $1 = -s ] && echo Linux || echo aarch64")
     program("python3", OLD)

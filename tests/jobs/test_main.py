@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -71,6 +72,30 @@ def test_a_folder_whose_name_is_no_utf_8(tmp_path: Path, command: str, utf8: str
     env = os.environ | {"PYTHONUTF8": utf8, "LC_ALL": "C.UTF-8"}
     done = ran(argv, cwd=ROOT, env=env, text=False)
     assert done.returncode == 0 and os.fsencode(odd) in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", ["sweep", "status"])
+def test_a_link_in_a_circle_is_refused(tmp_path: Path, command: str) -> None:
+    """Seen: a traceback, with the exit code of a failed cell."""
+    trial = front(tmp_path, GOOD)
+    (tmp_path / "circle").symlink_to("circle")
+    argv = [*trial.program, command, str(tmp_path / "trial.yaml")]
+    places = ["--data", str(tmp_path / "circle"), "--site=local"] if command == "sweep" else []
+    done = ran([*argv, "--results", str(tmp_path / "circle"), *places], cwd=ROOT)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "Too many levels of symbolic links" in done.stderr
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interrupt_before_anything_has_begun(tmp_path: Path, ignored: bool) -> None:
+    """The imports take seconds on a network file system. Seen: a traceback of them."""
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('goes on')\nos._exit(7)\n"
+    )
+    program = [sys.executable, "-m", "jobs", "where"]
+    quiet = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if ignored else []
+    done = ran([*quiet, *program], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (7 if ignored else 130, "")
 
 
 COLOURS = ("FORCE_COLOR", "TTY_COMPATIBLE", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS")

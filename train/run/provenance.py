@@ -134,6 +134,7 @@ def _git(folder: Path, *arguments: str) -> str:
     settings += ["-c", "core.excludesFile="]  # that of the home folder hides files
     done = subprocess.run(
         ["git", "--no-optional-locks", *settings, "-C", str(folder), *arguments],
-        capture_output=True, text=True, check=True, env=environment_of("git", os.environ),
+        capture_output=True, text=True, errors="replace", check=True,
+        env=environment_of("git", os.environ),
     )  # fmt: skip
     return done.stdout.strip()

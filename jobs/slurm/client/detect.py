@@ -161,5 +161,5 @@ def refuse_image(image: str, site: NamedSite) -> None:
     if image:
         raise ConfigError(
             f"IMAGE={image} is for ranks on this machine: say SITE=local, too. The image of the "
-            f"cluster's jobs is the key image: of {site.source}"
+            f"cluster's jobs is the key image: of {site.file}"
         )

@@ -103,7 +103,7 @@ def is_dependency(refusal: str) -> bool:
     return "dependency" in refusal.lower()
 
 
-def advice(refusal: str, file: object) -> str:
+def advice(refusal: str, file: str) -> str:
     """What to do about a refusal. ``file``: the site's."""
     if is_unnamed_limit(refusal):
         return (

@@ -9,6 +9,9 @@ import pytest
 from build import inputs
 from locks import SetupError
 
+#: What a runtime says of its options.
+NEW = "echo '--build-arg strings'"
+
 
 @pytest.mark.parametrize(
     ("user", "needed", "installed", "says"),
@@ -28,7 +31,14 @@ def test_what_the_machine_lacks_is_said_before_the_work(
     for name in installed:
         program(name)
     with pytest.raises(SetupError, match=says):
-        inputs.check_machine("cpu", tmp_path, user)
+        inputs.check_machine("cpu", tmp_path, user, str(program("apptainer", NEW)))
+
+
+def test_an_old_apptainer_is_refused_before_anything_is_downloaded(program, tmp_path) -> None:
+    """Seen: after gigabytes of downloads it was asked whether the Debian mirror is in reach."""
+    old = program("singularity", "echo '--bind strings'")
+    with pytest.raises(SetupError, match=rf"{old} lacks .*expected Apptainer 1\.2 or later"):
+        inputs.check_machine("cpu", tmp_path, "somebody", str(old))
 
 
 def test_the_build_keeps_its_trees_off_tmp_and_gets_proxies_and_certificates(

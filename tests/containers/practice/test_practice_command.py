@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from build import mirrors
+from locks import SetupError
 
-from containers.practice import command, needs
+from containers.practice import command, daemons, needs
+from containers.practice.place import CONTROLLER, Place
 
 
 @pytest.mark.parametrize(
@@ -62,5 +64,7 @@ def test_a_place_that_no_cluster_runs_in(root, monkeypatch, capsys) -> None:
     monkeypatch.setenv("HOROSCALE_PRACTICE", "/run/horoscale-nowhere")
     assert command.main(["exec", "node1", "--", "true"]) == 2
     assert "node1 does not run (running: nothing)" in capsys.readouterr().err
+    with pytest.raises(SetupError, match="controller does not run"):
+        daemons.stop(Place(Path("/run/horoscale-nowhere")), CONTROLLER, "slurmctld")
     assert command.main(["status"]) == 1
     assert "no cluster in /run/horoscale-nowhere" in capsys.readouterr().out

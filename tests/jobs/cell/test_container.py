@@ -65,7 +65,7 @@ def test_what_is_no_image_is_refused_with_what_to_do(tmp_path: Path, monkeypatch
     assert "there is no image /" in refusal("~nobody-here/x.sif", tmp_path)
     own = tmp_path / "own.sif"
     said = refusal(own, tmp_path)
-    assert "there is no image" in said and "image: in the site" in said
+    assert "there is no image" in said and "IMAGE= on this machine, image: in the site" in said
     own.write_text("<html>404")
     assert "is no SIF image (it begins with b'<html>404')" in refusal(own, tmp_path)
     assert "in its path" in refusal(sif(tmp_path / "a,b.sif"), tmp_path)

@@ -31,8 +31,9 @@ def mount(monkeypatch: pytest.MonkeyPatch, folder: Path, kind: str, options: str
     device = folder.stat().st_dev
     where = f"{os.major(device)}:{os.minor(device)} / {folder}"
     table = folder / "mountinfo"
-    table.write_text(
-        f"9 1 0:0 / /proc rw - proc proc rw\n10 1 {where} rw shared:1 - {kind} srv:/x {options}\n"
+    table.write_bytes(  # one name is no UTF-8: whoever looks at mounts meets those of others
+        b"9 1 0:0 / /media/\xfc rw - vfat /dev/sdb1 rw\n"
+        + f"10 1 {where} rw shared:1 - {kind} srv:/x {options}\n".encode()
     )
     monkeypatch.setattr(lock, "MOUNTS", table)
 

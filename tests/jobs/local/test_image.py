@@ -136,6 +136,15 @@ def test_root_that_lacks_a_capability_starts_it_as_others_do(
         try_out(made)
 
 
+def test_what_is_no_utf_8_is_no_traceback(program) -> None:
+    """Names of folders, and messages in the encoding of the user's locale."""
+    program("apptainer", r"printf 'f\374r' >&2; exit 1")
+    with pytest.raises(ConfigError, match=r"f.r"):
+        try_out(container("none"))
+    program("nvidia-smi", r"echo 'GPU 0: x'; printf '\374'")
+    assert gpus_here({}) == 1
+
+
 def test_an_image_for_a_cluster_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("ranks_per_node: 1\n")
     site = site_for(str(tmp_path / "s.yaml"))

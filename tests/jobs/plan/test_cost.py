@@ -84,6 +84,7 @@ def test_the_bound_counts_unless_all_times_are_known(
     assert "at most 50 (every job once until its time limit)" in refused
     assert ("1.5 x the estimate counts" in refused) == (seconds is SECONDS)
     check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, SITE)
+    assert "BUDGET allows nan" in refusal(float("nan"), seconds), "no limit that is ever passed"
 
 
 #: 1,437 images of an epoch of the digits at 1 a second: 1,408 of them in whole batches of 2 x 64.

@@ -13,7 +13,7 @@ import pytest
 from jobs.config.site import NamedSite, own_sites
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
-from jobs.slurm.client.detect import site_for
+from jobs.slurm.client.detect import refuse_image, site_for
 from jobs.slurm.client.run import asker, run
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.fakes import FakeSlurm
@@ -148,7 +148,11 @@ def test_what_the_command_line_says_holds_for_that_command_alone(fake, capsys, o
         found = found_for(options=option)
         assert str(getattr(found.site, key)) == text
         assert not found.source.exists() and "this command alone" in capsys.readouterr().err
+        assert found.file.startswith(f"{found.source} (not saved: the first command without")
+        with pytest.raises(ConfigError, match="not saved"):
+            refuse_image("cpu", found)
     lasting = found_for()
+    assert lasting.file == str(found.source)
     assert lasting.source == found.source and text not in (lasting.site.account, lasting.site.qos)
     assert (lasting.site.partition, lasting.site.time_min) == ("practice", None)
 

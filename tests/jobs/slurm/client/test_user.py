@@ -89,3 +89,47 @@ def test_nothing_is_prepared_before(fake: FakeSlurm, monkeypatch: pytest.MonkeyP
 
 class Became(BaseException):
     """In place of the end of this process."""
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, ...]]:
+    """What root's commands make the user's before they go on as that user."""
+    calls: list[tuple[Path, ...]] = []
+
+    def hand(_: object, *folders: Path, **__: object) -> None:
+        calls.append(folders)
+        raise Became
+
+    monkeypatch.setattr(detect, "hand_over", hand)
+    return calls
+
+
+def test_a_plan_makes_no_folder_that_it_does_not_fill(
+    given: list[tuple[Path, ...]], tmp_path: Path
+) -> None:
+    """Seen: root's plan of a published data set left an empty results/.prepared of the user's."""
+    own = tmp_path / "pets.yaml"
+    own.write_text(
+        "dataset: folder:pets\nmodel: cnn\ntechnique: naive\ngpus: 1\nepochs: 1\n"
+        "batch_per_rank: 8\n"
+    )
+    for sweep in ("smoke", str(own)):
+        with pytest.raises(Became):
+            app(["plan", sweep, "--site", "practice", "--results", str(tmp_path)],
+                standalone_mode=False)  # fmt: skip
+    assert given == [(), (tmp_path / ".prepared",)]
+
+
+@pytest.mark.parametrize("command", ["sweep", "preflight", "interconnect"])
+def test_a_folder_is_given_by_the_name_that_root_was_told(
+    given: list[tuple[Path, ...]], tmp_path: Path, command: str
+) -> None:
+    """containers/users.py refuses links of others. Seen: they were followed before it looked, so
+    that a link from the user's results to a folder of root's had a folder made there."""
+    (tmp_path / "roots").mkdir()
+    (tmp_path / "link").symlink_to("roots")
+    arguments = [command, *([] if command == "interconnect" else ["smoke"])]
+    with pytest.raises(Became):
+        app([*arguments, "--site", "practice", "--results", str(tmp_path / "link")],
+            standalone_mode=False)  # fmt: skip
+    assert given[0] and all(path.is_relative_to(tmp_path / "link") for path in given[0])
