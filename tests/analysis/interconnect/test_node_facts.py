@@ -17,7 +17,6 @@ def test_the_odd_node_is_marked_against_the_mode() -> None:
     told = [node_facts(n, MTU="1400" if n == "c" else "1500", driver="mlx5") for n in "abcd"]
     (found,) = differences(told)
     assert (found.name, found.usual, found.others) == ("MTU", "1500", {"c": "1400"})
-    assert found.is_grave
     verdict = judge(run(tournament(), facts=tuple(told)))
     assert verdict.status == "FAIL"
     assert verdict.findings[0].evidence == "MTU: 1400; elsewhere 1500"
