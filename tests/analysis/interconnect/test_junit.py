@@ -11,6 +11,8 @@ from analysis.interconnect.report import junit
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
+    CONFIRMED,
+    SLOW,
     collectives,
     measurement,
     node_facts,
@@ -20,9 +22,6 @@ from tests.analysis.interconnect.runs import (
     tournament,
 )
 from train.interconnect.record import JobNote, Node, Noise, Step, Trouble
-
-SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
-CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
 
 
 def cases(found: Run) -> dict[str, list[str]]:
@@ -108,13 +107,6 @@ def test_without_a_tournament_each_node_has_its_own_case() -> None:
         "nodes/n1": ["skipped"], "nodes/n2": ["error"], "nodes/n3": ["skipped"],
         "run/verdict": ["error"],
     }  # fmt: skip
-
-
-def test_a_node_that_took_no_part_has_its_own_case() -> None:
-    note = JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=(),
-                   expected=tuple("abcd"))  # fmt: skip
-    found = cases(run(tournament("abc"), note))
-    assert found["nodes/d"] == ["error"] and found["run/verdict"] == []
 
 
 def test_links_that_were_not_measured_are_skipped() -> None:
