@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.interconnect.finding import Finding
-from analysis.prediction.alpha_beta import Segments, Timed, fit_segments, predict
-from analysis.prediction.collectives import ring
+from analysis.prediction.alpha_beta import Segments, Timed, fit_segments
 from analysis.table import Column, frame
 from train.config.frozen import Frozen
 from train.interconnect.collectives.record import WAYS, Collectives, Point, Series, Way, factor
@@ -144,18 +143,18 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
     share a node, and a fit would be of its memory."""
     own = [timed for timed in all_reduce_times(collectives, way) if timed.ranks == ranks]
     alone = len(collectives.ranks) == collectives.nodes
-    return fit_segments(own, ring) if alone and len(own) > 1 else None
+    return fit_segments(own) if alone and len(own) > 1 else None
 
 
 def predicted_frame(collectives: Collectives, way: Way) -> pd.DataFrame:
     """Fitted on FITTED ranks: one row per size of more ranks, columns PREDICTED."""
     own = fitted(collectives, way)
-    more = [timed for timed in all_reduce_times(collectives, way) if timed.ranks > FITTED]
-    predictions = () if own is None else predict(own, more)
     rows = [
-        {"ranks": p.ranks, "bytes": p.bytes, "measured_s": p.measured, "predicted_s": p.predicted,
-         "error": p.error}
-        for p in predictions
+        {"ranks": timed.ranks, "bytes": timed.bytes, "measured_s": timed.median,
+         "predicted_s": (predicted := own.seconds(timed.ranks, timed.bytes)),
+         "error": timed.median / predicted - 1}
+        for timed in all_reduce_times(collectives, way)
+        if own is not None and timed.ranks > FITTED
     ]  # fmt: skip
     return frame(rows, PREDICTED).sort_values(["ranks", "bytes"]).reset_index(drop=True)
 

@@ -101,7 +101,7 @@ def test_two_and_three_ranks_predict_the_fourth_on_a_simulated_network(mbits: in
         Timed(k, size, tuple(ring(k, size).seconds(link) * random.lognormal(0, 0.05, 9)))
         for k in (2, 3) for size in (2**i for i in range(3, 25))
     ]  # fmt: skip
-    fitted = fit_segments(timed, ring)
+    fitted = fit_segments(timed)
     runs = []
     for k in (2, 3, 4):
         sent = 1.1 * ring(k, GRADIENT).seconds(link)  # training is slower than the bare call
