@@ -247,6 +247,14 @@ def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
     assert found == {("send", ("g",))}
 
 
+def test_half_of_the_pairs_slower_is_no_pass_where_no_switch_is_known() -> None:
+    before = baseline_of(run(tournament(EIGHT), facts=FACTS8))
+    verdict = judge(run(tournament(EIGHT, slow=ACROSS), facts=FACTS8), yard(baseline=before))
+    assert verdict.status == "UNDECIDED"
+    (found,) = [f for f in verdict.findings if f.what == "fabric"]
+    assert found.weight == "open" and found.ratio == pytest.approx(0.5)
+
+
 def test_an_interval_that_leaves_it_open_does_not_free_two_nodes() -> None:
     before = baseline_of(run(tournament("ab"), facts=FACTS[:2]))
     mixed = run(tournament("ab", slow={("a", "b"): 0.5}), facts=FACTS[:2])

@@ -109,6 +109,13 @@ def test_without_a_tournament_each_node_has_its_own_case() -> None:
     }  # fmt: skip
 
 
+def test_a_node_that_took_no_part_has_its_own_case() -> None:
+    note = JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=(),
+                   expected=tuple("abcd"))  # fmt: skip
+    found = cases(run(tournament("abc"), note))
+    assert found["nodes/d"] == ["error"] and found["run/verdict"] == []
+
+
 def test_links_that_were_not_measured_are_skipped() -> None:
     whole = tournament()
     some = tuple(m for m in whole.measurements if m.sender != "a")
