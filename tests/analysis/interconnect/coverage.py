@@ -19,11 +19,11 @@ Samples = dict[tuple[str, str], tuple[float, ...]]
 
 
 def network(
-    count: int, spread: float, noise: float, random: np.random.Generator, alike: float = 0.5
+    count: int, spread: float, noise: float, random: np.random.Generator
 ) -> tuple[Samples, Samples]:
     """Rates now and then. spread: sd of what a node's sending and receiving changed by, as a share;
-    alike: correlation of the two. noise: of one pair beside its nodes."""
-    both = random.multivariate_normal([0, 0], [[1, alike], [alike, 1]], count) * spread
+    their correlation is 0.5. noise: of one pair beside its nodes."""
+    both = random.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], count) * spread
     pairs = np.array(list(permutations(range(count), 2)))
     changed = both[pairs[:, 0], 0] + both[pairs[:, 1], 1] + random.normal(0, noise, len(pairs))
     names = [(f"n{a:02}", f"n{b:02}") for a, b in pairs]
