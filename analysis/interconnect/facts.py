@@ -47,8 +47,6 @@ _BAD: tuple[tuple[Weight, str, str, str], ...] = (
     ("remark", r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
     ("remark", r" PCIe (width|speed)", r".+ of .+",
      "below what the adapter can, as its slot may be"),
-    ("remark", "name is its address's", "leads back to another name",
-     "logs may call the node by that name"),
 )  # fmt: skip
 _HARMLESS = " port_xmit_wait"  # congestion, counted by design
 #: A user who may not read counters gets an error with these words.
@@ -162,6 +160,7 @@ def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
         else:
             yield Finding("remark", "counter", why, (grown.node,))
     yield from _unknown(facts)
+    yield from _names(facts)
 
 
 def _divided(difference: Difference) -> str:
@@ -189,6 +188,14 @@ def _bad(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
             continue
         for node in nodes:
             yield Finding(weight, "state", said, (node,))
+
+
+def _names(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Whatever the others say: a host name that does not lead to its node and back."""
+    for one in facts:
+        for fact in one.facts if one.when == "before" else ():
+            if fact.name == "name is its address's" and not (fact.value or "yes").startswith("yes"):
+                yield Finding("remark", "name", f"its host name: {fact.value}", (one.node,))
 
 
 def _unknown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:

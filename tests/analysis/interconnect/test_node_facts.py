@@ -113,13 +113,20 @@ def test_two_odd_nodes_are_no_link() -> None:
         ("mlx5_1:1 state", "DOWN", "remark"),
         ("mlx5_1:1 physical state", "LinkUp", None),
         ("mlx5_1:1 state", "ACTIVE", None),
-        ("name is its address's", "leads back to another name", "remark"),
-        ("name is its address's", "yes, but nothing leads back from the address", None),
     ],
 )
 def test_what_all_nodes_have_wrong_is_wrong(name: str, value: str, weight: str | None) -> None:
     found = list(facts_findings(facts_of("ab", **{name.replace(" ", "_"): value})))
     assert [(f.weight, f.nodes) for f in found] == ([(weight, ())] if weight else [])
+
+
+def test_a_host_name_that_does_not_lead_to_its_node_and_back_is_told() -> None:
+    said = {"a": "yes", "b": "does not resolve", "c": "leads back to another name", "d": None,
+            "e": "loopback: peers that are told this address talk to themselves",
+            "f": "yes, but nothing leads back from the address"}  # fmt: skip
+    told = [node_facts(node, **{"name_is_its_address's": value}) for node, value in said.items()]
+    found = {f.nodes: f.evidence for f in facts_findings(told) if f.what == "name"}
+    assert found == {(node,): f"its host name: {said[node]}" for node in "bce"}
 
 
 def test_an_adapter_in_a_narrower_slot_than_the_others_is_a_fault() -> None:
