@@ -19,9 +19,9 @@ from analysis.interconnect.baseline import (
 from analysis.interconnect.collectives import series_now, shape_of, through_ports
 from analysis.interconnect.facts import environment
 from analysis.interconnect.finding import Finding, Weight
-from analysis.interconnect.ratios import ratio, value_of
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import is_across
+from analysis.stats.ratios import ratio, value_of
 from analysis.table import Estimate
 from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import LEAST, Tournament

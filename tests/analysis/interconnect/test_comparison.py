@@ -134,6 +134,8 @@ def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -
         read_baseline(file)
     with pytest.raises(RunError, match="no such file"):
         read_baseline(tmp_path / "none.json")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_baseline(tmp_path)
     with pytest.raises(RunError, match="measured no pairs"):
         baseline_of(run(None))
 

@@ -124,9 +124,10 @@ def test_a_host_name_that_does_not_lead_to_its_node_and_back_is_told() -> None:
     said = {"a": "yes", "b": "does not resolve", "c": "leads back to another name", "d": None,
             "e": "loopback: peers that are told this address talk to themselves",
             "f": "yes, but nothing leads back from the address"}  # fmt: skip
-    told = [node_facts(node, **{"name_is_its_address's": value}) for node, value in said.items()]
-    found = {f.nodes: f.evidence for f in facts_findings(told) if f.what == "name"}
-    assert found == {(node,): f"its host name: {said[node]}" for node in "bce"}
+    told = [node_facts(node, when, **{"name_is_its_address's": value})
+            for node, value in said.items() for when in ("before", "after")]  # fmt: skip
+    found = [(f.nodes, f.evidence) for f in facts_findings(told) if f.what == "name"]
+    assert found == [((node,), f"its host name: {said[node]}") for node in "bce"]
 
 
 def test_an_adapter_in_a_narrower_slot_than_the_others_is_a_fault() -> None:

@@ -1,6 +1,6 @@
 """How often intervals of a ratio hold the truth where pairs share nodes, on simulated networks.
 
-    python -m tests.analysis.interconnect.coverage
+    python -m tests.bench.ratios
 
 prints the table of docs/interconnect.md (two minutes).
 """
@@ -11,7 +11,7 @@ from itertools import permutations
 
 import numpy as np
 
-from analysis.interconnect.ratios import ratio
+from analysis.stats.ratios import ratio
 from analysis.table import Estimate
 
 TRUE = 0.8
@@ -19,11 +19,11 @@ Samples = dict[tuple[str, str], tuple[float, ...]]
 
 
 def network(
-    count: int, spread: float, noise: float, random: np.random.Generator
+    count: int, spread: float, noise: float, random: np.random.Generator, alike: float = 0.5
 ) -> tuple[Samples, Samples]:
     """Rates now and then. spread: sd of what a node's sending and receiving changed by, as a share;
-    their correlation is 0.5. noise: of one pair beside its nodes."""
-    both = random.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], count) * spread
+    alike: correlation of the two. noise: of one pair beside its nodes."""
+    both = random.multivariate_normal([0, 0], [[1, alike], [alike, 1]], count) * spread
     pairs = np.array(list(permutations(range(count), 2)))
     changed = both[pairs[:, 0], 0] + both[pairs[:, 1], 1] + random.normal(0, noise, len(pairs))
     names = [(f"n{a:02}", f"n{b:02}") for a, b in pairs]
@@ -45,7 +45,7 @@ def holds(found: Estimate | None) -> bool:
 
 
 def table(trials: int = 1000) -> str:
-    """Coverage by number of nodes: of the interval of ratios.py, and of one over pairs."""
+    """Coverage by number of nodes: of the interval of ratio(), and of one over pairs."""
     lines = ["| nodes | deleting nodes | over pairs |", "|---:|---:|---:|"]
     for count in (3, 4, 8, 16, 32):
         random = np.random.default_rng(count)
