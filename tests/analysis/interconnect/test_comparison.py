@@ -236,6 +236,16 @@ def test_uplinks_are_held_against_the_baseline_too() -> None:
     assert judge(with_uplinks((0.6, 0.58, 0.6), wide=2), good).status == "PASS"
 
 
+def test_two_leaves_that_are_alone_are_judged_by_a_baseline_of_their_uplinks() -> None:
+    shares = (0.5, 0.5, 0.5)
+    found = with_uplinks(shares)
+    decision = found.tournament.decision.model_copy(update={"crossing": 0.5})
+    found = replace(found, tournament=found.tournament.model_copy(update={"decision": decision}))
+    assert judge(found).status == "UNDECIDED"
+    assert judge(found, yard(baseline=baseline_of(with_uplinks(shares)))).status == "PASS"
+    assert judge(found, yard()).status == "UNDECIDED", "the rates of pairs say nothing of uplinks"
+
+
 def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
     """Within its leaf it has one pair, whose samples do not know what differs from run to run."""
     uneven = leaves("abcdef", "gh")

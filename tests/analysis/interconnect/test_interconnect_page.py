@@ -94,7 +94,7 @@ def test_a_run_without_measurements_has_a_page_too(tmp_path: Path) -> None:
     assert "UNDECIDED" in text and "Nothing was measured." in text
 
 
-@pytest.mark.parametrize("count", [2, 70])
+@pytest.mark.parametrize("count", [2, 20, 70])
 def test_heatmaps_of_many_sizes(count: int) -> None:
     names = [f"n{number}" for number in range(count)]
     found = tournament(names)  # type: ignore[arg-type]

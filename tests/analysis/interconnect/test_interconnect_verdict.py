@@ -73,6 +73,7 @@ def test_what_lets_nothing_through_fails() -> None:
     broken = {"rates": (), "error": "no route to host"}
     verdict = judge(run(tournament(changes={("a", "b"): broken})))
     assert told(verdict) == [("fault", "unreachable", ("a", "b"))]
+    assert lines(verdict, "r1") == [], "neither end of a link is to be drained"
 
 
 @pytest.mark.parametrize("pairs", [["ad", "bd", "cd", "da", "db", "dc"], ["ad", "bd"]])
