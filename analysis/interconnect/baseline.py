@@ -91,7 +91,8 @@ def read_baseline(file: Path) -> Baseline:
     Raises:
         RunError: there is none, or it is broken.
     """
-    if (found := read(file, Baseline)) is None:
+    found = read(file, Baseline, "Remove it and keep another: make interconnect-baseline")
+    if found is None:
         raise RunError(f"{file}: no such file. Expected a baseline, as make interconnect-baseline "
                        "keeps it")  # fmt: skip
     return found

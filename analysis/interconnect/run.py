@@ -108,8 +108,8 @@ def load_run(folder: Path) -> Run:
     return Run(folder, job, tournament, collectives, tuple(one for one in facts if one))
 
 
-def read(file: Path, model: type[_Model]) -> _Model | None:
-    """None: there is no such file.
+def read(file: Path, model: type[_Model], instead: str = "Measure again") -> _Model | None:
+    """None: there is no such file. instead: what to do where it is broken.
 
     Raises:
         RunError: it is broken.
@@ -124,7 +124,7 @@ def read(file: Path, model: type[_Model]) -> _Model | None:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise RunError(
-            f"{file} is broken or of another version: {where}: {first['msg']}. Measure again"
+            f"{file} is broken or of another version: {where}: {first['msg']}. {instead}"
         ) from error
 
 

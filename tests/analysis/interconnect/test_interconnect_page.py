@@ -102,3 +102,4 @@ def test_heatmaps_of_many_sizes(count: int) -> None:
     assert [figure.key for figure in figures] == ["rates", "latency"]
     assert all("<svg" in (figure.svg or "") for figure in figures)
     assert ("n1<" in (figures[0].svg or "")) == (count <= 64)
+    assert ("1.00<" in (figures[0].svg or "")) == (count <= 16)

@@ -54,7 +54,9 @@ def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
             "global batch 16 of 1 batches per rank, the config asks for 32 of 1 (and in 2 more",
         ),
         (
-            wrong(epoch_changes={"accumulation": 2, "global_batch": 32, "steps": 10, "images": 320}),
+            wrong(
+                epoch_changes={"accumulation": 2, "global_batch": 32, "steps": 10, "images": 320}
+            ),
             "global batch 32 of 2 batches per rank, the config asks for 32 of 1",
         ),
         (
