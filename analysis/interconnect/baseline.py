@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, Field
 
 from analysis.interconnect.collectives import SeriesTimes, series_now, shape_of, through_ports
-from analysis.interconnect.facts import differences
-from analysis.interconnect.run import Run, RunError
+from analysis.interconnect.facts import environment
+from analysis.interconnect.run import Run, RunError, read
 from train.config.frozen import Frozen
 from train.interconnect.record import Tournament
 from train.record.atomic import write_atomically
@@ -72,7 +72,7 @@ def baseline_of(run: Run) -> Baseline:
         made_at=tournament.started_at,
         nodes=tuple(node.name for node in tournament.nodes),
         interfaces=tuple(sorted({node.interface for node in tournament.nodes})),
-        environment=environment(run),
+        environment=environment(run.facts),
         company=tournament.company,
         streams=tournament.streams,
         pairs=tuple(
@@ -86,32 +86,16 @@ def baseline_of(run: Run) -> Baseline:
     )
 
 
-def environment(run: Run) -> dict[str, str]:
-    usual: dict[str, str] = {
-        f"{d.group}: {d.name}": d.usual for d in differences(run.facts)
-    }  # fmt: skip
-    for one in run.facts:
-        for fact in one.facts:
-            if one.when == "before" and fact.role == "same" and fact.value is not None:
-                usual.setdefault(f"{fact.group}: {fact.name}", fact.value)
-    return usual
-
-
 def read_baseline(file: Path) -> Baseline:
     """
     Raises:
         RunError: there is none, or it is broken.
     """
-    try:
-        return Baseline.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise RunError(
-            f"{file}: {error.strerror}. Expected a baseline, as make interconnect-baseline keeps it"
-        ) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
-        raise RunError(f"{file} is no baseline of this version: {where}: {first['msg']}") from error
+    found = read(file, Baseline, "Remove it and keep another: make interconnect-baseline")
+    if found is None:
+        raise RunError(f"{file}: no such file. Expected a baseline, as make interconnect-baseline "
+                       "keeps it")  # fmt: skip
+    return found
 
 
 def keep(baseline: Baseline, file: Path) -> None:

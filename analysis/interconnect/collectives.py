@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.interconnect.finding import Finding
-from analysis.prediction.alpha_beta import Segments, Timed, fit_segments, predict
-from analysis.prediction.collectives import ring
+from analysis.prediction.alpha_beta import Segments, Timed, fit_segments
 from analysis.table import Column, frame
 from train.config.frozen import Frozen
 from train.interconnect.collectives.record import WAYS, Collectives, Point, Series, Way, factor
@@ -46,6 +45,7 @@ PREDICTED = (
     Column("predicted_s", unit="s", description="by the ring that was fitted to fewer ranks"),
     Column("error", description="measured over predicted, minus one"),
 )
+FITTED = 2  # ranks
 #: All sizes are fitted; from this one on bandwidth decides the time, and errors are shown.
 LARGE = 1 << 16
 #: Headers add to what is sent; less means that it went another way.
@@ -127,37 +127,34 @@ def through_ports(collectives: Collectives) -> bool | None:
     return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
-def all_reduce_times(collectives: Collectives, way: Way) -> tuple[Timed, ...]:
+def all_reduce_times(collectives: Collectives, way: Way) -> list[Timed]:
     """Blocked, in place: as gradients are reduced."""
-    return tuple(
+    return [
         Timed(series.ranks, point.bytes, point.seconds)
         for series in collectives.series
         if (series.way, series.operation, series.place, series.mode)
         == (way, "all_reduce", "in", "blocked")
         for point in series.points
-    )
+    ]
 
 
-def one_rank_per_node(collectives: Collectives) -> bool:
-    """Otherwise the first ranks share a node, and a fit to them would be of its memory."""
-    return len(collectives.ranks) == collectives.nodes
+def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments | None:
+    """A ring's alpha and beta from the times of ``ranks`` ranks; None: there are too few, or ranks
+    share a node, and a fit would be of its memory."""
+    own = [timed for timed in all_reduce_times(collectives, way) if timed.ranks == ranks]
+    alone = len(collectives.ranks) == collectives.nodes
+    return fit_segments(own) if alone and len(own) > 1 else None
 
 
-def fitted(timed: tuple[Timed, ...], ranks: int = 2) -> Segments | None:
-    """A ring's alpha and beta from the times of ``ranks`` ranks; None: there are too few."""
-    own = [t for t in timed if t.ranks == ranks]
-    return fit_segments(own, ring) if len(own) > 1 else None
-
-
-def predicted_frame(collectives: Collectives, way: Way, ranks: int = 2) -> pd.DataFrame:
-    """Fitted on ``ranks`` ranks: one row per size of more ranks, columns PREDICTED."""
-    timed = all_reduce_times(collectives, way)
-    own = fitted(timed, ranks) if one_rank_per_node(collectives) else None
-    predictions = () if own is None else predict(own, [t for t in timed if t.ranks > ranks])
+def predicted_frame(collectives: Collectives, way: Way) -> pd.DataFrame:
+    """Fitted on FITTED ranks: one row per size of more ranks, columns PREDICTED."""
+    own = fitted(collectives, way)
     rows = [
-        {"ranks": p.ranks, "bytes": p.bytes, "measured_s": p.measured, "predicted_s": p.predicted,
-         "error": p.error}
-        for p in predictions
+        {"ranks": timed.ranks, "bytes": timed.bytes, "measured_s": timed.median,
+         "predicted_s": (predicted := own.seconds(timed.ranks, timed.bytes)),
+         "error": timed.median / predicted - 1}
+        for timed in all_reduce_times(collectives, way)
+        if own is not None and timed.ranks > FITTED
     ]  # fmt: skip
     return frame(rows, PREDICTED).sort_values(["ranks", "bytes"]).reset_index(drop=True)
 
@@ -190,12 +187,11 @@ def series_findings(series: Series) -> Iterator[Finding]:
     wrong = sum(point.wrong for point in series.points)
     name = f"{series.operation} by {series.way}, {series.place} of place, {series.mode}"
     if wrong:
-        sizes = [str(point.bytes) for point in series.points if point.wrong]
-        yield Finding(weight="fault", what="corrupt",
-                      evidence=f"{name}: {wrong} wrong elements at {', '.join(sizes)} bytes, "
-                      "expected none")  # fmt: skip
+        sizes = ", ".join(str(point.bytes) for point in series.points if point.wrong)
+        why = f"{name}: {wrong} wrong elements at {sizes} bytes, expected none"
+        yield Finding("fault", "corrupt", why)
     if series.error:
-        yield Finding(weight="open", what="collective", evidence=f"{name}: {series.error}")
+        yield Finding("open", "collective", f"{name}: {series.error}")
 
 
 def collectives_findings(collectives: Collectives) -> Iterator[Finding]:
@@ -203,11 +199,11 @@ def collectives_findings(collectives: Collectives) -> Iterator[Finding]:
         yield from series_findings(series)
     if len(collectives.series) < collectives.planned:
         why = f"{len(collectives.series)} of {collectives.planned} series were measured"
-        yield Finding(weight="open", what="not measured", evidence=why)
+        yield Finding("open", "not measured", why)
     yield from _elsewhere(collectives)
     if collectives.oversubscribed:
         why = "ranks share cores: times of collectives hold waiting for a core"
-        yield Finding(weight="remark", what="oversubscribed", evidence=why)
+        yield Finding("remark", "oversubscribed", why)
 
 
 def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
@@ -217,24 +213,24 @@ def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
     """
     if len(collectives.ranks) > collectives.nodes:
         why = "ranks of one node bypass its interface, so counters do not prove the way taken"
-        yield Finding(weight="remark", what="interface", evidence=why)
+        yield Finding("remark", "interface", why)
         return
     sent = [s for s in collectives.series if s.payload_bytes and not s.error]
     counted = [s for s in sent if all(c.sent_bytes is not None for c in s.carried)]
     if len(counted) < len(sent):
         why = "byte counters could not be read during the collectives: no proof of the way taken"
-        yield Finding(weight="open", what="interface", evidence=why)
+        yield Finding("open", "interface", why)
     shares = {way: min((_carried(s) for s in counted if s.way == way), default=1.0) for way in WAYS}
     for way, share in shares.items():
         if share < CARRIED:
             yield Finding(
-                weight="open", what="interface",
-                evidence=f"collectives by {way}: the interfaces carried {share:.0%} of what the "
+                "open", "interface",
+                f"collectives by {way}: the interfaces carried {share:.0%} of what the "
                 "ranks must send: the traffic takes another way, or RDMA that nothing counts here",
             )  # fmt: skip
     if through_ports(collectives):
         why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"
-        yield Finding(weight="remark", what="RDMA", evidence=why)
+        yield Finding("remark", "RDMA", why)
 
 
 def _carried(series: Series) -> float:

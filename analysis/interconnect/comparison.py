@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -11,20 +12,22 @@ from analysis.interconnect.baseline import (
     Baseline,
     Crossing,
     PairsRates,
-    environment,
     rates_now,
     rates_then,
     uplinks_now,
 )
 from analysis.interconnect.collectives import series_now, shape_of, through_ports
-from analysis.interconnect.finding import SLOWER, Finding, Weight, ratio_finding, ratio_text
-from analysis.interconnect.ratios import ratio, value_of
+from analysis.interconnect.facts import environment
+from analysis.interconnect.finding import Finding, Weight
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import is_across
+from analysis.stats.ratios import ratio, value_of
 from analysis.table import Estimate
 from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import LEAST, Tournament
 
+#: A median pair below this share of the baseline is a fault, where the interval says so, too.
+SLOWER, SURELY = 0.90, 0.95
 #: Firmware, routes and neighbours change; an older baseline proves nothing.
 MAX_AGE = timedelta(days=90)
 #: Facts that may differ without another network being measured.
@@ -45,15 +48,15 @@ def against_baseline(
     if reasons:
         why = f"{baseline.run}: {'; '.join(reasons)}"
         if nothing or not force:
-            yield Finding(weight="open", what="baseline", evidence=f"not comparable with {why}")
+            yield Finding("open", "baseline", f"not comparable with {why}")
             return
-        yield Finding(weight="remark", what="forced", evidence=f"compared by force with {why}")
+        yield Finding("remark", "forced", f"compared by force with {why}")
     assert run.tournament is not None
     # fewer nodes make fewer pairs; one halving may be chance at the threshold
     if 2 * run.tournament.company < min(baseline.company, len(run.tournament.nodes) // 2):
         yield Finding(
-            weight="remark" if force else "open", what="concurrency",
-            evidence=f"up to {baseline.company} pairs ran at the same time without loss in "
+            "remark" if force else "open", "concurrency",
+            f"up to {baseline.company} pairs ran at the same time without loss in "
             f"{baseline.run}, {run.tournament.company} now: more is shared than was, or other jobs "
             "use the links",
         )  # fmt: skip
@@ -61,14 +64,31 @@ def against_baseline(
     populations = dict(_populations(run.tournament))
     for name, mine in populations.items():
         if (reached := ratio(mine, before)) is not None:
-            said = f"{name} reach {ratio_text(reached)} of baseline {baseline.run}"
-            yield ratio_finding(reached, "fabric", (), said)
+            said = f"{name} reach {_text(reached)} of baseline {baseline.run}"
+            yield _judged(reached, "fabric", said)
     for node, way, own in _nodes_behind(run.tournament, [*populations.values()], before):
-        said = f"what it {way}s is {ratio_text(own)} of baseline {baseline.run}, beside the others"
-        yield _as_tested(ratio_finding(own, way, (node,), said), run.tournament)
+        said = f"what it {way}s is {_text(own)} of baseline {baseline.run}, beside the others"
+        yield _as_tested(_judged(own, way, said, (node,)), run.tournament)
     yield from _uplinks(uplinks_now(run.tournament), baseline)
     if run.collectives is not None:
-        yield from collectives_against(run.collectives, baseline)
+        yield from _ports(run.collectives, baseline)
+        yield from _speeds(run.collectives, baseline)
+
+
+def _judged(estimate: Estimate, what: str, said: str, nodes: tuple[str, ...] = ()) -> Finding:
+    """A remark from SLOWER on; below, a fault if the interval lies below SURELY, else open."""
+    value = value_of(estimate)
+    if value >= SLOWER:
+        return Finding("remark", "baseline", said, nodes, value)
+    sure = estimate.high is not None and estimate.high < SURELY
+    return Finding("fault" if sure else "open", what, said, nodes, value)
+
+
+def _text(estimate: Estimate, of: str = "pairs") -> str:
+    """``0.50 (0.48 to 0.52, 12 pairs)``"""
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.2f} ({estimate.note})"
+    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}, {estimate.n} {of})"
 
 
 def impossible(baseline: Baseline, run: Run) -> str | None:
@@ -93,7 +113,7 @@ def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
     if run.tournament.streams != baseline.streams:
         yield (f"its pairs used {baseline.streams} connections, this run's "
                f"{run.tournament.streams}")  # fmt: skip
-    here = environment(run)
+    here = environment(run.facts)
     for name, then in sorted(baseline.environment.items()):
         now_is = here.get(name)
         if now_is is not None and now_is != then and not name.endswith(_MAY_DIFFER):
@@ -158,7 +178,7 @@ def _as_tested(finding: Finding, tournament: Tournament) -> Finding:
     if finding.weight == "fault" and "confirmed" not in own:
         weight = "remark" if "recovered" in own else "open"
     said = "" if own else "; not retested"
-    return finding.model_copy(update={"weight": weight, "evidence": finding.evidence + said})
+    return replace(finding, weight=weight, evidence=finding.evidence + said)
 
 
 def _uplinks(now: Sequence[Crossing], baseline: Baseline) -> Iterator[Finding]:
@@ -173,16 +193,11 @@ def _uplinks(now: Sequence[Crossing], baseline: Baseline) -> Iterator[Finding]:
     if 2 * len(slow) > len(both):
         weight = "fault"
     yield Finding(
-        weight=weight, what=UPLINKS_HELD if weight == "remark" else "fabric", ratio=value,
-        evidence=f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
+        weight, UPLINKS_HELD if weight == "remark" else "fabric",
+        f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
         f"{len(slow)} of {len(both)} ways less in every round",
+        ratio=value,
     )  # fmt: skip
-
-
-def collectives_against(collectives: Collectives, baseline: Baseline) -> Iterator[Finding]:
-    """What Horovod's collectives went through, and how fast they are, against the baseline."""
-    yield from _ports(collectives, baseline)
-    yield from _speeds(collectives, baseline)
 
 
 def _ports(collectives: Collectives, baseline: Baseline) -> Iterator[Finding]:
@@ -197,7 +212,7 @@ def _ports(collectives: Collectives, baseline: Baseline) -> Iterator[Finding]:
     else:
         return  # ranks of one node share its ports
     why = f"Horovod's collectives went through the InfiniBand ports in {baseline.run}; {said}"
-    yield Finding(weight=weight, what="RDMA", evidence=why)
+    yield Finding(weight, "RDMA", why)
 
 
 def _speeds(collectives: Collectives, baseline: Baseline) -> Iterator[Finding]:
@@ -207,25 +222,20 @@ def _speeds(collectives: Collectives, baseline: Baseline) -> Iterator[Finding]:
         return
     if (shape := shape_of(collectives)) != baseline.shape:
         why = f"collectives are not compared: {baseline.shape} in {baseline.run}, {shape} now"
-        yield Finding(weight="remark", what="collectives", evidence=why)
+        yield Finding("remark", "collectives", why)
         return
     then = {(s.way, s.name): s.seconds for s in baseline.collectives}
     for way in WAYS:
-        speeds: dict[str, tuple[float, float]] = {}
+        mine, theirs = dict[str, tuple[float]](), dict[str, tuple[float]]()
         for own in series_now(collectives):
             before = then.get((way, own.name), {}) if own.way == way else {}
             if common := set(own.seconds) & set(before):
                 size = max(common)
-                speeds[own.name] = 1 / own.seconds[size], 1 / before[size]
-        reached = ratio(
-            {name: (speed,) for name, (speed, _) in speeds.items()},
-            {name: (speed,) for name, (_, speed) in speeds.items()},
-        )
-        if reached is None:
+                mine[own.name], theirs[own.name] = (1 / own.seconds[size],), (1 / before[size],)
+        if (reached := ratio(mine, theirs)) is None:
             continue
-        reach = ratio_text(reached, "series")
+        reach = _text(reached, "series")
         said = f"collectives by {way} reach {reach} of the speed of baseline {baseline.run}"
-        finding = ratio_finding(reached, "collectives", (), said)
-        if collectives.oversubscribed:
-            finding = finding.model_copy(update={"weight": "remark", "what": "collectives"})
-        yield finding
+        found = _judged(reached, "collectives", said)
+        shared = replace(found, weight="remark", what="collectives")
+        yield shared if collectives.oversubscribed else found

@@ -28,39 +28,39 @@ def doubts(tournament: Tournament) -> Iterator[Finding]:
     if decision.undecided:
         alone = len(tournament.nodes) == 2
         what = TWO_ALONE if alone else "peers"
-        yield Finding(weight="open", what=what, evidence=decision.undecided)
+        yield Finding("open", what, decision.undecided)
     seen = {"nodes": decision.visible, "links": decision.visible_links,
             "uplinks": decision.visible_uplinks}  # fmt: skip
     for what, visible in seen.items():
         if not decision.undecided and visible is not None and visible < VISIBLE:
             yield Finding(
-                weight="open", what="scatter",
-                evidence=f"{what} scatter so much that only faults below {visible:.2f} of what is "
+                "open", "scatter",
+                f"{what} scatter so much that only faults below {visible:.2f} of what is "
                 "usual would have been seen",
             )  # fmt: skip
     good = [m for m in tournament.measurements if m.rates]
-    busy = [m for m in good if _busy(m)]
+    busy = [m for m in good if any(end and end.is_busy for end in (m.at_sender, m.at_receiver))]
     if good and 2 * len(busy) > len(good):
         yield Finding(
-            weight="open", what="cpu-limited",
-            evidence=f"in {len(busy)} of {len(good)} measurements an end computed for more than "
+            "open", "cpu-limited",
+            f"in {len(busy)} of {len(good)} measurements an end computed for more than "
             f"{BUSY:.0%} of the time: what was measured is processors, not links",
         )  # fmt: skip
     if tournament.noise is None:
         why = "no pair alone gave a number, so it is not known how steady this network is"
-        yield Finding(weight="open", what="noise", evidence=why)
+        yield Finding("open", "noise", why)
     elif tournament.noise.cv > NOISE:
         yield Finding(
-            weight="open", what="noise",
-            evidence=f"repeated samples of {' to '.join(tournament.noise.pair)} alone scatter by "
+            "open", "noise",
+            f"repeated samples of {' to '.join(tournament.noise.pair)} alone scatter by "
             f"{tournament.noise.cv:.1%}, expected at most {NOISE:.0%}: something else uses these "
             "nodes or links",
         )  # fmt: skip
     together = tournament.noise.together if tournament.noise is not None else None
     if together is not None and together < TOGETHER:
         yield Finding(
-            weight="remark" if together else "open", what="contention",
-            evidence=f"pairs that run at the same time reach {together:.2f} of their rate alone, "
+            "remark" if together else "open", "contention",
+            f"pairs that run at the same time reach {together:.2f} of their rate alone, "
             f"so no more than {tournament.company} were measured at once: an oversubscribed "
             "fabric, or one machine",
         )  # fmt: skip
@@ -80,15 +80,10 @@ def _cut(tournament: Tournament, cut: str) -> Finding:
                 for way in ("send", "receive"))  # fmt: skip
     enough = least >= min(LEAST, len(tournament.nodes) - 1)
     return Finding(
-        weight="remark" if enough else "open", what="cut short",
-        evidence=f"{cut}: each node met {least} others or more; a longer time limit, or fewer "
+        "remark" if enough else "open", "cut short",
+        f"{cut}: each node met {least} others or more; a longer time limit, or fewer "
         "nodes, would measure more",
     )  # fmt: skip
-
-
-def _busy(measurement: Measurement) -> bool:
-    ends = (measurement.at_sender, measurement.at_receiver)
-    return any(end is not None and end.is_busy for end in ends)
 
 
 def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
@@ -107,10 +102,10 @@ def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
                 elsewhere[node] = min(carried / m.bytes, elsewhere.get(node, 1.0))
     for node, share in sorted(elsewhere.items()):
         why = f"its interface carried {share:.0%} of what was sent: the traffic takes another way"
-        yield Finding(weight="open", what="interface", nodes=(node,), evidence=why)
+        yield Finding("open", "interface", why, (node,))
     for node in sorted(uncounted):
         why = "its byte counters could not be read: no proof of the way that was taken"
-        yield Finding(weight="open", what="interface", nodes=(node,), evidence=why)
+        yield Finding("open", "interface", why, (node,))
 
 
 def path_findings(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -126,10 +121,8 @@ def _clocks(tournament: Tournament) -> Iterator[Finding]:
     for node, clock in sorted(tournament.clocks.items()):
         off = clock.ahead_s - usual
         if abs(off) - clock.within_s > CLOCK_S:
-            evidence = (
-                f"its clock is {abs(off):.1f} s {'ahead of' if off > 0 else 'behind'} the others'"
-            )
-            yield Finding(weight="remark", what="clock", nodes=(node,), evidence=evidence)
+            why = f"its clock is {abs(off):.1f} s {'ahead of' if off > 0 else 'behind'} the others'"
+            yield Finding("remark", "clock", why, (node,))
 
 
 def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -150,8 +143,8 @@ def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[F
         shown = ", ".join(text for text, _ in small[:_SHOWN])
         every = len(small) == len(paths)
         yield Finding(
-            weight="remark" if every else "open", what="path MTU",
-            evidence=f"{len(small)} of {len(paths)} paths take smaller packets than "
+            "remark" if every else "open", "path MTU",
+            f"{len(small)} of {len(paths)} paths take smaller packets than "
             + ("their interfaces do" if own else f"the others, {usual} bytes")
             + f" ({shown}{', ...' if len(small) > _SHOWN else ''})",
         )  # fmt: skip
@@ -171,8 +164,8 @@ def _other_fabric(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterato
         return
     used = ", ".join(sorted({node.interface for node in tournament.nodes}))
     yield Finding(
-        weight="open", what="RDMA",
-        evidence=f"InfiniBand ports are up ({', '.join(sorted(set(up)))}), but pairs were measured "
+        "open", "RDMA",
+        f"InfiniBand ports are up ({', '.join(sorted(set(up)))}), but pairs were measured "
         f"over {used}: only the collectives measured that fabric. INTERFACE=ib0, or "
         "its name here, measures its pairs",
     )  # fmt: skip

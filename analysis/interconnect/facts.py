@@ -38,23 +38,21 @@ FACTS = (
     Column("value", "string", description="null where it is not known"),
     Column("why", "string", description="why it is not known"),
 )
-#: What no healthy node says, whatever the others say: a pattern of the fact's name, one of its
-#: value, and what it means.
-_BAD = (
-    (r"\d+ remapping pending", r"(?i)yes", "the GPU is to be reset before its memory is sound"),
-    (r"\d+ slowed down by", r".*(hw_|thermal).*", "hardware slows the GPU down"),
-)
-#: What may be meant so: a port that nothing is plugged into, an adapter in an older slot.
-_ODD = (
-    (r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
-    (r" PCIe (width|speed)", r".+ of .+", "below what the adapter can, as its slot may be"),
-)
+#: What is wrong or odd, whatever the others say: a pattern of the fact's name, one of its value,
+#: and what it means. Remarks may be meant so: nothing is plugged into a port, a slot is older.
+_BAD: tuple[tuple[Weight, str, str, str], ...] = (
+    ("fault", r"\d+ remapping pending", r"(?i)yes",
+     "the GPU is to be reset before its memory is sound"),
+    ("fault", r"\d+ slowed down by", r".*(hw_|thermal).*", "hardware slows the GPU down"),
+    ("remark", r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
+    ("remark", r" PCIe (width|speed)", r".+ of .+",
+     "below what the adapter can, as its slot may be"),
+)  # fmt: skip
 _HARMLESS = " port_xmit_wait"  # congestion, counted by design
 #: A user who may not read counters gets an error with these words.
 _REFUSED = re.compile(r"(?i)permission denied|not permitted|may not be run").search
 #: In the kernel's log, which is root's on most systems.
 _OF_ROOT = "Xid errors"
-_GOOD_NAMES = ("yes", "yes, but nothing leads back from the address")
 
 
 class Difference(NamedTuple):
@@ -65,10 +63,6 @@ class Difference(NamedTuple):
     usual: str
     others: dict[str, str]  # node -> what it says instead
     agree: tuple[str, ...]  # nodes that say what is usual
-
-    @property
-    def is_grave(self) -> bool:
-        return is_grave(self.name)
 
     @property
     def is_clear(self) -> bool:
@@ -108,27 +102,30 @@ def facts_frame(facts: Sequence[NodeFacts]) -> pd.DataFrame:
 
 def differences(facts: Sequence[NodeFacts]) -> tuple[Difference, ...]:
     """Facts that are unknown on a node say nothing about it."""
+    return tuple(fact for fact in _shared(facts) if fact.others)
+
+
+def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
+    """``group: name`` -> what most nodes say, of facts that equal nodes share."""
+    return {f"{fact.group}: {fact.name}": fact.usual for fact in _shared(facts)}
+
+
+def _shared(facts: Sequence[NodeFacts]) -> Iterator[Difference]:
     values_of: dict[tuple[str, str], dict[str, str]] = {}
     for one in facts:
-        if one.when != "before":
-            continue
-        for fact in one.facts:
+        for fact in one.facts if one.when == "before" else ():
             if fact.role == "same" and fact.value is not None:
                 values_of.setdefault((fact.group, fact.name), {})[one.node] = fact.value
-    result = []
     for (group, name), values in values_of.items():
         # of equally many the first by name, so that a report does not change by itself
         usual = min(Counter(values.values()).items(), key=lambda item: (-item[1], item[0]))[0]
         others = {node: value for node, value in values.items() if value != usual}
-        if others:
-            result.append(Difference(group, name, usual, others, tuple(set(values) - set(others))))
-    return tuple(result)
+        yield Difference(group, name, usual, others, tuple(set(values) - set(others)))
 
 
-def growths(facts: Sequence[NodeFacts]) -> tuple[Growth, ...]:
+def growths(facts: Sequence[NodeFacts]) -> Iterator[Growth]:
     """Counters that are larger after the run than before it; those set back are left out."""
     before = {one.node: one for one in facts if one.when == "before"}
-    result = []
     for one in facts:
         then = before.get(one.node)
         if one.when != "after" or then is None:
@@ -137,81 +134,68 @@ def growths(facts: Sequence[NodeFacts]) -> tuple[Growth, ...]:
         for fact in one.facts:
             was, now = earlier.get((fact.group, fact.name)), fact.value
             if was and now and was.isdecimal() and now.isdecimal() and int(now) > int(was):
-                result.append(Growth(one.node, fact.name, int(now) - int(was)))
-    return tuple(result)
+                yield Growth(one.node, fact.name, int(now) - int(was))
 
 
 def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     for fault in (fault for one in facts for fault in one.faults):
-        evidence = f"{fault.found}; {fault.fix}"
-        yield Finding(weight="fault", what=fault.what, nodes=fault.nodes, evidence=evidence)
+        yield Finding("fault", fault.what, f"{fault.found}; {fault.fix}", fault.nodes)
     for difference in differences(facts):
+        name, grave = difference.name, is_grave(difference.name)
+        what = name if grave else "differs"
         if not difference.is_clear:
-            yield _divided(difference)
+            why = f"{name}: {_divided(difference)}: no majority shows which is right"
+            yield Finding("open" if grave else "remark", what, why)
             continue
         for node, value in sorted(difference.others.items()):
-            yield Finding(
-                weight="fault" if difference.is_grave else "remark",
-                what=difference.name if difference.is_grave else "differs",
-                nodes=(node,),
-                evidence=f"{difference.name}: {value}; elsewhere {difference.usual}",
-            )
+            why = f"{name}: {value}; elsewhere {difference.usual}"
+            yield Finding("fault" if grave else "remark", what, why, (node,))
     yield from _bad(facts)
     for grown in growths(facts):
         if grown.name.endswith(_HARMLESS) or grown.name == "TCP segments sent again":
             continue  # shapers and congestion make these; the curves show what they cost
-        yield Finding(
-            weight="fault" if grown.is_error else "remark",
-            what="errors" if grown.is_error else "counter",
-            nodes=(grown.node,),
-            evidence=f"{grown.name} grew by {grown.by} during the run",
-        )
+        why = f"{grown.name} grew by {grown.by} during the run"
+        if grown.is_error:
+            yield Finding("fault", "errors", why, (grown.node,))
+        else:
+            yield Finding("remark", "counter", why, (grown.node,))
     yield from _unknown(facts)
     yield from _names(facts)
 
 
-def _divided(difference: Difference) -> Finding:
+def _divided(difference: Difference) -> str:
+    """Who says what."""
     saying: dict[str, list[str]] = {difference.usual: sorted(difference.agree)}
     for node, value in sorted(difference.others.items()):
         saying.setdefault(value, []).append(node)
-    groups = "; ".join(f"{value} ({', '.join(nodes)})" for value, nodes in saying.items())
-    return Finding(
-        weight="open" if difference.is_grave else "remark",
-        what=difference.name if difference.is_grave else "differs",
-        evidence=f"{difference.name}: {groups}: no majority shows which is right",
-    )
+    return "; ".join(f"{value} ({', '.join(nodes)})" for value, nodes in saying.items())
 
 
 def _bad(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     """By what a node says, whatever the others say; all may have the same fault."""
-    weights: tuple[tuple[Weight, tuple[tuple[str, str, str], ...]], ...] = (
-        ("fault", _BAD), ("remark", _ODD),
-    )  # fmt: skip
     before = [one for one in facts if one.when == "before"]
     saying: dict[tuple[Weight, str], list[str]] = {}
     for one in before:
         for fact in one.facts:
-            for weight, patterns in weights:
-                for name, value, meaning in patterns:
-                    named = fact.value is not None and re.search(f"{name}$", fact.name)
-                    if named and re.fullmatch(value, fact.value or ""):
-                        said = f"{fact.name}: {fact.value}: {meaning}"
-                        saying.setdefault((weight, said), []).append(one.node)
+            for weight, name, value, meaning in _BAD:
+                named = fact.value is not None and re.search(f"{name}$", fact.name)
+                if named and re.fullmatch(value, fact.value or ""):
+                    said = f"{fact.name}: {fact.value}: {meaning}"
+                    saying.setdefault((weight, said), []).append(one.node)
     for (weight, said), nodes in saying.items():
         if len(nodes) == len(before):
-            yield Finding(weight=weight, what="state", evidence=f"{said}, on all nodes")
+            yield Finding(weight, "state", f"{said}, on all nodes")
             continue
         for node in nodes:
-            yield Finding(weight=weight, what="state", nodes=(node,), evidence=said)
+            yield Finding(weight, "state", said, (node,))
 
 
 def _names(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Whatever the others say: a host name that does not lead to its node and back."""
     for one in facts:
-        for fact in one.facts:
-            asked = one.when == "before" and fact.name == "name is its address's"
-            if asked and fact.value not in (None, *_GOOD_NAMES):
-                yield Finding(weight="remark", what="name", nodes=(one.node,),
-                              evidence=f"its host name: {fact.value}")  # fmt: skip
+        for fact in one.facts if one.when == "before" else ():
+            if fact.name == "name is its address's" and not (fact.value or "yes").startswith("yes"):
+                yield Finding("remark", "name", f"its host name: {fact.value}", (one.node,))
 
 
 def _unknown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -226,8 +210,8 @@ def _unknown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
         if missing:
             names = ", ".join(fact.name for fact in missing)
             matters = any(_unread(fact.name) == "open" for fact in missing)
-            yield Finding(weight="open" if matters else "remark", what="unknown", nodes=(one.node,),
-                          evidence=f"{names}: {missing[0].why}; other nodes report it")  # fmt: skip
+            why = f"{names}: {missing[0].why}; other nodes report it"
+            yield Finding("open" if matters else "remark", "unknown", why, (one.node,))
         refused |= {
             fact.name: fact.why or ""
             for fact in unknown
@@ -238,7 +222,7 @@ def _unknown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
         these = [name for name in refused if _unread(name) == weight]
         if these:
             why = f"{', '.join(these)}: {refused[these[0]]}, and no other node reports it"
-            yield Finding(weight=weight, what="unknown", evidence=why)
+            yield Finding(weight, "unknown", why)
 
 
 def _unread(name: str) -> Weight:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from analysis.interconnect.ratios import value_of
-from analysis.table import Estimate
 from train.config.frozen import Frozen
 
 #: fault: the network's. open: may be one, but this run cannot decide. remark: good to know.
@@ -19,25 +18,27 @@ _UNSURE = ("cpu-limited", "noise")
 #: What is no fault any more where rates are doubtful.
 _BY_RATE = ("node", "send", "receive", "link", "uplink", "uplink-send", "uplink-receive",
             "fabric", "below spec", "collectives")  # fmt: skip
-#: A median pair below this share of the baseline is a fault, where the interval says so, too.
-SLOWER = 0.90
-SURELY = 0.95
 #: More nodes than this share, and more than one, are no nodes' fault.
 CAP = 0.05
-_OF_A_NODE = ("node", "send", "receive", "lost", "unreachable", "absent")
+#: Findings of a node that is to be drained, and their codes in its reason.
 _CODES = {"node": "ic-both", "send": "ic-send", "receive": "ic-recv", "lost": "ic-lost",
           "unreachable": "ic-none", "absent": "ic-absent"}  # fmt: skip
 
 
-class Finding(Frozen):
-    """nodes: that it is about; for a link sender and receiver. ratio: of what healthy peers reach.
-    evidence: what was measured, in words."""
+@dataclass(frozen=True)
+class Finding:
+    """evidence: what was measured, in words. nodes: that it is about; for a link sender and
+    receiver. ratio: of what healthy peers reach."""
 
     weight: Weight
     what: str  # node, send, receive, link, corrupt, unreachable, lost, contention, ...
+    evidence: str
     nodes: tuple[str, ...] = ()
     ratio: float | None = None
-    evidence: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.what} {' -> '.join(self.nodes)}".strip()
 
 
 class Verdict(Frozen):
@@ -74,24 +75,7 @@ def doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str
     else:
         astray = bool(about & set(finding.nodes)) if finding.nodes else bool(about)
     doubtful = astray or any(f.what in _UNSURE for f in doubts)
-    return finding.model_copy(update={"weight": "open"}) if doubtful else finding
-
-
-def ratio_finding(estimate: Estimate, what: str, nodes: tuple[str, ...], said: str) -> Finding:
-    """A remark from SLOWER on; below, a fault if the interval lies below SURELY, else open."""
-    value = value_of(estimate)
-    weight: Weight = "remark"
-    if value < SLOWER:
-        weight = "fault" if estimate.high is not None and estimate.high < SURELY else "open"
-    return Finding(weight=weight, what="baseline" if weight == "remark" else what, nodes=nodes,
-                   ratio=value, evidence=said)  # fmt: skip
-
-
-def ratio_text(estimate: Estimate, of: str = "pairs") -> str:
-    """``0.50 (0.48 to 0.52, 12 pairs)``"""
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.2f} ({estimate.note})"
-    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}, {estimate.n} {of})"
+    return replace(finding, weight="open") if doubtful else finding
 
 
 def bits(rate: float) -> str:
@@ -132,21 +116,12 @@ def headline(verdict: Verdict) -> str:
     if verdict.status == "PASS":
         return f"no {', no '.join(seen(verdict))}"
     weight = "fault" if verdict.status == "FAIL" else "open"
-    return "; ".join(
-        f"{finding.what} {' -> '.join(finding.nodes)}".strip()
-        for finding in verdict.findings
-        if finding.weight == weight
-    )
-
-
-def sentence(finding: Finding) -> str:
-    where = f" {' -> '.join(finding.nodes)}" if finding.nodes else ""
-    return f"{finding.what}{where}: {finding.evidence}"
+    return "; ".join(finding.name for finding in verdict.findings if finding.weight == weight)
 
 
 def lines(verdict: Verdict, run: str) -> list[str]:
     """Drain, undo and exclude; where too many nodes are slow, that is said instead."""
-    bad = [f for f in verdict.findings if f.weight == "fault" and f.what in _OF_A_NODE
+    bad = [f for f in verdict.findings if f.weight == "fault" and f.what in _CODES
            and len(f.nodes) == 1]  # fmt: skip
     if not bad:
         return []
@@ -157,15 +132,6 @@ def lines(verdict: Verdict, run: str) -> list[str]:
             f"# {len(names)} of {verdict.nodes} nodes are slow, more than {most}: look for what "
             f"they share ({', '.join(map(_word, names))}) before any is drained"
         ]
-    return [*_drains(bad, run), f"# or keep jobs away from it: --exclude={_word(','.join(names))}"]
-
-
-def _word(text: str) -> str:
-    """As one word of a shell's line, which no name ends."""
-    return shlex.quote("".join(sign if sign.isprintable() else "?" for sign in text))
-
-
-def _drains(bad: Sequence[Finding], run: str) -> list[str]:
     commands = []
     for finding in bad:
         name = _word(finding.nodes[0])
@@ -174,4 +140,9 @@ def _drains(bad: Sequence[Finding], run: str) -> list[str]:
         reason = _word(f"{_CODES[finding.what]}{ratio} run={run}")
         commands.append(f"scontrol update NodeName={name} State=DRAIN Reason={reason}")
         commands.append(f"# once it is fixed: scontrol update NodeName={name} State=RESUME")
-    return commands
+    return [*commands, f"# or keep jobs away from it: --exclude={_word(','.join(names))}"]
+
+
+def _word(text: str) -> str:
+    """As one word of a shell's line, which no name ends."""
+    return shlex.quote("".join(sign if sign.isprintable() else "?" for sign in text))

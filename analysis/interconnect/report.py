@@ -30,7 +30,6 @@ from analysis.interconnect.finding import (
     lines,
     seconds,
     seen,
-    sentence,
 )
 from analysis.interconnect.links import expected
 from analysis.interconnect.run import Run, pairs_frame
@@ -159,7 +158,7 @@ def show(run: Run, verdict: Verdict, out: Console) -> None:
         if len(table.data):
             print_table(table, out, notes=True)
     for finding in verdict.findings:
-        _say(out, sentence(finding), _COLOURS[finding.weight])
+        _say(out, f"{finding.name}: {finding.evidence}", _COLOURS[finding.weight])
     _say(out, f"{verdict.status} {headline(verdict)}", _STATUS[verdict.status])
     for line in lines(verdict, run.name):
         _say(out, line)

@@ -11,13 +11,12 @@ import pandas as pd
 from pydantic import BaseModel, ValidationError
 
 from analysis.records.extract import recorded
-from analysis.table import Column, frame
+from analysis.table import Column, Row, frame
 from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
 from train.interconnect.facts.record import FACTS_GLOB, NodeFacts
 from train.interconnect.record import (
     JOB_NAME,
     TOURNAMENT_NAME,
-    End,
     JobNote,
     Measurement,
     Tournament,
@@ -99,17 +98,22 @@ def load_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise RunError(f"{folder}: no such folder. Expected one of results/interconnect/, which "
                        "make interconnect makes")  # fmt: skip
-    job = _read(folder / JOB_NAME, JobNote)
-    tournament = _read(folder / TOURNAMENT_NAME, Tournament)
-    collectives = _read(folder / COLLECTIVES_NAME, Collectives)
+    job = read(folder / JOB_NAME, JobNote)
+    tournament = read(folder / TOURNAMENT_NAME, Tournament)
+    collectives = read(folder / COLLECTIVES_NAME, Collectives)
     if job is None and tournament is None and collectives is None:
         raise RunError(f"{folder} holds neither {TOURNAMENT_NAME} nor {JOB_NAME}: expected the "
                        "folder of one run, as make interconnect prints it")  # fmt: skip
-    facts = (_read(file, NodeFacts) for file in sorted(folder.glob(FACTS_GLOB)))
+    facts = (read(file, NodeFacts) for file in sorted(folder.glob(FACTS_GLOB)))
     return Run(folder, job, tournament, collectives, tuple(one for one in facts if one))
 
 
-def _read(file: Path, model: type[_Model]) -> _Model | None:
+def read(file: Path, model: type[_Model], instead: str = "Measure again") -> _Model | None:
+    """None: there is no such file. instead: what to do where it is broken.
+
+    Raises:
+        RunError: it is broken.
+    """
     try:
         return model.model_validate_json(file.read_bytes())
     except FileNotFoundError:
@@ -120,7 +124,7 @@ def _read(file: Path, model: type[_Model]) -> _Model | None:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise RunError(
-            f"{file} is broken or of another version: {where}: {first['msg']}. Measure again"
+            f"{file} is broken or of another version: {where}: {first['msg']}. {instead}"
         ) from error
 
 
@@ -129,29 +133,16 @@ def pairs_frame(tournament: Tournament) -> pd.DataFrame:
     return frame([_row(m) for m in tournament.measurements], PAIRS)
 
 
-def _row(m: Measurement) -> dict[str, object]:
-    rates = np.array(m.rates, dtype=float)
-    some = len(rates) > 0
-    return {
-        **recorded(m, PAIRS),
-        "samples": len(rates),
-        "rate": np.median(rates) if some else None,
-        "rate_min": rates.min() if some else None,
-        "rate_max": rates.max() if some else None,
-        "wrong_bytes": m.wrong_bytes if some else None,
-        "sender_busy": _share(m.at_sender, "cpu_s"),
-        "sender_waited": _share(m.at_sender, "waited_s"),
-        "receiver_busy": _share(m.at_receiver, "cpu_s"),
-        "receiver_waited": _share(m.at_receiver, "waited_s"),
-        "sent_carried": _carried(m, m.at_sender.sent_bytes if m.at_sender else None),
-        "received_carried": _carried(m, m.at_receiver.received_bytes if m.at_receiver else None),
-    }
-
-
-def _share(end: End | None, of: str) -> float | None:
-    seconds = None if end is None else getattr(end, of)
-    return None if seconds is None or end is None else seconds / end.wall_s
-
-
-def _carried(m: Measurement, counted: int | None) -> float | None:
-    return None if counted is None or not m.bytes else counted / m.bytes
+def _row(m: Measurement) -> Row:
+    row = recorded(m, PAIRS) | {"samples": len(m.rates)}
+    if m.rates:
+        row |= {"rate": np.median(m.rates), "rate_min": min(m.rates), "rate_max": max(m.rates),
+                "wrong_bytes": m.wrong_bytes}  # fmt: skip
+    ends = ("sender", m.at_sender, "sent"), ("receiver", m.at_receiver, "received")
+    for name, end, way in ends:
+        if end is not None:
+            carried = getattr(end, f"{way}_bytes")
+            row[f"{name}_busy"] = end.cpu_s / end.wall_s
+            row[f"{name}_waited"] = None if end.waited_s is None else end.waited_s / end.wall_s
+            row[f"{way}_carried"] = None if carried is None or not m.bytes else carried / m.bytes
+    return row

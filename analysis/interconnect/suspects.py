@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.interconnect.doubts import VISIBLE
-from analysis.interconnect.finding import Finding
+from analysis.interconnect.finding import Finding, Weight
 from train.interconnect.record import Retest, Suspect, Tournament
 
 #: Uplinks that carry this share of what their nodes reach carry all that these can send.
@@ -34,9 +34,9 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
     tested &= {tournament.switches[m.receiver] for m in crossed}
     if left := sorted(set(shared) - tested):
         yield Finding(
-            weight="remark" if len(tested) > 1 else "open", what="uplinks not tested",
-            evidence=f"{', '.join(left)}: too few nodes beside the largest leaf switch to "
-            "be compared, or the time was over; run with as many nodes of each",
+            "remark" if len(tested) > 1 else "open", "uplinks not tested",
+            f"{', '.join(left)}: too few nodes beside the largest leaf switch to be compared, or "
+            "the time was over; run with as many nodes of each",
         )  # fmt: skip
     failed = [
         m for m in crossed if not m.rates and {m.sender, m.receiver}.isdisjoint(tournament.lost)
@@ -44,8 +44,8 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
     if failed:
         first = failed[0]
         yield Finding(
-            weight="open", what="uplinks failed",
-            evidence=f"{len(failed)} of {len(crossed)} measurements of pairs that loaded uplinks "
+            "open", "uplinks failed",
+            f"{len(failed)} of {len(crossed)} measurements of pairs that loaded uplinks "
             f"gave no number, first {first.sender} to {first.receiver}: {first.error}",
         )  # fmt: skip
     if len(tested) < 2:
@@ -54,37 +54,27 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
     if larger := sorted(leaf for leaf in tested if shared[leaf] > width):
         most = max(shared[leaf] for leaf in larger)
         yield Finding(
-            weight="remark", what="uplinks not loaded",
-            evidence=f"uplinks were compared with {width} pairs at a time, as many as the smallest "
+            "remark", "uplinks not loaded",
+            f"uplinks were compared with {width} pairs at a time, as many as the smallest "
             f"leaf switch has nodes; {', '.join(larger)} have up to {most}: an uplink that lost up "
             f"to {1 - width / most:.0%} would not be seen",
         )  # fmt: skip
-    yield from _alike(tournament, len(tested))
-    yield from _unseen(tournament)
-
-
-def _unseen(tournament: Tournament) -> Iterator[Finding]:
-    """Where the fabric holds up pairs across, what else does is not seen."""
+    share = tournament.decision.crossing
+    if share is not None and share < ALL:
+        alone = len(tested) == 2
+        yield Finding(
+            "open" if alone else "remark", TWO_LEAVES if alone else "oversubscribed",
+            f"whole leaf switches reach {share:.2f} of each other of what their nodes reach within "
+            "them: as it was built, or uplinks that lost as much; only a baseline shows which",
+            ratio=share,
+        )  # fmt: skip
     seen = tournament.decision.visible_across
     if seen is not None and seen < VISIBLE:
         yield Finding(
-            weight="remark", what="links across",
-            evidence="a single link across leaf switches is seen only where it is below "
+            "remark", "links across",
+            "a single link across leaf switches is seen only where it is below "
             f"{seen:.2f} of what is usual within them: above, the uplinks hold it up",
         )  # fmt: skip
-
-
-def _alike(tournament: Tournament, tested: int) -> Iterator[Finding]:
-    share = tournament.decision.crossing
-    if share is None or share >= ALL:
-        return
-    alone = tested == 2
-    yield Finding(
-        weight="open" if alone else "remark", what=TWO_LEAVES if alone else "oversubscribed",
-        ratio=share,
-        evidence=f"whole leaf switches reach {share:.2f} of each other of what their nodes reach "
-        "within them: as it was built, or uplinks that lost as much; only a baseline shows which",
-    )  # fmt: skip
 
 
 def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
@@ -102,8 +92,7 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
             continue
         if suspect.ratio is None:
             if set(suspect.nodes).isdisjoint(tournament.lost):
-                yield Finding(weight="fault", what="unreachable", nodes=suspect.nodes,
-                              evidence=suspect.why)  # fmt: skip
+                yield Finding("fault", "unreachable", suspect.why, suspect.nodes)
             continue
         retest = retests.get((suspect.nodes, _family(suspect.kind)))
         or_else = _or_uplink(suspect, tournament) or _or_node(suspect, tournament)
@@ -116,13 +105,10 @@ def _links_left(left: Sequence[Suspect], retests: Sequence[Retest], where: str) 
     first = ", ".join(" -> ".join(suspect.nodes) for suspect in left[:3])
     evidence = f"{len(left)} more links {where}were slow ({min(ratios):.2f} and up: {first}"
     evidence += ", ...)" if len(left) > 3 else ")"
-    passed = bool(retests) and all(retest.outcome == "recovered" for retest in retests)
-    if passed:
-        evidence += (
-            f"; the {len(retests)} slowest were as fast as others alone: routes that collide"
-        )
-    return Finding(weight="remark" if passed else "open",
-                   what="contention" if passed else "links", evidence=evidence)  # fmt: skip
+    if retests and all(retest.outcome == "recovered" for retest in retests):
+        slowest = f"the {len(retests)} slowest were as fast as others alone: routes that collide"
+        return Finding("remark", "contention", f"{evidence}; {slowest}")
+    return Finding("open", "links", evidence)
 
 
 def _family(kind: str) -> str:
@@ -154,31 +140,24 @@ def _or_node(suspect: Suspect, tournament: Tournament) -> str:
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:
-    partners = f"{suspect.slow} of {suspect.partners} partners"
     first = f"{suspect.ratio:.2f} of its peers"
     if suspect.kind != "link":
-        first += f", with {partners}"
+        first += f", with {suspect.slow} of {suspect.partners} partners"
     if retest is None:
-        return Finding(weight="open", what=suspect.kind, nodes=suspect.nodes, ratio=suspect.ratio,
-                       evidence=f"{first}; not retested")  # fmt: skip
-    alone = "alone" + (f" with {', '.join(retest.partners)}" if retest.partners else "")
-    about = {"nodes": suspect.nodes, "ratio": retest.ratio}
-    match retest.outcome:
-        case "confirmed":
-            evidence = f"{first}; {alone} {retest.ratio:.2f}{or_else}"
-            return Finding(**about, weight="fault", what=retest.kind, evidence=evidence)
-        case "unsure":
-            evidence = f"{first}; {alone} {retest.ratio:.2f}: {retest.why}"
-            return Finding(**about, weight="open", what=retest.kind, evidence=evidence)
-        case "recovered":
-            evidence = (
-                f"{first}; {alone} {retest.ratio:.2f}: slow only while others run, or the fault "
-                "has passed"
-            )
-            return Finding(**about, weight="remark", what="contention", evidence=evidence)
-        case "cpu":
-            evidence = f"{first}; {retest.why}: the processor, not the link"
-            return Finding(**about, weight="open", what="cpu", evidence=evidence)
-        case "unreachable":
-            evidence = f"{first}; then {retest.why}"
-            return Finding(**about, weight="open", what=suspect.kind, evidence=evidence)
+        why = f"{first}; not retested"
+        return Finding("open", suspect.kind, why, suspect.nodes, suspect.ratio)
+    alone = f"{first}; alone"
+    if retest.partners:
+        alone += f" with {', '.join(retest.partners)}"
+    if retest.ratio is not None:
+        alone += f" {retest.ratio:.2f}"
+    found: dict[str, tuple[Weight, str, str]] = {
+        "confirmed": ("fault", retest.kind, f"{alone}{or_else}"),
+        "unsure": ("open", retest.kind, f"{alone}: {retest.why}"),
+        "recovered": (
+            "remark", "contention", f"{alone}: slow only while others run, or the fault has passed"
+        ),
+        "cpu": ("open", "cpu", f"{first}; {retest.why}: the processor, not the link"),
+        "unreachable": ("open", suspect.kind, f"{first}; then {retest.why}"),
+    }  # fmt: skip
+    return Finding(*found[retest.outcome], suspect.nodes, retest.ratio)

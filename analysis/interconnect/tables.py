@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,8 @@ import pandas as pd
 
 from analysis.interconnect.collectives import (
     LARGE,
-    all_reduce_times,
     collectives_frame,
     fitted,
-    one_rank_per_node,
     predicted_frame,
     shape_of,
     summary_frame,
@@ -94,8 +93,8 @@ _MODEL = (
 def _model(collectives: Collectives) -> Iterator[Table]:
     """Fitted on two ranks, tried on more; a row without ranks where there are no more."""
     rows: list[Row] = []
-    for way in WAYS if one_rank_per_node(collectives) else ():
-        own = fitted(all_reduce_times(collectives, way))
+    for way in WAYS:
+        own = fitted(collectives, way)
         if own is None:
             continue
         predicted = predicted_frame(collectives, way)
@@ -185,7 +184,7 @@ _CALIBRATED = (
 
 def findings_table(verdict: Verdict) -> Table:
     rows = [
-        {**finding.model_dump(), "place": " to ".join(finding.nodes) or "the run"}
+        {**asdict(finding), "place": " to ".join(finding.nodes) or "the run"}
         for finding in verdict.findings
     ]
     intro = (

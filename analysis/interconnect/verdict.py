@@ -17,7 +17,7 @@ from analysis.interconnect.links import against_spec, loaded
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import TWO_LEAVES, suspect_findings, uplink_findings
 from train.config.frozen import Frozen
-from train.interconnect.record import GAVE_UP, Measurement, Step, Tournament
+from train.interconnect.record import GAVE_UP, JobNote, Measurement, Tournament
 
 #: Remarks that say that all is as fast as it should be, which frees two that have no peers.
 _HELD = {TWO_ALONE: ("baseline", "spec"), TWO_LEAVES: (UPLINKS_HELD,)}
@@ -57,26 +57,17 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
 
 def _findings(run: Run) -> Iterator[Finding]:
     if run.job is not None:
-        for step in run.job.steps:
-            yield from _ended(step)
-        for phase in run.job.phases:
-            if phase not in {step.phase for step in run.job.steps}:
-                why = f"{phase} was requested but did not begin: the job ended before"
-                yield Finding(weight="open", what="not measured", evidence=why)
-        if not run.job.ended:
-            why = "the job was ended, or lost with its first node, before it was done"
-            yield Finding(weight="open", what="stopped", evidence=why)
+        yield from _of_the_job(run.job)
     yield from _absent(run)
     yield from facts_findings(run.facts)
     if run.collectives is not None:
         yield from collectives_findings(run.collectives)
     if run.tournament is None:
-        why = "no pair was measured: nothing shows which node is slow"
-        yield Finding(weight="open", what="nothing", evidence=why)
+        yield Finding("open", "nothing", "no pair was measured: nothing shows which node is slow")
         return
     tournament = run.tournament
     for node, why in tournament.lost.items():
-        yield Finding(weight="fault", what="lost", nodes=(node,), evidence=why)
+        yield Finding("fault", "lost", why, (node,))
     yield from _coverage(tournament)
     yield from _corrupt(tournament.measurements)
     yield from suspect_findings(tournament)
@@ -94,6 +85,28 @@ def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
         yield from against_spec(run, yardstick.line_bits)
 
 
+def _of_the_job(job: JobNote) -> Iterator[Finding]:
+    for step in job.steps:
+        for trouble in step.troubles:
+            named = () if trouble.node == "?" else (trouble.node,)
+            yield Finding("open", trouble.what, f"{step.phase}: {trouble.found}", named)
+        if step.stopped:
+            yield Finding("open", "stopped", f"{step.phase}: {step.stopped}")
+        elif step.exit_code is None:
+            yield Finding("open", "failed", f"{step.phase} did not end while the job ran")
+        elif step.exit_code and not step.troubles:
+            why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
+            yield Finding("open", "failed", why)
+    begun = {step.phase for step in job.steps}
+    for phase in job.phases:
+        if phase not in begun:
+            why = f"{phase} was requested but did not begin: the job ended before"
+            yield Finding("open", "not measured", why)
+    if not job.ended:
+        why = "the job was ended, or lost with its first node, before it was done"
+        yield Finding("open", "stopped", why)
+
+
 def _absent(run: Run) -> Iterator[Finding]:
     """Nodes that were asked for and did not take part: a fault, where the node's own program says
     that it could not, and others measured."""
@@ -105,29 +118,11 @@ def _absent(run: Run) -> Iterator[Finding]:
         if len(came) > 1 and name not in came:
             trouble = troubles.get(("tournament", name))
             gave_up = trouble is not None and trouble.what == GAVE_UP
-            yield Finding(
-                weight="fault" if gave_up else "open", what="absent", nodes=(name,),
-                evidence="it took no part in the tournament"
-                + (f": {trouble.found}" if trouble is not None else ""),
-            )  # fmt: skip
+            why = f": {trouble.found}" if trouble is not None else ""
+            yield Finding("fault" if gave_up else "open", "absent",
+                          f"it took no part in the tournament{why}", (name,))  # fmt: skip
         if "preflight" in run.job.phases and name not in {one.node for one in run.facts}:
-            yield Finding(weight="open", what="unknown", nodes=(name,),
-                          evidence="its preflight left no record")  # fmt: skip
-
-
-def _ended(step: Step) -> Iterator[Finding]:
-    for trouble in step.troubles:
-        named = () if trouble.node == "?" else (trouble.node,)
-        yield Finding(weight="open", what=trouble.what, nodes=named,
-                      evidence=f"{step.phase}: {trouble.found}")  # fmt: skip
-    if step.stopped:
-        yield Finding(weight="open", what="stopped", evidence=f"{step.phase}: {step.stopped}")
-    elif step.exit_code is None:
-        why = f"{step.phase} did not end while the job ran"
-        yield Finding(weight="open", what="failed", evidence=why)
-    elif step.exit_code and not step.troubles:
-        why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
-        yield Finding(weight="open", what="failed", evidence=why)
+            yield Finding("open", "unknown", "its preflight left no record", (name,))
 
 
 def _coverage(tournament: Tournament) -> Iterator[Finding]:
@@ -135,7 +130,7 @@ def _coverage(tournament: Tournament) -> Iterator[Finding]:
     possible = len(tournament.nodes) * (len(tournament.nodes) - 1)
     if tournament.cut is None and len(met) < possible:
         why = f"{len(met)} of {possible} ordered pairs were measured: a slow link may be another"
-        yield Finding(weight="remark", what="coverage", evidence=why)
+        yield Finding("remark", "coverage", why)
 
 
 def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:
@@ -145,8 +140,5 @@ def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:
         if m.wrong_bytes:
             pairs.setdefault((m.sender, m.receiver), []).append(m.wrong_bytes)
     for pair, wrong in pairs.items():
-        yield Finding(
-            weight="fault", what="corrupt", nodes=pair,
-            evidence=f"{sum(wrong)} wrong bytes in {len(wrong)} measurements, expected none: TCP's "
-            "own checksum let them pass",
-        )  # fmt: skip
+        why = f"{sum(wrong)} wrong bytes in {len(wrong)} measurements, expected none"
+        yield Finding("fault", "corrupt", f"{why}: TCP's own checksum let them pass", pair)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from analysis.interconnect.collectives import all_reduce_times, fitted, one_rank_per_node
+from analysis.interconnect.collectives import fitted
 from analysis.interconnect.run import RunError, load_run
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
@@ -29,9 +29,9 @@ def network_beside(frames: Frames) -> Link | None:
 
 def _link(folder: Path, hosts: set[str]) -> Link | None:
     measured = load_run(folder).collectives
-    if measured is None or not one_rank_per_node(measured) or measured.oversubscribed:
+    if measured is None or measured.oversubscribed:
         return None
     if not hosts <= {rank.host for rank in measured.ranks}:
         return None
-    fit = fitted(all_reduce_times(measured, "horovod"), len(measured.ranks))
+    fit = fitted(measured, "horovod", len(measured.ranks))
     return fit.large.link if fit and fit.is_usable else None

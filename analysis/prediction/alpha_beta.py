@@ -1,4 +1,4 @@
-"""alpha and beta from measured times, with intervals, and how well they predict other times.
+"""alpha and beta of a ring from measured times, with intervals.
 
 One line seldom holds for all sizes: protocols change from eager to rendezvous, and shapers and
 buffers let a burst pass at once. Where two lines explain the times better than one, by more than
@@ -8,18 +8,16 @@ their further parameters would by chance (Schwarz 1978), small and large message
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from analysis.prediction.collectives import Link, Parts
+from analysis.prediction.collectives import Link, ring
 
 Floats = npt.NDArray[np.float64]
-#: A formula: ranks, bytes -> its parts.
-Cost = Callable[[int, float], Parts]
 
 RESAMPLES = 300
 #: A fit that misses a size by more than this is not extrapolated.
@@ -50,7 +48,6 @@ class Fit(NamedTuple):
     """link: the estimate. resampled: (alpha, beta) of the bootstrap, one row each.
     worst: largest relative error at a size that was fitted."""
 
-    cost: Cost
     link: Link
     resampled: Floats
     worst: float
@@ -64,23 +61,10 @@ class Fit(NamedTuple):
         return _interval(self.resampled[:, 1])
 
     def seconds(self, ranks: int, size: float) -> float:
-        return self.cost(ranks, size).seconds(self.link)
+        return ring(ranks, size).seconds(self.link)
 
 
-class Prediction(NamedTuple):
-    """One time that was not fitted. error: measured over predicted, minus one."""
-
-    ranks: int
-    bytes: int
-    measured: float
-    predicted: float
-
-    @property
-    def error(self) -> float:
-        return self.measured / self.predicted - 1
-
-
-def fit(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Fit:
+def fit(timed: Sequence[Timed]) -> Fit:
     """Weighted least squares of the medians, weight 1 / T^2, alpha and beta not below 0.
 
     With equal weights the largest sizes alone would decide, alpha included. The bootstrap
@@ -89,15 +73,15 @@ def fit(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Fit:
     Raises:
         ValueError: fewer than two sizes, or none with a time above 0.
     """
-    link, errors = line(timed, cost)
-    parts = _parts(timed, cost)
-    random = np.random.default_rng(seed)
-    drawn = np.stack([resampled_medians(t.seconds, RESAMPLES, random) for t in timed], axis=1)
+    link, errors = line(timed)
+    parts, random = _parts(timed), np.random.default_rng(0)
+    samples = [random.choice(t.seconds, (RESAMPLES, len(t.seconds))) for t in timed]
+    drawn = np.stack([np.median(own, axis=1) for own in samples], axis=1)
     resampled = np.array([_solve(parts, times) for times in drawn])
-    return Fit(cost, link, resampled, float(np.abs(errors).max()))
+    return Fit(link, resampled, float(np.abs(errors).max()))
 
 
-def line(timed: Sequence[Timed], cost: Cost) -> tuple[Link, Floats]:
+def line(timed: Sequence[Timed]) -> tuple[Link, Floats]:
     """The estimate of :func:`fit` alone, and its relative error at each time.
 
     Raises:
@@ -107,19 +91,13 @@ def line(timed: Sequence[Timed], cost: Cost) -> tuple[Link, Floats]:
         raise ValueError(f"found {len(timed)} sizes, expected two or more: a line needs two points")
     if any(min(t.seconds) <= 0 for t in timed):
         raise ValueError("found a time of 0 s or less, expected more")
-    parts, medians = _parts(timed, cost), np.array([t.median for t in timed])
+    parts, medians = _parts(timed), np.array([t.median for t in timed])
     alpha, beta = _solve(parts, medians)
     return Link(alpha, beta), parts @ [alpha, beta] / medians - 1
 
 
-def _parts(timed: Sequence[Timed], cost: Cost) -> Floats:
-    return np.array([cost(t.ranks, t.bytes) for t in timed])
-
-
-def resampled_medians(samples: Sequence[float], count: int, random: np.random.Generator) -> Floats:
-    """Bootstrap: medians of ``count`` draws of as many samples."""
-    found: Floats = np.median(random.choice(samples, (count, len(samples))), axis=1)
-    return found
+def _parts(timed: Sequence[Timed]) -> Floats:
+    return np.array([ring(t.ranks, t.bytes) for t in timed])
 
 
 def _solve(parts: Floats, times: Floats) -> tuple[float, float]:
@@ -154,37 +132,28 @@ class Segments(NamedTuple):
     def is_usable(self) -> bool:
         return self.worst <= WORST
 
-    def of(self, ranks: int, size: float) -> Fit:
-        return self.small if size / ranks < self.split else self.large
-
     def seconds(self, ranks: int, size: float) -> float:
-        return self.of(ranks, size).seconds(ranks, size)
+        fit = self.small if size / ranks < self.split else self.large
+        return fit.seconds(ranks, size)
 
 
-def fit_segments(timed: Sequence[Timed], cost: Cost, seed: int = 0) -> Segments:
+def fit_segments(timed: Sequence[Timed]) -> Segments:
     """
     Raises:
         ValueError: fewer than two sizes, or none with a time above 0.
     """
     messages = sorted({_message(t) for t in timed})
-    best, least = 0.0, _criterion(line(timed, cost)[1], _ONE)
+    best, least = 0.0, _criterion(line(timed)[1], _ONE)
     for split in messages[LEAST : len(messages) - LEAST + 1]:
-        errors = np.concatenate([line(side, cost)[1] for side in _sides(timed, split)])
+        errors = np.concatenate([line(side)[1] for side in _sides(timed, split)])
         if (criterion := _criterion(errors, _TWO)) < least:
             best, least = split, criterion
     # only what was chosen is resampled for its intervals
     if best == 0:
-        one = fit(timed, cost, seed)
+        one = fit(timed)
         return Segments(one, one, best)
-    small, large = (fit(side, cost, seed) for side in _sides(timed, best))
+    small, large = (fit(side) for side in _sides(timed, best))
     return Segments(small, large, best)
-
-
-def predict(found: Segments, timed: Sequence[Timed]) -> tuple[Prediction, ...]:
-    """Each time that was not fitted beside its prediction."""
-    return tuple(
-        Prediction(t.ranks, t.bytes, t.median, found.seconds(t.ranks, t.bytes)) for t in timed
-    )
 
 
 def _message(timed: Timed) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy import stats
 
 from analysis.prediction import Refusal, Scaling
@@ -71,7 +71,7 @@ class Point(Frozen):
 
 
 class SeriesForecast(Frozen):
-    """series: key of its settings. refused: why there are no points."""
+    """series: key of its settings. refused: why there are no points; null: there are some."""
 
     series: str
     scaling: Scaling
@@ -81,12 +81,6 @@ class SeriesForecast(Frozen):
     held_out: tuple[HeldOut, ...] = ()  # the last one is of the largest measured count
     points: tuple[Point, ...] = ()
     refused: str | None = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> SeriesForecast:
-        if (self.refused is None) != bool(self.points):
-            raise ValueError("a forecast has either points or the reason why there are none")
-        return self
 
 
 class Forecast(Frozen):
@@ -208,9 +202,7 @@ def _points(
         math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
     ]
     df = PRIOR_HOLD_OUTS + len(off)
-    per_doubling = (
-        PRIOR_HOLD_OUTS * PRIOR_PER_DOUBLING**2 + sum(o**2 for o in off)
-    ) / df  # fmt: skip
+    per_doubling = (PRIOR_HOLD_OUTS * PRIOR_PER_DOUBLING**2 + sum(o**2 for o in off)) / df
     between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
     noise = float(np.mean(between)) if between else 0.0
     points = []

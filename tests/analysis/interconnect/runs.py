@@ -16,6 +16,8 @@ from train.interconnect.record import End, Measurement, Node, Noise, Retest, Tou
 from train.interconnect.tournament import matrix_from
 
 HEALTHY = 2e8
+#: Node c is slow in both directions, and in its retest.
+SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
 LINK = Link(30e-6, 8 / HEALTHY)
 BYTES = 10_000_000
 
@@ -65,6 +67,14 @@ def retest(kind: str, nodes: tuple[str, ...], ratio: float | None, outcome: str)
     )  # fmt: skip
 
 
+CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
+
+
+def leaves(*names: str) -> dict[str, str]:
+    """The nodes of leaf1, leaf2, ...: node -> its leaf switch."""
+    return {node: f"leaf{number}" for number, own in enumerate(names, 1) for node in own}
+
+
 def run(found: Tournament | None, job: Any = None, **more: Any) -> Run:
     return Run(Path("results/interconnect/r1"), job, found, **more)
 
@@ -86,6 +96,10 @@ def node_facts(node: str, when: When = "before", **values: str | None) -> NodeFa
         node=node, when=when, taken_at=datetime(2026, 1, 2, tzinfo=UTC), interface="eth0",
         facts=facts,
     )  # fmt: skip
+
+
+def facts_of(names: str, **values: str | None) -> tuple[NodeFacts, ...]:
+    return tuple(node_facts(name, **values) for name in names)
 
 
 def series(

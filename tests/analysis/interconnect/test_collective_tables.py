@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.collectives import (
-    all_reduce_times,
     collectives_findings,
     collectives_frame,
     fitted,
@@ -109,7 +108,7 @@ def test_all_to_all_leaves_a_node_as_it_is() -> None:
 
 def test_a_fit_on_two_ranks_predicts_the_ring_that_made_the_times() -> None:
     found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
-    own = fitted(all_reduce_times(found, "horovod"))
+    own = fitted(found, "horovod")
     assert own is not None and 8 / own.large.link.beta == pytest.approx(2e8)
     frame = predicted_frame(found, "horovod")
     assert set(frame["ranks"]) == {3, 4}

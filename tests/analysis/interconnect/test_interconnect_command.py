@@ -14,9 +14,7 @@ from typer.testing import CliRunner
 from analysis.__main__ import app
 from analysis.interconnect.report import show
 from analysis.interconnect.verdict import judge as judged
-from tests.analysis.interconnect.runs import node_facts, retest, run, tournament
-
-SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
+from tests.analysis.interconnect.runs import CONFIRMED, SLOW, node_facts, run, tournament
 
 
 def judge(folder: Path):
@@ -27,7 +25,7 @@ def judge(folder: Path):
     ("fields", "code", "words"),
     [
         ({}, 0, "PASS no node"),
-        ({"slow": SLOW, "retests": (retest("node", ("c",), 0.5, "confirmed"),)}, 1, "FAIL node c"),
+        ({"slow": SLOW, "retests": CONFIRMED}, 1, "FAIL node c"),
         ({"slow": SLOW}, 3, "UNDECIDED node c"),
     ],
 )

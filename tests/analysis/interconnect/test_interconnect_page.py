@@ -12,19 +12,17 @@ from analysis.interconnect.report import figures_of, junit, render, write_run
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
+    CONFIRMED,
+    SLOW,
     collectives,
     end,
     node_facts,
-    retest,
     run,
     series,
     tournament,
 )
 from train.interconnect.collectives.record import WAYS
 from train.interconnect.record import Calibrated
-
-SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
-CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
 
 
 def test_pairs_keep_the_numbers_and_the_reasons() -> None:
@@ -104,3 +102,4 @@ def test_heatmaps_of_many_sizes(count: int) -> None:
     assert [figure.key for figure in figures] == ["rates", "latency"]
     assert all("<svg" in (figure.svg or "") for figure in figures)
     assert ("n1<" in (figures[0].svg or "")) == (count <= 64)
+    assert ("1.00<" in (figures[0].svg or "")) == (count <= 16)

@@ -11,6 +11,8 @@ from analysis.interconnect.report import junit
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
+    CONFIRMED,
+    SLOW,
     collectives,
     measurement,
     node_facts,
@@ -20,9 +22,6 @@ from tests.analysis.interconnect.runs import (
     tournament,
 )
 from train.interconnect.record import JobNote, Node, Noise, Step, Trouble
-
-SLOW = {("c", "*"): 0.5, ("*", "c"): 0.5}
-CONFIRMED = (retest("node", ("c",), 0.5, "confirmed"),)
 
 
 def cases(found: Run) -> dict[str, list[str]]:

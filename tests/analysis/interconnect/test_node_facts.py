@@ -9,7 +9,7 @@ import pytest
 from analysis.interconnect.facts import differences, facts_findings, facts_frame, growths
 from analysis.interconnect.verdict import judge
 from analysis.table import plain_rows
-from tests.analysis.interconnect.runs import node_facts, run, tournament
+from tests.analysis.interconnect.runs import facts_of, node_facts, run, tournament
 from train.interconnect.facts.record import Fact, NetworkFault, NodeFacts
 
 
@@ -17,7 +17,6 @@ def test_the_odd_node_is_marked_against_the_mode() -> None:
     told = [node_facts(n, MTU="1400" if n == "c" else "1500", driver="mlx5") for n in "abcd"]
     (found,) = differences(told)
     assert (found.name, found.usual, found.others) == ("MTU", "1500", {"c": "1400"})
-    assert found.is_grave
     verdict = judge(run(tournament(), facts=tuple(told)))
     assert verdict.status == "FAIL"
     assert verdict.findings[0].evidence == "MTU: 1400; elsewhere 1500"
@@ -28,7 +27,7 @@ def test_what_keeps_nodes_from_talking_is_a_fault_of_both() -> None:
         what="MTU", nodes=("a", "b"), fix="set it",
         found="a -> b: packets of 9,000 bytes do not arrive, packets of 1,500 do",
     )  # fmt: skip
-    first, *others = (node_facts(n, MTU="9000") for n in "abc")
+    first, *others = facts_of("abc", MTU="9000")
     told = (first.model_copy(update={"faults": (fault,)}), *others)
     verdict = judge(run(None, facts=told))
     assert verdict.status == "FAIL", "also where no pair could be measured"
@@ -50,8 +49,8 @@ def test_what_a_node_does_not_know_is_never_equal() -> None:
     assert (found.weight, found.what, found.nodes) == ("open", "unknown", ("b",))
     (found,) = facts_findings([node_facts(n, kernel=None if n == "b" else "6.1") for n in "abc"])
     assert (found.weight, found.nodes) == ("remark", ("b",))
-    nobody = [node_facts(n, duplex=None) for n in "abc"]
-    assert list(facts_findings(nobody)) == []  # the table says that it is unknown
+    # the table says that it is unknown
+    assert list(facts_findings(facts_of("abc", duplex=None))) == []
 
 
 def refused(node: str, name: str, why: str) -> NodeFacts:
@@ -117,12 +116,22 @@ def test_two_odd_nodes_are_no_link() -> None:
     ],
 )
 def test_what_all_nodes_have_wrong_is_wrong(name: str, value: str, weight: str | None) -> None:
-    found = list(facts_findings([node_facts(n, **{name.replace(" ", "_"): value}) for n in "ab"]))
+    found = list(facts_findings(facts_of("ab", **{name.replace(" ", "_"): value})))
     assert [(f.weight, f.nodes) for f in found] == ([(weight, ())] if weight else [])
 
 
+def test_a_host_name_that_does_not_lead_to_its_node_and_back_is_told() -> None:
+    said = {"a": "yes", "b": "does not resolve", "c": "leads back to another name", "d": None,
+            "e": "loopback: peers that are told this address talk to themselves",
+            "f": "yes, but nothing leads back from the address"}  # fmt: skip
+    told = [node_facts(node, when, **{"name_is_its_address's": value})
+            for node, value in said.items() for when in ("before", "after")]  # fmt: skip
+    found = [(f.nodes, f.evidence) for f in facts_findings(told) if f.what == "name"]
+    assert found == [((node,), f"its host name: {said[node]}") for node in "bce"]
+
+
 def test_an_adapter_in_a_narrower_slot_than_the_others_is_a_fault() -> None:
-    told = [node_facts(n, **{"mlx5_0_PCIe_width": "8 of 16" if n == "b" else "16"}) for n in "abc"]
+    told = [node_facts(n, mlx5_0_PCIe_width="8 of 16" if n == "b" else "16") for n in "abc"]
     assert [f.nodes for f in facts_findings(told) if f.weight == "fault"] == [("b",)]
 
 

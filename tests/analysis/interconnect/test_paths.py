@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.verdict import judge
-from tests.analysis.interconnect.runs import node_facts, run, tournament
+from tests.analysis.interconnect.runs import facts_of, run, tournament
 from train.interconnect.record import Clock, Tcp
 
 
@@ -31,7 +31,7 @@ def test_a_clock_that_is_off_is_told_where_it_is_surely_off() -> None:
 
 
 def test_a_path_of_smaller_packets_than_both_its_ends_take() -> None:
-    facts = tuple(node_facts(n, MTU="9000") for n in "abcd")
+    facts = facts_of("abcd", MTU="9000")
     good = paths({}, 9000)
     assert judge(run(tournament(changes=good), facts=facts)).status == "PASS"
     verdict = judge(run(tournament(changes=paths({("a", "b"): 1500}, 9000)), facts=facts))
@@ -61,6 +61,6 @@ def test_without_facts_paths_are_compared_with_each_other() -> None:
 def test_an_infiniband_fabric_that_no_pair_was_measured_on(link, layer, status) -> None:
     told = {"link_type": link, "mlx5_0:1_state": "ACTIVE", "mlx5_0:1_link_layer": layer,
             "mlx5_0:1_physical_state": "LinkUp"}  # fmt: skip
-    verdict = judge(run(tournament(), facts=tuple(node_facts(n, **told) for n in "abcd")))
+    verdict = judge(run(tournament(), facts=facts_of("abcd", **told)))
     assert verdict.status == status
     assert not verdict.findings or "mlx5 0:1" in verdict.findings[0].evidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.interconnect.verdict import judge
-from tests.analysis.interconnect.runs import measurement, run, tournament
+from tests.analysis.interconnect.runs import leaves, measurement, run, tournament
 from train.interconnect.record import Tournament
 
 
@@ -18,26 +18,22 @@ def crossed(found: Tournament, *pairs: str, **decided: object) -> Tournament:
 
 
 def test_uplinks_that_nobody_loaded_are_no_pass() -> None:
-    leaves = {n: "leaf1" if n in "abcdef" else "leaf2" for n in "abcdefgh"}
-    verdict = judge(run(tournament("abcdefgh", switches=leaves)))
+    verdict = judge(run(tournament("abcdefgh", switches=leaves("abcdef", "gh"))))
     (found,) = verdict.findings
     assert verdict.status == "UNDECIDED" and found.what == "uplinks not tested"
     assert found.evidence.startswith("leaf1, leaf2: ")
     # one leaf, and single nodes elsewhere, whose pairs load what there is
-    alone = {n: "leaf1" if n in "abc" else f"leaf-{n}" for n in "abcdefgh"}
+    alone = leaves("abc", *"defgh")
     assert judge(run(tournament("abcdefgh", switches=alone))).status == "PASS"
-    three = leaves | {"e": "leaf3", "f": "leaf3"}
-    crossing = tuple(measurement(a, b, phase="uplinks") for a, b in ("ae", "ea", "bf", "fb"))
-    some = tournament("abcdefgh", switches=three)
-    some = some.model_copy(update={"measurements": (*some.measurements, *crossing)})
+    three = leaves("abcd", "gh", "ef")
+    some = crossed(tournament("abcdefgh", switches=three), "ae", "ea", "bf", "fb")
     found, loaded = judge(run(some)).findings
     assert found.weight == "remark" and found.evidence.startswith("leaf2: ")
     assert loaded.what == "uplinks not loaded"
 
 
 def test_what_the_smallest_leaf_did_not_load_is_told() -> None:
-    leaves = {n: "leaf1" if n in "abcde" else "leaf2" for n in "abcdefgh"}
-    found = crossed(tournament("abcdefgh", switches=leaves), "af", "fa")
+    found = crossed(tournament("abcdefgh", switches=leaves("abcde", "fgh")), "af", "fa")
     verdict = judge(run(found))
     (told,) = verdict.findings
     assert (verdict.status, told.what) == ("PASS", "uplinks not loaded")
@@ -46,11 +42,8 @@ def test_what_the_smallest_leaf_did_not_load_is_told() -> None:
 
 
 def test_crossings_that_failed_in_part_are_no_pass() -> None:
-    leaves = {n: "leaf1" if n in "abcd" else "leaf2" for n in "abcdefgh"}
-    found = crossed(tournament("abcdefgh", switches=leaves), "ae", "ea")
-    dead = measurement("b", "f", phase="uplinks").model_copy(
-        update={"rates": (), "error": "no answer"}
-    )
+    found = crossed(tournament("abcdefgh", switches=leaves("abcd", "efgh")), "ae", "ea")
+    dead = measurement("b", "f", phase="uplinks", rates=(), error="no answer")
     found = found.model_copy(update={"measurements": (*found.measurements, dead)})
     verdict = judge(run(found))
     (told,) = verdict.findings
@@ -61,13 +54,12 @@ def test_crossings_that_failed_in_part_are_no_pass() -> None:
 
 
 def test_leaves_that_reach_each_other_with_less_than_they_have() -> None:
-    two = {n: "leaf1" if n in "ab" else "leaf2" for n in "abcd"}
-    found = crossed(tournament("abcd", switches=two), "ac", "ca", crossing=0.5)
+    found = crossed(tournament("abcd", switches=leaves("ab", "cd")), "ac", "ca", crossing=0.5)
     verdict = judge(run(found))
     (told,) = verdict.findings
     assert (verdict.status, told.what) == ("UNDECIDED", "two leaf switches")
     assert told.evidence.startswith("whole leaf switches reach 0.50 of each other")
-    three = {n: f"leaf{'abcdef'.index(n) // 2}" for n in "abcdef"}
+    three = leaves("ab", "cd", "ef")
     pairs = ("ac", "ce", "ea", "ca")
     found = crossed(tournament("abcdef", switches=three), *pairs, crossing=0.5)
     verdict = judge(run(found))

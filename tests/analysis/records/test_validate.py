@@ -7,13 +7,17 @@ import pytest
 from analysis.records.validate import reason_for, rejections
 from tests.analysis.builders import config, failed, record, technique
 from train.config.schedule import Grow
-from train.record.run import RunRecord
+from train.record.run import DataRecord, RunRecord
 
 TWO = config(gpus=2)
 
 
 def wrong(**changes: object) -> RunRecord:
     return record(TWO, **changes)
+
+
+def left_over(images: int) -> DataRecord:
+    return record(TWO).data.model_copy(update={"dropped_per_epoch": images})
 
 
 def test_a_good_record_passes() -> None:
@@ -50,6 +54,12 @@ def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
             "global batch 16 of 1 batches per rank, the config asks for 32 of 1 (and in 2 more",
         ),
         (
+            wrong(
+                epoch_changes={"accumulation": 2, "global_batch": 32, "steps": 10, "images": 320}
+            ),
+            "global batch 32 of 2 batches per rank, the config asks for 32 of 1",
+        ),
+        (
             wrong(epoch_changes={"steps": 9, "images": 288}),
             "9 steps of 32 images, the config asks for 10 on 320 training images",
         ),
@@ -67,6 +77,7 @@ def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
         (wrong(world=None), "world is null"),
         (wrong(data=None), "data is null"),
         (wrong(wall_s=-1.0), "ended before it started"),
+        (wrong(data=left_over(7)), "7 images left over in a pass, 320 training images"),
     ],
 )
 def test_a_doubt_rejects(bad: RunRecord, finding: str) -> None:
@@ -131,18 +142,11 @@ def test_records_from_before_the_latest_fields_pass() -> None:
     assert rejections(found, found.cell_id) == ()
 
 
-ADDED = config(gpus=2, batch_per_rank=5, accumulation=3)  # 30 images a step, 20 of 320 left over
 GROWS = config(
     gpus=2,
     batch_per_rank=8,
     technique=technique(batch_growth=Grow(milestones=(0.4, 0.7), factor=3, largest=160)),
 )
-
-
-def test_accumulated_batches_make_the_global_batch() -> None:
-    good = record(ADDED)
-    assert (good.epochs[0].global_batch, good.epochs[0].steps) == (30, 10)
-    assert rejections(good, good.cell_id) == ()
 
 
 def test_a_batch_grows_when_and_by_what_the_config_says() -> None:
@@ -153,33 +157,10 @@ def test_a_batch_grows_when_and_by_what_the_config_says() -> None:
     assert rejections(grown, grown.cell_id) == ()
 
 
-def test_growth_at_another_time_is_another_run() -> None:
-    grown = record(GROWS, epoch_changes=[{"accumulation": n} for n in (1, 1, 3)])
-    assert any(
-        "epoch 2: global batch 16 of 1 batches per rank, the config asks for 48 of 3" in reason
-        for reason in rejections(grown, grown.cell_id)
-    )
-
-
-def test_each_epoch_must_cover_what_its_own_batch_can() -> None:
-    short = record(GROWS, epoch_changes=[{}, {"steps": 5, "images": 240}, {}])
-    (found,) = rejections(short, short.cell_id)
-    assert found == ("epoch 2: 5 steps of 48 images, the config asks for 6 on 320 training images")
-
-
-def test_left_over_images_must_be_the_remainder() -> None:
-    good = record(TWO)
-    data = good.data.model_copy(update={"dropped_per_epoch": 7})
-    (found,) = rejections(good.model_copy(update={"data": data}), good.cell_id)
-    assert found.startswith("7 images left over in a pass")
-
-
 @pytest.mark.parametrize(("left", "good"), [(32, True), (0, True), (16, False)])
 def test_a_batch_that_grows_leaves_more_over_which_older_records_do_not_say(left, good) -> None:
-    grown = record(GROWS)  # of 320 images 16, 48 and 144 a step
-    assert grown.data is not None
-    data = grown.data.model_copy(update={"dropped_per_epoch": left})
-    assert (rejections(grown.model_copy(update={"data": data}), grown.cell_id) == ()) is good
+    grown = record(GROWS, data=left_over(left))  # of 320 images 16, 48 and 144 a step
+    assert (rejections(grown, grown.cell_id) == ()) is good
 
 
 #: 83 images, 8 a step for 3, which divide nothing: 3 x 27 steps are 8 epochs of 10 and one of 1
@@ -188,13 +169,10 @@ ADAPTED = config(
 )
 
 
-def test_regime_adaptation_has_a_last_epoch_that_is_cut_short() -> None:
+def test_regime_adaptation_trains_the_planned_epochs() -> None:
     good = record(ADAPTED, train_images=83)
     assert [e.steps for e in good.epochs] == [10] * 8 + [1]
     assert rejections(good, good.cell_id) == ()
-
-
-def test_regime_adaptation_trains_the_planned_epochs() -> None:
     short = record(ADAPTED, train_images=83, accuracies=[0.4] * 8)
     (found,) = rejections(short, short.cell_id)
     assert found == "8 of 9 epochs, yet the status is completed"

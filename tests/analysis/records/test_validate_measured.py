@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -26,23 +26,6 @@ def attempt(number: int, start: float, end: float, resumed: int = 0) -> Attempt:
 
 
 SECONDS = {"train_s": 10.0, "eval_s": 2.0}
-NO_RATE = {"throughput": None, "epoch_changes": SECONDS}
-
-
-@pytest.mark.parametrize(
-    ("attempts", "finding"),
-    [
-        ((attempt(1, 0, 40),), None),
-        ((attempt(1, 0, 35.2),), None),  # clocks may differ by a second
-        ((attempt(1, 0, 30),), "the epochs of attempt 1 took 36 s, yet it lasted 30 s"),
-        ((attempt(1, 0, -1), attempt(2, 5, 60, resumed=3)), "attempt 1 ended before it began"),
-        # of epochs from before it, nothing is known
-        ((attempt(1, 0, 13, resumed=2),), None),
-    ],
-)
-def test_times_that_contradict_each_other_reject(attempts, finding) -> None:
-    found = record(TWO, attempts=attempts, **NO_RATE)
-    assert rejections(found, found.cell_id) == (() if finding is None else (finding,))
 
 
 def test_a_start_that_failed_may_have_the_number_of_one_that_left_no_record() -> None:
@@ -77,10 +60,13 @@ def test_an_attempt_has_its_own_epochs_only() -> None:
         ((attempt(1, 0, 900), attempt(2, 500, 960, 1)), (1, 2, 2), 2.0, "attempt 2 follows"),
         ((attempt(1, 2000, 2900), attempt(2, 0, 60, 1)), (1, 2, 2), 2.0, "attempt 2 follows"),
         ((attempt(1, 0, 60), attempt(1, 60, 90, 1)), (1, 1, 1), 2.0, "attempt 1 follows attempt 1"),
+        ((attempt(1, 0, 30),), (1, 1, 1), 12.0, "attempt 1 took 36 s, yet it lasted 30 s"),
+        ((attempt(1, 0, -1), attempt(2, 5, 60, 3)), (1, 1, 1), 12.0, "attempt 1 ended before it"),
+        ((attempt(1, 0, 35.2),), (1, 1, 1), 12.0, None),  # clocks may differ by a second
         # machines' clocks differ
         ((attempt(1, 0, 60), attempt(2, 50, 90, 1)), (1, 2, 2), 2.0, None),
         # a start that was killed and left no record, its number given again, or lost with the file
-        ((attempt(1, 0, 60, resumed=1),), (1, 1, 1), 20.0, None),
+        ((attempt(1, 0, 60, resumed=1),), (1, 1, 1), 25.0, None),
         ((attempt(1, 0, 60, resumed=2),), (3, 2, 1), 20.0, None),
         # one that went on after the last epoch
         ((attempt(1, 0, 60), attempt(2, 60, 90, resumed=3)), (1, 1, 1), 10.0, None),
@@ -109,7 +95,6 @@ def test_a_step_of_ranks_that_waited_for_a_suspended_one_can_be_long() -> None:
 @pytest.mark.parametrize(
     "time",
     [
-        datetime(1, 1, 1, tzinfo=UTC),
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
         datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12))),
     ],

@@ -48,11 +48,8 @@ def findings(item: RunRecord) -> str:
     return "; ".join(rejections(item, item.cell_id))
 
 
-def test_a_run_may_end_early_where_its_target_is_met() -> None:
+def test_a_run_may_end_early_where_its_target_is_met_or_hopeless() -> None:
     assert findings(run([0.2, 0.5, 0.6], outcome())) == ""
-
-
-def test_a_run_may_end_early_where_its_target_is_hopeless() -> None:
     assert findings(run([0.2, 0.1], unmet("8.0 of 20 s spent, 4 needed"))) == ""
 
 
@@ -86,6 +83,7 @@ def test_a_run_may_end_early_where_its_target_is_hopeless() -> None:
             "960 images, 9.0 s); its epochs: met",
         ),
         (run([0.2] * 7, unmet("ended")), "7 of 6 epochs"),
+        (run([], unmet("ended")), "0 of 6 epochs, yet the status is completed"),
     ],
 )
 def test_a_contradiction_rejects(item: RunRecord, finding: str) -> None:

@@ -111,6 +111,7 @@ def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
         (folder / "report" / FORECAST_NAME).read_text(encoding="utf-8")
     )
     (series,) = kept.series
+    assert kept.schema_version == 1
     assert [p.ranks for p in series.points] == [8, 16] and series.network == "ring"
 
 

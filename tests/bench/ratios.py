@@ -1,6 +1,6 @@
 """How often intervals of a ratio hold the truth where pairs share nodes, on simulated networks.
 
-    python -m tests.analysis.interconnect.coverage
+    python -m tests.bench.ratios
 
 prints the table of docs/interconnect.md (two minutes).
 """
@@ -11,7 +11,7 @@ from itertools import permutations
 
 import numpy as np
 
-from analysis.interconnect.ratios import ratio
+from analysis.stats.ratios import ratio
 from analysis.table import Estimate
 
 TRUE = 0.8
@@ -45,7 +45,7 @@ def holds(found: Estimate | None) -> bool:
 
 
 def table(trials: int = 1000) -> str:
-    """Coverage by number of nodes: of the interval of ratios.py, and of one over pairs."""
+    """Coverage by number of nodes: of the interval of ratio(), and of one over pairs."""
     lines = ["| nodes | deleting nodes | over pairs |", "|---:|---:|---:|"]
     for count in (3, 4, 8, 16, 32):
         random = np.random.default_rng(count)
