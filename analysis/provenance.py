@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
@@ -47,10 +46,9 @@ def provenance_rows(runs: pd.DataFrame) -> list[tuple[str, str, int]]:
     rows: list[tuple[str, str, int]] = []
     for column, name in (_CODE | _MACHINE).items():
         rows += _counted(name, _texts(runs[column]))
-    known = {text: json.loads(text) for text in runs["versions"].dropna().unique()}
-    for name in sorted({name for versions in known.values() for name in versions}):
-        of = {text: versions.get(name, UNKNOWN) for text, versions in known.items()}
-        rows += _counted(name, runs["versions"].map(of).fillna(UNKNOWN))
+    each = runs["versions"].map(dict)
+    for name in sorted({name for versions in runs["versions"].unique() for name, _ in versions}):
+        rows += _counted(name, each.map(lambda versions, name=name: versions.get(name, UNKNOWN)))
     for column, name in _WORLD.items():
         rows += _counted(name, _texts(runs[column]))
     return rows + _counted("data fingerprint", _texts(runs["data_fingerprint"]).str[:12])
@@ -109,7 +107,7 @@ def _short(digest: str) -> str:
 
 def _apart(runs: pd.DataFrame) -> list[_Mixture]:
     """Runs on a part of the same hosts are one machine; runs that share no host are not."""
-    used = [frozenset(names.split()) for names in runs["hosts"].dropna().unique()]
+    used = [frozenset(names) for names in runs["hosts"].unique() if names]
     # a host that all used needs no comparison of pairs
     if not used or frozenset.intersection(*used) or not _some_disjoint(used):
         return []
@@ -156,6 +154,8 @@ def cores_text(count: int) -> str:
 def _texts(column: pd.Series[Any]) -> pd.Series[str]:
     if column.dtype == "boolean":
         column = column.map({True: "yes", False: "no"}).astype("string")
+    if column.dtype == "object":
+        column = column.map(str).replace("", UNKNOWN)
     return column.fillna(UNKNOWN)
 
 

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, STEP_PARTS, TRUST
-from analysis.records.labels import key
+from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Row
 from train.config.plan import RunPlan
@@ -24,7 +24,7 @@ UNLABELLED_WHY = "random labels: accuracy has no meaning"
 OLDER_CLASSES = "older records do not have them"
 OLDER_PARTS = "older records do not have all parts"
 #: What is trained on what, for how long: rows that differ in it answer different questions.
-_WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
+WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
              "validate_on", "partition", "target", "epochs", "epoch_images",
              "deterministic")  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
@@ -76,7 +76,7 @@ def _row_of_any_seed(config: RunConfig) -> Row:
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",
     }
-    told = {name: None if row[name] is None else str(row[name]) for name in _WORKLOAD}
+    told = {name: None if row[name] is None else str(row[name]) for name in WORKLOAD}
     return row | {"workload": key(told)}
 
 
@@ -103,10 +103,12 @@ def run_row(record: RunRecord) -> Row:
         **_step_parts(record),
         "planned_epochs": _planned_epochs(config, data.train_images),
         "chance": 1 / data.classes,
-        "alarms": " | ".join(record.alarms) or None,
-        "hosts": " ".join(sorted(set(hosts))) or None,
+        "alarms": Alarms(record.alarms),
+        "hosts": Names(sorted(set(hosts))),
         "first_host": next(iter(hosts), None),
-        "versions": key(record.provenance.versions) if record.provenance else None,
+        "versions": Versions(
+            sorted(record.provenance.versions.items()) if record.provenance else ()
+        ),
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
         "classification_why": _no_classes(record),

@@ -27,7 +27,7 @@ from analysis.records.columns import (
     TRUST,
 )
 from analysis.records.gather import Gathered, Problem
-from analysis.records.labels import contexts, technique_labels
+from analysis.records.labels import Settings, contexts, technique_labels
 from analysis.table import types
 
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
@@ -38,8 +38,6 @@ _LABELLED = ("planned", "runs", "epochs", "classes", "goals", "ranks")
 _ALL = (*_LABELLED, "traffic", "attempts")
 #: Tables with rows of cells that are not usable.
 _OF_ALL = ("cells", "attempts")
-#: Of a config, beside the columns of CONFIG: what labels are made from.
-SETTINGS = "settings"
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,13 @@ class Frames:
     attempts: pd.DataFrame
     problems: tuple[Problem, ...]
     unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
-    settings: Mapping[str, str] = field(default_factory=dict)  # technique_settings -> as JSON
+    settings: Settings = field(default_factory=dict)
 
 
-def labelled(configs: pd.DataFrame) -> pd.DataFrame:
+def labelled(configs: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     """Configs, a row each, with LABELS: over all of them, so that equal names mean equal things."""
-    labels = technique_labels(configs[SETTINGS])
-    return configs.assign(
-        technique_label=configs[SETTINGS].map(labels).astype("string"), context=contexts(configs)
-    )
+    labels = configs["technique_settings"].map(technique_labels(settings)).astype("string")
+    return configs.assign(technique_label=labels, context=contexts(configs))
 
 
 def merge(*frames: Frames) -> Frames:
@@ -96,10 +92,9 @@ def merge(*frames: Frames) -> Frames:
             f"{', '.join(twice)}: the name of two sweeps, whose rows nothing would tell apart; "
             "give one another name with dataclasses.replace(frames, name=...)"
         )
-    settings = {key: text for one in frames for key, text in one.settings.items()}
+    settings = {key: found for one in frames for key, found in one.settings.items()}
     whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
-    known = whole["planned"].loc[whole["planned"]["known"]]
-    known = labelled(known.assign(**{SETTINGS: known["technique_settings"].map(settings)}))
+    known = labelled(whole["planned"].loc[whole["planned"]["known"]], settings)
     labels = known.drop_duplicates("cell_id").set_index("cell_id")[list(LABELS)]
     for name in _LABELLED:
         own = labels.reindex(whole[name]["cell_id"])  # null where unknown
@@ -212,8 +207,8 @@ def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     """Of a column of words, accumulation 4 before accumulation 16, base_lr=5e-05 before 0.1."""
     if column.name not in ("technique_label", "context"):
         return column
-    words = {text: _NUMBER.sub(_padded, text) for text in column.dropna().unique()}
-    return column.map(words)
+    words = {value: _NUMBER.sub(_padded, str(value)) for value in column.dropna().unique()}
+    return column.map(words.get)
 
 
 def _padded(found: re.Match[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -46,7 +45,7 @@ class Problem:
     what_to_do: str | None = None
     rank: int | None = None
     log_tail: tuple[str, ...] = ()
-    hosts: str | None = None  # that met, with blanks between them
+    hosts: tuple[str, ...] = ()  # that met
 
 
 class Cell(NamedTuple):
@@ -72,8 +71,8 @@ _ABOUT_RUN = ("cell_id", "status", "condition", "technique", "technique_label", 
 TABLES: dict[str, dict[str, str]] = {
     "cells": {
         **_without(types(RUNS), *LABELS),
-        **dict.fromkeys(("settings", "kind", "reason", "where", "what_to_do",
-                         "log_tail"), "string"),
+        **dict.fromkeys(("settings", "kind", "reason", "where", "what_to_do"), "string"),
+        "log_tail": "object",
         "rank": "Int64",
     },
     "epochs": {"cell": "int64", **types(MEASURED), "steady": "boolean"},
@@ -162,16 +161,13 @@ def chosen(tables: Gathered, order: np.ndarray[Any, Any]) -> Gathered:
 
 def problems_in(cells: pd.DataFrame) -> list[Problem]:
     found = cells.loc[cells["kind"].notna(), [*Problem.__dataclass_fields__]]
-    return [
-        Problem(**{**row, "log_tail": tuple(json.loads(row["log_tail"]))})
-        for row in plain_rows(found)
-    ]
+    return [Problem(**row) for row in plain_rows(found)]
 
 
 def _problem_row(cell: Cell) -> dict[str, Any]:
     assert cell.problem is not None
     epochs: Sequence[EpochRecord] = cell.epochs
-    row = {**cell.problem.__dict__, "log_tail": json.dumps(cell.problem.log_tail)}
+    row = {**cell.problem.__dict__}
     # a record of another cell says nothing of this one's config
     if cell.record is not None and cell.record.cell_id == cell.cell_id:
         row |= extract.config_row(cell.record.config)

@@ -14,8 +14,9 @@ from analysis.records import cache as on_disk
 from analysis.records.attempts import attempts_frame, submissions
 from analysis.records.columns import CONFIG, LABELS, PLANNED
 from analysis.records.extract import config_row
-from analysis.records.frames import SETTINGS, Frames, frames_of, labelled
+from analysis.records.frames import Frames, frames_of, labelled
 from analysis.records.gather import Gathered, chosen, problems_in, together
+from analysis.records.labels import SETTINGS, Settings, parsed_settings
 from analysis.records.read import read_cells
 from analysis.table import types
 from train.config.run import explain, load_config
@@ -44,7 +45,7 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
     attempts = attempts_frame(tables, len(cells), submissions(folder))
     tables = chosen(tables, np.arange(len(cells)))
     found = tables["cells"]
-    configs = _known_configs(folder, cells, found)
+    configs, settings = _known_configs(folder, cells, found)
     state = found["kind"].fillna("usable")
     planned = found.assign(**{str(name): own for name, own in configs.items()})
     planned = planned.assign(cell_id=list(cells), state=state)
@@ -58,7 +59,7 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
         planned=planned[list(types(PLANNED))].astype(types(PLANNED)),
         problems=tuple(problems_in(found)),
         unplanned=unplanned,
-        settings=_settings(configs),
+        settings=settings,
         attempts=attempts,
         **frames_of(tables, configs),
     )
@@ -81,9 +82,11 @@ def _tables(folder: Path, cells: tuple[str, ...], *, cache: bool) -> Gathered:
     return tables
 
 
-def _known_configs(folder: Path, cells: tuple[str, ...], found: pd.DataFrame) -> pd.DataFrame:
-    """Columns of CONFIG, SETTINGS and ``known`` of each cell: from its record, else from its
-    config.json; null where neither can be read or is of this cell."""
+def _known_configs(
+    folder: Path, cells: tuple[str, ...], found: pd.DataFrame
+) -> tuple[pd.DataFrame, Settings]:
+    """Columns of CONFIG and ``known`` of each cell: from its record, else from its config.json;
+    null where neither can be read or is of this cell. Then the settings of the techniques."""
     dtypes = {**types(CONFIG), SETTINGS: "string"}
     configs = found[[name for name in dtypes if name not in LABELS]].copy()
     rows = {
@@ -96,14 +99,9 @@ def _known_configs(folder: Path, cells: tuple[str, ...], found: pd.DataFrame) ->
         configs.loc[read.index, list(configs)] = read[list(configs)]
         configs = configs.astype({str(name): dtypes[str(name)] for name in configs})
     known = configs[SETTINGS].notna()
-    labels = labelled(configs[known])[list(LABELS)].reindex(configs.index)
-    return configs.assign(known=known, **{name: labels[name] for name in LABELS})
-
-
-def _settings(configs: pd.DataFrame) -> dict[str, str]:
-    """technique_settings -> the settings as JSON."""
-    each = configs[["technique_settings", SETTINGS]].dropna().drop_duplicates()
-    return dict(zip(each["technique_settings"], each[SETTINGS], strict=True))
+    settings = parsed_settings(configs)
+    labels = labelled(configs[known], settings)[list(LABELS)].reindex(configs.index)
+    return configs.assign(known=known, **{name: labels[name] for name in LABELS}), settings
 
 
 def _planned_config(folder: Path, cell_id: str) -> dict[str, Any] | None:

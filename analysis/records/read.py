@@ -93,5 +93,5 @@ def _failed(record: RunRecord, cell_id: str) -> Problem:
         what_to_do=error.what_to_do,
         rank=error.rank,
         log_tail=error.log_tail,
-        hosts=" ".join(dict.fromkeys(record.world.hostnames)) if record.world else None,
+        hosts=tuple(dict.fromkeys(record.world.hostnames)) if record.world else (),
     )

@@ -77,7 +77,7 @@ def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], st
 NAMES: tuple[Column, ...] = (
     Column("technique", "string"),
     Column("technique_label", "string"),
-    Column("context", "string"),
+    Column("context", "object"),
     Column("condition_in_words", None, "condition", "technique, and the settings that differ "
            "within this sweep", cell=with_context),
 )  # fmt: skip
@@ -123,7 +123,7 @@ def joined_by(
         rows: number of each run's row, from 0.
     """
     told = pd.DataFrame({"row": rows, "text": column.array}).dropna().drop_duplicates()
-    found = told.groupby("row")["text"].agg(by.join).reindex(range(count))
+    found = told["text"].map(str).groupby(told["row"]).agg(by.join).reindex(range(count))
     return found.astype(object).where(found.notna(), None).to_numpy()
 
 

@@ -24,8 +24,9 @@ def labels(*records: RunRecord) -> list[str]:
     return list(technique_labels(settings(*records)).values())
 
 
-def settings(*records: RunRecord) -> list[str]:
-    return [item.config.technique.model_dump_json() for item in records]
+def settings(*records: RunRecord) -> dict[str, dict[str, Any]]:
+    found = [item.config.technique for item in records]
+    return {one.model_dump_json(): one.model_dump(mode="json") for one in found}
 
 
 def test_one_setting_has_the_name_alone() -> None:
@@ -94,7 +95,7 @@ def test_labels_differ_wherever_settings_do() -> None:
 def test_runs_on_the_search_split_are_told_from_others() -> None:
     part = config(validate_on="train_part")
     rows = runs_frame([record(config()), record(part)])
-    assert rows["context"].tolist() == ["", "validated on train_part"]
+    assert rows["context"].tolist() == [(), ("validated on train_part",)]
     assert "whole held-out split, or where so named a tenth of the training" in notes(rows)
     assert "a tenth of the training images, which no run" in notes(runs_frame([record(part)]))
     assert "a tenth" not in notes(runs_frame([record(config())]))
