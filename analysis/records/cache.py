@@ -150,7 +150,9 @@ def _packed(column: pd.Series[Any], dtype: str) -> Iterator[Array]:
     elif dtype == "boolean":
         yield column.astype("Int8").fillna(-1).to_numpy(dtype=np.int8)
     elif dtype == "Float64":
-        yield column.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        # many columns are of what few runs measure
+        yield values.astype(np.float16) if np.isnan(values).all() else values
     else:
         yield _small(column.fillna(0).to_numpy(dtype=np.int64))
         if dtype == "Int64":
@@ -169,7 +171,7 @@ def _unpacked(read: Callable[[], Array], name: str, dtype: str) -> Any:
     if dtype == "boolean":
         return pd.arrays.BooleanArray(values == 1, values < 0)
     if dtype == "Float64":
-        return pd.arrays.FloatingArray(values, np.isnan(values))
+        return pd.arrays.FloatingArray(values.astype(np.float64), np.isnan(values))
     whole = values.astype(np.int64)
     return whole if dtype == "int64" else pd.arrays.IntegerArray(whole, read())
 

@@ -208,13 +208,14 @@ CLOCK = (
     _seconds("train_s_so_far", "training up to the epoch's end, all attempts together"),
     _seconds("seconds_so_far", "the same with evaluation"),
 )
+#: Of an epoch, as a record tells it.
+EPOCH_VALUES = (
+    *MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE, *TRUST
+)  # fmt: skip
 EPOCHS = (
     _text("cell_id", "of the run"),
     *(column for column in RUNS if column.name in OF_A_RUN),
-    *MEASURED,
-    _bool("steady", "its images/s count for the run's"),
-    *NOISE,
-    *TRUST,
+    *EPOCH_VALUES,
     *CLOCK,
 )
 _CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,9 @@ from analysis.records.columns import (
     EPOCHS,
     GOALS,
     LABELS,
-    NOISE,
-    OF_A_RUN,
     RANKS,
     RUNS,
     TRAFFIC,
-    TRUST,
 )
 from analysis.records.gather import Gathered, Problem
 from analysis.records.labels import Settings, contexts, technique_labels
@@ -153,7 +150,7 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
         "goals": _with_runs(by_run["goals"], runs, GOALS),
         "traffic": _with_runs(by_run["traffic"], runs, TRAFFIC),
         "ranks": _with_runs(by_run["ranks"], runs, RANKS),
-        "epochs": _epochs(by_run, runs),
+        "epochs": _epochs(by_run["epochs"], runs),
     }
 
 
@@ -167,21 +164,9 @@ def _with_runs(table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any]) 
     return pd.DataFrame(made, copy=False)
 
 
-def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFrame:
+def _epochs(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """``global_batch`` is the run's at its start, ``epoch_batch`` that of the epoch."""
-    epochs = tables["epochs"]
     place = epochs["cell"].to_numpy()
-    counts = runs["epochs_run"].to_numpy(dtype=np.int64)
-    starts = counts.cumsum() - counts  # where the rows of each run begin
-    made = {name: epochs[name].array for name in epochs if name != "cell"}
-    for name in ("cell_id", *OF_A_RUN):
-        made[name] = runs[name].array.take(place)
-    for name, columns in {"noise": NOISE, "trust": TRUST}.items():
-        table = tables[name]
-        which = np.full(len(epochs), -1)
-        which[starts[table["cell"].to_numpy()] + table["at"].to_numpy()] = np.arange(len(table))
-        for part in types(columns):
-            made[part] = table[part].array.take(which, allow_fill=True)
     # with NaN in place of null, so that sums need no masks; a record has neither in its seconds
     train, evaluation = (epochs[name].to_numpy(dtype=float) for name in ("train_s", "eval_s"))
     spent = pd.DataFrame({"train": train, "both": train + evaluation})
@@ -189,9 +174,11 @@ def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFr
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(train > 0, epochs["images"].to_numpy(dtype=float) / train, np.nan)
     clock = (rate, sums["train"].to_numpy(), sums["both"].to_numpy())
-    for column, values in zip(CLOCK, clock, strict=True):
-        made[column.name] = pd.arrays.FloatingArray(values, np.isnan(values))
-    return pd.DataFrame({name: made[name] for name in types(EPOCHS)}, copy=False)
+    timed = {
+        column.name: pd.arrays.FloatingArray(values, np.isnan(values))
+        for column, values in zip(CLOCK, clock, strict=True)
+    }
+    return _with_runs(epochs.assign(**timed), runs, EPOCHS)
 
 
 def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:

@@ -63,12 +63,14 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
             what_to_do = "make it readable: make sweep leaves it alone until then"
         problem = Problem(cell_id, "unreadable", "none", reason, where, what_to_do)
         return Cell(cell_id, None, problem, read_epochs(path.parent))
+    # a record of another cell says nothing of this one's config, and what it took was not spent here
+    own = record if record.cell_id == cell_id else None
     if record.status not in GOOD:
-        return Cell(cell_id, record, _failed(record, cell_id))
+        return Cell(cell_id, own, _failed(record, cell_id))
     if reasons := rejections(record, cell_id):
         todo = "see its logs/; once its folder is moved away, make sweep runs it again"
         found = Problem(cell_id, "rejected", record.status, "; ".join(reasons), what_to_do=todo)
-        return Cell(cell_id, record, found)
+        return Cell(cell_id, own, found)
     return Cell(cell_id, record, None)
 
 
