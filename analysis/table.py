@@ -64,8 +64,7 @@ class Column:
 
     Args:
         name: in the frame and its CSV.
-        dtype: of pandas, object for lists (analysis/records/lists.py); None for a column that is
-            only shown, which ``cell`` then writes.
+        dtype: of pandas, object for lists; None for a column that ``cell`` alone writes.
         heading: on the page; a column without one is in the CSV only.
         description: what the numbers are: a footnote of the page, and the CSV's documentation.
         format: writes a value; by default text, a whole number, or three significant digits.

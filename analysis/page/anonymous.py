@@ -151,7 +151,7 @@ def _cleaned(table: pd.DataFrame, names: _Names) -> pd.DataFrame:
     changed: dict[str, Any] = {}
     if "cell_id" in table:
         changed["cell_id"] = table["cell_id"].astype("string").map(names.cell).astype("string")
-    for column in texts.columns.difference(_KEYS):
+    for column in texts.columns.difference([*_KEYS]):
         told = column.endswith("_why") or column == "alarms"
         clean = partial(_entries, names.told if told else names.replaced)
         each = {value: clean(value) for value in texts[column].dropna().unique()}

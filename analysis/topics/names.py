@@ -101,6 +101,10 @@ def ranks_column(runs: pd.DataFrame) -> Column:
     return Column("gpus", "Int64", heading, about, only_if_varied=True)
 
 
+def cores_text(count: int) -> str:
+    return "1 core per rank" if count == 1 else f"{count} cores per rank"
+
+
 def batch_text(first: object, last: object) -> str:
     """A global batch, and what it has grown to."""
     return count(first) if pd.isna(last) or first == last else f"{count(first)} → {count(last)}"  # type: ignore[call-overload]

@@ -194,7 +194,7 @@ def _pair_test(rows: Sequence[Row], site: object) -> str:
     hosts: dict[str, list[Row]] = {}
     for row in rows:
         hosts.setdefault(str(row["host"]), []).append(row)
-    by_host = [
+    by_host: list[Row] = [
         {"host": (host,), "effect": float(np.median([row["behind"] for row in own]))}
         for host, own in hosts.items()
     ]

@@ -6,11 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.provenance import cores_text
 from analysis.records.labels import without_scaling
 from analysis.records.lists import Context
 from analysis.table import Column, Row, plain_rows
-from analysis.topics.names import NAMES, joined_by, mode
+from analysis.topics.names import NAMES, cores_text, joined_by, mode
 from analysis.topics.topic import Sweep
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from analysis.__main__ import app
 from analysis.page.report import build
-from analysis.provenance import mixtures
 from analysis.records.load import load_frames
+from analysis.topics.cells.machine import mixtures
 from analysis.topics.topic import Caution
 from tests.analysis.builders import (
     config,
@@ -161,7 +161,7 @@ def test_alarms_stand_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["imagenode1", "uncommitted-devices", "gpu7"])
 def test_a_name_does_not_change_what_a_caution_touches(host: str) -> None:
     other = record(config(seed=1), world_changes={"hostnames": (host,)})
-    found = dict(mixtures(runs_frame([record(config()), other])))
+    found = {one.text: one.touches for one in mixtures(runs_frame([record(config()), other]))}
     assert found == {
         f"Some runs share no host ({', '.join(sorted((host, 'node1')))}): their times compare "
         "different machines.": "times"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from analysis import provenance
+from analysis.topics.cells import machine
 from tests.analysis.builders import config, record, runs_frame
 
 ONE = record()
 
 
 def machines(records):
-    return provenance.machines(runs_frame(records))
+    return machine.machines(runs_frame(records))
 
 
 def mixtures(records):
-    return [text for text, _ in provenance.mixtures(runs_frame(records))]
+    return [one.text for one in machine.mixtures(runs_frame(records))]
 
 
 def provenance_rows(records):
-    return provenance.provenance_rows(runs_frame(records))
+    return machine.provenance_rows(runs_frame(records))
 
 
 def other(**changes):
