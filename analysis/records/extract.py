@@ -169,9 +169,7 @@ def rank_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
     yield "outside_epochs_s", [_outside_epochs(record)] * len(steps)
 
 
-def _outside_epochs(record: RunRecord) -> float | None:
-    if not record.attempts:
-        return None
+def _outside_epochs(record: RunRecord) -> float:
     last = record.attempts[-1]
     inside = sum(e.train_s + e.eval_s for e in record.epochs if e.attempt == last.number)
     return max(0.0, (last.ended_at - last.started_at).total_seconds() - inside)
@@ -226,12 +224,10 @@ def totals(epochs: Sequence[EpochRecord]) -> Row:
 
 
 def _timed(record: RunRecord) -> Row:
-    attempts = record.attempts
-    began = attempts[0].started_at if attempts else record.started_at
-    ended = attempts[-1].ended_at if attempts else record.ended_at
+    attempts = record.attempts  # a record without one is rejected
     return {
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
-        "wall_s": _seconds(began, ended),
+        "wall_s": _seconds(attempts[0].started_at, attempts[-1].ended_at),
         "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),
         "attempts": len(attempts),
     }

@@ -11,7 +11,7 @@ from analysis.records.validate_measured import measured_findings
 from train.config.plan import EpochPlan, RunPlan, left_over
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord, TargetOutcome
+from train.record.run import DataRecord, EpochRecord, RunRecord, TargetOutcome
 from train.record.target import outcome
 
 #: Of a run's epochs; a text where there are none.
@@ -29,12 +29,7 @@ def reason_for(record: RunRecord, path: str) -> str:
 
 
 def rejections(record: RunRecord, cell_id: str) -> tuple[str, ...]:
-    """Reasons why a completed or diverged record cannot be compared; empty when it can.
-
-    A record of any other status is not rejected but failed: it is listed elsewhere.
-    """
-    if record.status not in GOOD:
-        return ()
+    """Reasons why a completed or diverged record cannot be compared; empty when it can."""
     return tuple(_findings(record, cell_id))
 
 
