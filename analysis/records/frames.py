@@ -154,12 +154,14 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
     }
 
 
-def _with_runs(table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:
-    """The table with what its columns have from the run of each row."""
+def _with_runs(
+    table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any], **more: Any
+) -> pd.DataFrame:
+    """The table with ``more`` columns, and with what its columns have from the run of each row."""
     place = table["cell"].to_numpy()
+    own = {str(name): table[name].array for name in table} | more
     made = {
-        name: table[name].array if name in table else runs[name].array.take(place)
-        for name in types(columns)
+        name: own[name] if name in own else runs[name].array.take(place) for name in types(columns)
     }
     return pd.DataFrame(made, copy=False)
 
@@ -178,7 +180,7 @@ def _epochs(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         column.name: pd.arrays.FloatingArray(values, np.isnan(values))
         for column, values in zip(CLOCK, clock, strict=True)
     }
-    return _with_runs(epochs.assign(**timed), runs, EPOCHS)
+    return _with_runs(epochs, runs, EPOCHS, **timed)
 
 
 def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
