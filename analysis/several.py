@@ -96,11 +96,12 @@ def columns(*, merged: bool) -> pd.DataFrame:
     """What the columns of all frames are, a row each; ``merged``: of several sweeps."""
     first = [Column("sweep", "string", description="that the row is of")] if merged else []
     rows = [
-        {"table": name, "column": column.name, "type": column.dtype, "unit": column.unit,
+        {"table": name, "column": column.name, "unit": column.unit,
+         "type": "string" if column.dtype == "object" else column.dtype,  # as a CSV has it
          "description": column.description}
         for name, own in FRAMES.items() for column in (*first, *own)
     ]  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["table", "column", "type", "unit", "description"])
 
 
 def write_export(frames: Frames, folder: Path) -> dict[Path, int]:

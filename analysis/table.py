@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 Row = dict[str, Any]
-DType = Literal["string", "Int64", "Float64", "boolean"]
+DType = Literal["string", "Int64", "Float64", "boolean", "object"]
 NOT_AVAILABLE = "n/a"
 #: Columns that an estimate fills, after its own name.
 _PARTS: dict[str, DType] = {
@@ -64,7 +64,7 @@ class Column:
 
     Args:
         name: in the frame and its CSV.
-        dtype: of pandas; None for a column that is only shown, which ``cell`` then writes.
+        dtype: of pandas, object for lists; None for a column that ``cell`` alone writes.
         heading: on the page; a column without one is in the CSV only.
         description: what the numbers are: a footnote of the page, and the CSV's documentation.
         format: writes a value; by default text, a whole number, or three significant digits.
@@ -101,7 +101,7 @@ class Column:
 
     @property
     def align(self) -> Literal["left", "right"]:
-        return "left" if self.wide or self.dtype in (None, "string") else "right"
+        return "left" if self.wide or self.dtype in (None, "string", "object") else "right"
 
     @property
     def title(self) -> str:
@@ -293,6 +293,7 @@ def runs_in_words(n: int) -> str:
 
 _WRITERS: dict[str, Callable[[Any], str]] = {
     "string": text,
+    "object": text,
     "Int64": count,
     "Float64": significant,
     "boolean": lambda value: NOT_AVAILABLE if pd.isna(value) else "yes" if value else "no",

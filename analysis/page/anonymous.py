@@ -46,15 +46,14 @@ _NODE_LIST = re.compile(r"[\w.-]*\w\[\d[\d,-]*\]")
 def without_names(frames: Frames, sweeps: Sequence[Path] = ()) -> Frames:
     """Hosts become node-1, node-2, ... (the same one everywhere), paths become PATH.
 
-    Names without a blank, since a run's hosts are one text with blanks between them. Left out are
-    what failed and unreadable records say, all logs, the names of unplanned folders, and an alarm
-    or a reason that may name a machine of which no record of the sweep tells.
+    Left out are what failed and unreadable records say, all logs, the names of unplanned folders,
+    and an alarm or a reason that may name a machine of which no record of the sweep tells.
 
     Args:
         sweeps: the folders of merged sweeps, which need not have the sweeps' names.
     """
-    told = [*frames.runs["hosts"].dropna().unique(), *frames.traffic["host"].dropna().unique()]
-    hosts = {host for text in told for host in text.split()}
+    hosts = {host for names in frames.runs["hosts"] for host in names}
+    hosts |= {*frames.traffic["host"].dropna()}
     for cell in (*(problem.cell_id for problem in frames.problems), *frames.unplanned):
         for folder in sweeps or [frames.folder]:
             hosts |= _hosts(folder / _own_id(cell) / RECORD_NAME)
@@ -149,26 +148,27 @@ def _by_form(text: str) -> str:
 
 
 def _cleaned(table: pd.DataFrame, names: _Names) -> pd.DataFrame:
-    texts: pd.DataFrame = table.select_dtypes("string")
+    texts: pd.DataFrame = table.select_dtypes(["string", "object"])
     changed: dict[str, Any] = {}
     if "cell_id" in table:
         changed["cell_id"] = table["cell_id"].astype("string").map(names.cell).astype("string")
-    for column in texts.columns.difference(_KEYS):
-        clean = names.told if column.endswith("_why") else names.replaced
-        if column == "alarms":
-            clean = partial(_each, names.told)
-        each = {text: clean(text) for text in texts[column].dropna().unique()}
-        if any(text != new for text, new in each.items()):
-            changed[column] = texts[column].map(each).astype("string")
+    for column in texts.columns.difference([*_KEYS]):
+        told = column.endswith("_why") or column == "alarms"
+        clean = partial(_entries, names.told if told else names.replaced)
+        each = {value: clean(value) for value in texts[column].dropna().unique()}
+        if any(value != new for value, new in each.items()):
+            new = texts[column].map(each.get, na_action="ignore")
+            changed[column] = new.astype(texts[column].dtype)
     return table.assign(**changed)
 
 
-def _each(clean: Callable[[str], str], alarms: str) -> str:
-    return " | ".join(clean(alarm) for alarm in alarms.split(" | "))
+def _entries(clean: Callable[[str], str], value: Any) -> Any:
+    """Of a text, or of each entry of a list."""
+    return clean(value) if isinstance(value, str) else type(value)(map(clean, value))
 
 
 def _problem(problem: Problem, names: _Names) -> Problem:
-    problem = replace(problem, cell_id=names.cell(problem.cell_id), hosts=None)
+    problem = replace(problem, cell_id=names.cell(problem.cell_id), hosts=())
     if problem.kind in ("failed", "unreadable"):
         return replace(problem, reason=LEFT_OUT, where=None, what_to_do=None, log_tail=())
     return replace(problem, reason=names.told(problem.reason))

@@ -17,7 +17,7 @@ _FOLDER = "interconnect"
 def network_beside(frames: Frames) -> Link | None:
     """Between all nodes of the sweep, for large messages; None: it used one node, or no run lies
     there that measured all-reduces of all of them and that a straight line describes."""
-    hosts = {host for names in frames.runs["hosts"].dropna().unique() for host in names.split()}
+    hosts = {host for names in frames.runs["hosts"] for host in names}
     if len(hosts) < 2:
         return None
     for folder in sorted((frames.folder.resolve().parent / _FOLDER).glob("[!.]*/"), reverse=True):

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.records.gather import TABLES, Gathered, gather
+from analysis.records.lists import LISTS
 from train.record.run import RECORD_NAME
 
 #: Fewer records than this are read as quickly as the cache is.
@@ -109,7 +110,9 @@ def _current(read: Callable[[], Array], now: Mapping[str, Stamp]) -> Known:
     """Of the arrays of _arrays that follow the version, in their order."""
     names, stamped = json.loads(_text(read())), read().tolist()
     tables = {
-        name: pd.DataFrame({c: _unpacked(read, dtype) for c, dtype in columns.items()}, copy=False)
+        name: pd.DataFrame(
+            {c: _unpacked(read, c, dtype) for c, dtype in columns.items()}, copy=False
+        )
         for name, columns in TABLES.items()
     }
     size = len(tables["cells"])
@@ -140,29 +143,35 @@ def _version() -> str:
 
 def _packed(column: pd.Series[Any], dtype: str) -> Iterator[Array]:
     """Null: a code of -1 for texts and bools, NaN for numbers, a mask for whole numbers."""
-    if dtype == "string":
-        codes, texts = pd.factorize(column.array)
+    if dtype in ("string", "object"):
+        codes, texts = pd.factorize(column.array if dtype == "string" else column.to_numpy())
         yield _small(codes)
         yield _bytes(json.dumps(list(texts)))
     elif dtype == "boolean":
         yield column.astype("Int8").fillna(-1).to_numpy(dtype=np.int8)
     elif dtype == "Float64":
-        yield column.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        # many columns are of what few runs measure
+        yield values.astype(np.float16) if np.isnan(values).all() else values
     else:
         yield _small(column.fillna(0).to_numpy(dtype=np.int64))
         if dtype == "Int64":
             yield column.isna().to_numpy()
 
 
-def _unpacked(read: Callable[[], Array], dtype: str) -> Any:
+def _unpacked(read: Callable[[], Array], name: str, dtype: str) -> Any:
     values = read()
+    if dtype == "object":
+        kept = [LISTS[name](tuple(e) if isinstance(e, list) else e for e in one)
+                for one in json.loads(_text(read()))]  # fmt: skip
+        return pd.Series([*kept, None], dtype=object).array.take(values)
     if dtype == "string":
         texts = pd.array([*json.loads(_text(read())), None], dtype="string")
         return texts.take(values)  # -1 is the last one, null
     if dtype == "boolean":
         return pd.arrays.BooleanArray(values == 1, values < 0)
     if dtype == "Float64":
-        return pd.arrays.FloatingArray(values, np.isnan(values))
+        return pd.arrays.FloatingArray(values.astype(np.float64), np.isnan(values))
     whole = values.astype(np.int64)
     return whole if dtype == "int64" else pd.arrays.IntegerArray(whole, read())
 

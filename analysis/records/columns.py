@@ -16,7 +16,7 @@ def _of(dtype: DType, unit: str = "") -> Callable[..., Column]:
     return column
 
 
-_text, _count, _bool = _of("string"), _of("Int64"), _of("boolean")
+_text, _list, _count, _bool = _of("string"), _of("object"), _of("Int64"), _of("boolean")
 _real, _seconds = _of("Float64"), _of("Float64", "s")
 #: Said wherever ``oversubscribed`` keeps a time from being compared.
 SHARED_CORES = "ranks share cores: not a scaling figure"
@@ -24,7 +24,7 @@ SHARED_CORES = "ranks share cores: not a scaling figure"
 CONFIG = (
     _text("technique", "name of its row in techniques.yaml", "config.technique.name"),
     _text("technique_label", "the same, with what differs where one name has several settings"),
-    _text("context", "settings other than the technique that differ somewhere in the sweep"),
+    _list("context", "settings other than the technique that differ somewhere in the sweep"),
     _text("workload", "equal for runs of the same data, model, target and epochs"),
     _text("condition", "equal for runs that differ in their seed alone: a hash of the config"),
     _text("condition_any_framework", "the same, whatever the framework is"),
@@ -109,13 +109,13 @@ RUNS = (
     _text("why_no_overlap", "why no gradient is sent before all are there", "why_no_overlap"),
     _count("gradient_bytes", "of one rank's gradients in one step, as they travel",
            "gradient_bytes", unit="bytes"),
-    _text("alarms", "findings that make the numbers doubtful, with | between them"),
+    _list("alarms", "findings that make the numbers doubtful, with | between them"),
     _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures", "world."),
     _text("device_kind", "cpu or gpu", "world."),
     _text("device", "what a rank computed on", "world."),
     _count("cores_per_rank", "CPU cores of each rank", "world."),
     _count("nodes", "machines", "world."),
-    _text("hosts", "names of the machines"),
+    _list("hosts", "names of the machines"),
     _text("first_host", "machine of rank 0, which cpu, gpu, driver and kernel are of"),
     _text("launcher", "what started the ranks", "world."),
     _text("controller", "how ranks agreed", "world."),
@@ -139,7 +139,7 @@ RUNS = (
     _text("kernel", "of the operating system", "provenance."),
     _text("horovod", "version", "provenance.versions."),
     _text("tensorflow", "version", "provenance.versions."),
-    _text("versions", "of all packages, as JSON"),
+    _list("versions", "of all packages, as JSON"),
     _text("slurm_job_id", "of the last attempt", "provenance."),
     _text("started_at", "time, ISO 8601"),
     _text("ended_at", "time, ISO 8601"),
@@ -208,13 +208,14 @@ CLOCK = (
     _seconds("train_s_so_far", "training up to the epoch's end, all attempts together"),
     _seconds("seconds_so_far", "the same with evaluation"),
 )
+#: Of an epoch, as a record tells it.
+EPOCH_VALUES = (
+    *MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE, *TRUST
+)  # fmt: skip
 EPOCHS = (
     _text("cell_id", "of the run"),
     *(column for column in RUNS if column.name in OF_A_RUN),
-    *MEASURED,
-    _bool("steady", "its images/s count for the run's"),
-    *NOISE,
-    *TRUST,
+    *EPOCH_VALUES,
     *CLOCK,
 )
 _CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")

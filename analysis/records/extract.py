@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -10,8 +11,17 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from analysis.records.columns import CONFIG, MEASURED, NOISE, RUNS, SCORES, STEP_PARTS, TRUST
-from analysis.records.labels import key
+from analysis.records.columns import (
+    CONFIG,
+    MEASURED,
+    NOISE,
+    PARTS_OF_A_RANK,
+    RUNS,
+    SCORES,
+    STEP_PARTS,
+    TRUST,
+)
+from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Row
 from train.config.plan import RunPlan
@@ -24,7 +34,7 @@ UNLABELLED_WHY = "random labels: accuracy has no meaning"
 OLDER_CLASSES = "older records do not have them"
 OLDER_PARTS = "older records do not have all parts"
 #: What is trained on what, for how long: rows that differ in it answer different questions.
-_WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
+WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
              "validate_on", "partition", "target", "epochs", "epoch_images",
              "deterministic")  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
@@ -36,6 +46,11 @@ _RECORDED = [column for column in RUNS if column.path and column not in CONFIG]
 _WHY = [c for c in _RECORDED if f"{c.name}_why" in {column.name for column in RUNS}]
 #: Column of the epochs frame, and an epoch's name of it.
 _OF_EPOCH = {column.name: column.path.removeprefix("epochs.") for column in MEASURED}
+#: Part of an epoch that some have, then likewise.
+_PARTS = {
+    part: {c.name: c.path.rpartition(".")[2] for c in columns if c.path}
+    for part, columns in {"noise": NOISE, "trust": TRUST}.items()
+}
 
 
 def recorded(record: Any, columns: Iterable[Column]) -> Row:
@@ -76,7 +91,7 @@ def _row_of_any_seed(config: RunConfig) -> Row:
         # training accuracy is then of other images than the set's
         "changes_images": technique.augmentation.name != "as_they_are",
     }
-    told = {name: None if row[name] is None else str(row[name]) for name in _WORKLOAD}
+    told = {name: None if row[name] is None else str(row[name]) for name in WORKLOAD}
     return row | {"workload": key(told)}
 
 
@@ -103,10 +118,12 @@ def run_row(record: RunRecord) -> Row:
         **_step_parts(record),
         "planned_epochs": _planned_epochs(config, data.train_images),
         "chance": 1 / data.classes,
-        "alarms": " | ".join(record.alarms) or None,
-        "hosts": " ".join(sorted(set(hosts))) or None,
+        "alarms": Alarms(record.alarms),
+        "hosts": Names(sorted(set(hosts))),
         "first_host": next(iter(hosts), None),
-        "versions": key(record.provenance.versions) if record.provenance else None,
+        "versions": Versions(
+            sorted(record.provenance.versions.items()) if record.provenance else ()
+        ),
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
         "classification_why": _no_classes(record),
@@ -114,34 +131,48 @@ def run_row(record: RunRecord) -> Row:
 
 
 def epoch_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
-    """Columns of MEASURED and ``steady``, each with its values in the order of the epochs."""
+    """Columns of EPOCH_VALUES, each with its values in the order of the epochs."""
     rows = [epoch.__dict__ for epoch in record.epochs]
     steady = {sample.epoch for sample in record.throughput.samples} if record.throughput else ()
     yield "steady", [row["epoch"] in steady for row in rows]
     unlabelled = record.config.dataset == UNLABELLED
-    for column, name in _OF_EPOCH.items():
-        if unlabelled and column in _ACCURACIES:
-            yield column, [None] * len(rows)
-        else:
-            yield column, [row[name] for row in rows]
-
-
-def noise_rows(record: RunRecord) -> Iterator[Row]:
-    """Columns of NOISE of the epochs that measured it; ``at``: place of the epoch in its run."""
-    for at, epoch in enumerate(record.epochs):
-        if (noise := epoch.noise) is not None:
-            row = recorded({"epochs": epoch}, NOISE)
-            yield {"at": at, **row, "noise_censored": noise.interval == "censored"}
-
-
-def trust_rows(record: RunRecord) -> Iterator[Row]:
-    """Columns of TRUST of the epochs that have them; ``at``: place of the epoch in its run."""
     # elsewhere a factor cannot be held at 1, and a share of those that are says nothing
     clips = bool(getattr(record.config.technique.optimizer, "clip", False))
-    for at, epoch in enumerate(record.epochs):
-        if epoch.trust is not None:
-            row = recorded({"epochs": epoch}, TRUST)
-            yield {"at": at, **row, **({} if clips else {"trust_clipped_share": None})}
+    nulls: list[Any] = [None] * len(rows)
+    for column, name in _OF_EPOCH.items():
+        known = not unlabelled or column not in _ACCURACIES
+        yield column, [row[name] for row in rows] if known else nulls
+    for part, columns in _PARTS.items():
+        found = [row[part] for row in rows]
+        some = any(one is not None for one in found)
+        for column, name in columns.items():
+            known = some and (clips or column != "trust_clipped_share")
+            yield column, [getattr(one, name, None) for one in found] if known else nulls
+    noises = [row["noise"] for row in rows]
+    yield "noise_censored", [noise and noise.interval == "censored" for noise in noises]
+
+
+def rank_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
+    """Columns of RANKS that are not its run's, each in the order of the ranks; medians of steps."""
+    steps, hosts = record.steps or (), record.world.hostnames if record.world else ()
+    yield "rank", [one.rank for one in steps]
+    yield "host", [hosts[one.rank] if one.rank < len(hosts) else None for one in steps]
+    local, seen = [], Counter[str]()
+    for host in hosts:
+        local.append(seen[host])
+        seen[host] += 1
+    yield "local_rank", [local[one.rank] if one.rank < len(hosts) else None for one in steps]
+    yield "sampled", [one.sampled for one in steps]
+    for column in PARTS_OF_A_RANK:
+        values: list[Spread | float | None] = [getattr(one, column.name) for one in steps]
+        yield column.name, [v.median if isinstance(v, Spread) else v for v in values]
+    yield "outside_epochs_s", [_outside_epochs(record)] * len(steps)
+
+
+def _outside_epochs(record: RunRecord) -> float:
+    last = record.attempts[-1]
+    inside = sum(e.train_s + e.eval_s for e in record.epochs if e.attempt == last.number)
+    return max(0.0, (last.ended_at - last.started_at).total_seconds() - inside)
 
 
 def class_rows(record: RunRecord) -> Iterator[Row]:
@@ -193,12 +224,10 @@ def totals(epochs: Sequence[EpochRecord]) -> Row:
 
 
 def _timed(record: RunRecord) -> Row:
-    attempts = record.attempts
-    began = attempts[0].started_at if attempts else record.started_at
-    ended = attempts[-1].ended_at if attempts else record.ended_at
+    attempts = record.attempts  # a record without one is rejected
     return {
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
-        "wall_s": _seconds(began, ended),
+        "wall_s": _seconds(attempts[0].started_at, attempts[-1].ended_at),
         "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),
         "attempts": len(attempts),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,12 @@ from analysis.records.columns import (
     EPOCHS,
     GOALS,
     LABELS,
-    NOISE,
-    OF_A_RUN,
     RANKS,
     RUNS,
     TRAFFIC,
-    TRUST,
 )
 from analysis.records.gather import Gathered, Problem
-from analysis.records.labels import contexts, technique_labels
+from analysis.records.labels import Settings, contexts, technique_labels
 from analysis.table import types
 
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
@@ -38,8 +35,6 @@ _LABELLED = ("planned", "runs", "epochs", "classes", "goals", "ranks")
 _ALL = (*_LABELLED, "traffic", "attempts")
 #: Tables with rows of cells that are not usable.
 _OF_ALL = ("cells", "attempts")
-#: Of a config, beside the columns of CONFIG: what labels are made from.
-SETTINGS = "settings"
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ class Frames:
     attempts: pd.DataFrame
     problems: tuple[Problem, ...]
     unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
-    settings: Mapping[str, str] = field(default_factory=dict)  # technique_settings -> as JSON
+    settings: Settings = field(default_factory=dict)
 
     @property
     def results(self) -> Path:
@@ -75,12 +70,10 @@ class Frames:
         return self.folder if _is_merged(self) else self.folder.parent
 
 
-def labelled(configs: pd.DataFrame) -> pd.DataFrame:
+def labelled(configs: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     """Configs, a row each, with LABELS: over all of them, so that equal names mean equal things."""
-    labels = technique_labels(configs[SETTINGS])
-    return configs.assign(
-        technique_label=configs[SETTINGS].map(labels).astype("string"), context=contexts(configs)
-    )
+    labels = configs["technique_settings"].map(technique_labels(settings)).astype("string")
+    return configs.assign(technique_label=labels, context=contexts(configs))
 
 
 def merge(*frames: Frames) -> Frames:
@@ -101,10 +94,9 @@ def merge(*frames: Frames) -> Frames:
             f"{', '.join(twice)}: the name of two sweeps, whose rows nothing would tell apart; "
             "give one another name with dataclasses.replace(frames, name=...)"
         )
-    settings = {key: text for one in frames for key, text in one.settings.items()}
+    settings = {key: found for one in frames for key, found in one.settings.items()}
     whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
-    known = whole["planned"].loc[whole["planned"]["known"]]
-    known = labelled(known.assign(**{SETTINGS: known["technique_settings"].map(settings)}))
+    known = labelled(whole["planned"].loc[whole["planned"]["known"]], settings)
     labels = known.drop_duplicates("cell_id").set_index("cell_id")[list(LABELS)]
     for name in _LABELLED:
         own = labels.reindex(whole[name]["cell_id"])  # null where unknown
@@ -163,35 +155,25 @@ def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]
         "goals": _with_runs(by_run["goals"], runs, GOALS),
         "traffic": _with_runs(by_run["traffic"], runs, TRAFFIC),
         "ranks": _with_runs(by_run["ranks"], runs, RANKS),
-        "epochs": _epochs(by_run, runs),
+        "epochs": _epochs(by_run["epochs"], runs),
     }
 
 
-def _with_runs(table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:
-    """The table with what its columns have from the run of each row."""
+def _with_runs(
+    table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any], **more: Any
+) -> pd.DataFrame:
+    """The table with ``more`` columns, and with what its columns have from the run of each row."""
     place = table["cell"].to_numpy()
+    own = {str(name): table[name].array for name in table} | more
     made = {
-        name: table[name].array if name in table else runs[name].array.take(place)
-        for name in types(columns)
+        name: own[name] if name in own else runs[name].array.take(place) for name in types(columns)
     }
     return pd.DataFrame(made, copy=False)
 
 
-def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFrame:
+def _epochs(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """``global_batch`` is the run's at its start, ``epoch_batch`` that of the epoch."""
-    epochs = tables["epochs"]
     place = epochs["cell"].to_numpy()
-    counts = runs["epochs_run"].to_numpy(dtype=np.int64)
-    starts = counts.cumsum() - counts  # where the rows of each run begin
-    made = {name: epochs[name].array for name in epochs if name != "cell"}
-    for name in ("cell_id", *OF_A_RUN):
-        made[name] = runs[name].array.take(place)
-    for name, columns in {"noise": NOISE, "trust": TRUST}.items():
-        table = tables[name]
-        which = np.full(len(epochs), -1)
-        which[starts[table["cell"].to_numpy()] + table["at"].to_numpy()] = np.arange(len(table))
-        for part in types(columns):
-            made[part] = table[part].array.take(which, allow_fill=True)
     # with NaN in place of null, so that sums need no masks; a record has neither in its seconds
     train, evaluation = (epochs[name].to_numpy(dtype=float) for name in ("train_s", "eval_s"))
     spent = pd.DataFrame({"train": train, "both": train + evaluation})
@@ -199,9 +181,11 @@ def _epochs(tables: Mapping[str, pd.DataFrame], runs: pd.DataFrame) -> pd.DataFr
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(train > 0, epochs["images"].to_numpy(dtype=float) / train, np.nan)
     clock = (rate, sums["train"].to_numpy(), sums["both"].to_numpy())
-    for column, values in zip(CLOCK, clock, strict=True):
-        made[column.name] = pd.arrays.FloatingArray(values, np.isnan(values))
-    return pd.DataFrame({name: made[name] for name in types(EPOCHS)}, copy=False)
+    timed = {
+        column.name: pd.arrays.FloatingArray(values, np.isnan(values))
+        for column, values in zip(CLOCK, clock, strict=True)
+    }
+    return _with_runs(epochs, runs, EPOCHS, **timed)
 
 
 def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:
@@ -217,8 +201,8 @@ def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     """Of a column of words, accumulation 4 before accumulation 16, base_lr=5e-05 before 0.1."""
     if column.name not in ("technique_label", "context"):
         return column
-    words = {text: _NUMBER.sub(_padded, text) for text in column.dropna().unique()}
-    return column.map(words)
+    words = {value: _NUMBER.sub(_padded, str(value)) for value in column.dropna().unique()}
+    return column.map(words.get)
 
 
 def _padded(found: re.Match[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -15,16 +14,13 @@ from analysis.records.attempts import JOINED, attempt_rows
 from analysis.records.columns import (
     ATTEMPTS,
     CLASSES,
+    EPOCH_VALUES,
     GOALS,
     LABELS,
-    MEASURED,
-    NOISE,
     RANKS,
     RUNS,
     TRAFFIC,
-    TRUST,
 )
-from analysis.records.ranks import rank_values
 from analysis.table import plain_rows, types
 from train.record.run import EpochRecord, RunRecord
 
@@ -46,7 +42,7 @@ class Problem:
     what_to_do: str | None = None
     rank: int | None = None
     log_tail: tuple[str, ...] = ()
-    hosts: str | None = None  # that met, with blanks between them
+    hosts: tuple[str, ...] = ()  # that met
 
 
 class Cell(NamedTuple):
@@ -72,57 +68,55 @@ _ABOUT_RUN = ("cell_id", "status", "condition", "technique", "technique_label", 
 TABLES: dict[str, dict[str, str]] = {
     "cells": {
         **_without(types(RUNS), *LABELS),
-        **dict.fromkeys(("settings", "kind", "reason", "where", "what_to_do",
-                         "log_tail"), "string"),
+        **dict.fromkeys(("settings", "kind", "reason", "where", "what_to_do"), "string"),
+        "log_tail": "object",
         "rank": "Int64",
     },
-    "epochs": {"cell": "int64", **types(MEASURED), "steady": "boolean"},
-    "noise": {"cell": "int64", "at": "int64", **types(NOISE)},
-    "trust": {"cell": "int64", "at": "int64", **types(TRUST)},
+    "epochs": {"cell": "int64", **types(EPOCH_VALUES)},
     "classes": {"cell": "int64", **_without(types(CLASSES), *_ABOUT_RUN)},
     "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
     "traffic": {"cell": "int64", **_without(types(TRAFFIC), "cell_id")},
     "ranks": {"cell": "int64", **_without(types(RANKS), *_ABOUT_RUN, "oversubscribed")},
     "attempts": {"cell": "int64", **_without(types(ATTEMPTS), *JOINED)},
 }  # fmt: skip
-#: Tables of many rows a record, which are gathered column by column.
-_LONG = {"epochs": extract.epoch_values, "ranks": rank_values}
+#: Table -> what a usable record has for it: rows, or columns, which take less time of many rows.
+_ROWS = {"classes": extract.class_rows, "traffic": extract.traffic_rows, "goals": extract.goal_rows}
+_COLUMNS = {"epochs": extract.epoch_values, "ranks": extract.rank_values}
 Gathered = dict[str, pd.DataFrame]
 
 
 def gather(cells: Iterable[Cell]) -> Gathered:
     """Tables of these cells; of a cell with a problem the config, if known, and the problem."""
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     columns: dict[str, dict[str, list[Any]]] = {
-        table: {name: [] for name in TABLES[table]} for table in _LONG
+        table: {name: [] for name in own} for table, own in TABLES.items()
     }
+
+    def add(table: str, place: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
+            for name, values in columns[table].items():
+                values.append(place if name == "cell" else row.get(name))
+
     for place, cell in enumerate(cells):
         record = cell.record
-        # of another cell: what it took was not spent here
-        if record is not None and record.cell_id == cell.cell_id:
-            rows["attempts"] += [{"cell": place, **row} for row in attempt_rows(record)]
+        if record is not None:
+            add("attempts", place, attempt_rows(record))
         if cell.problem is not None or record is None:
-            rows["cells"].append(_problem_row(cell))
+            add("cells", place, [_problem_row(cell)])
             continue
-        rows["cells"].append(extract.run_row(record))
-        for table, values_of in _LONG.items():
+        add("cells", place, [extract.run_row(record)])
+        for table, rows_of in _ROWS.items():
+            add(table, place, rows_of(record))
+        for table, values_of in _COLUMNS.items():
             for name, values in values_of(record):
                 columns[table][name].extend(values)
             columns[table]["cell"].extend([place] * len(values))
-        for kind, found in (
-            ("noise", extract.noise_rows(record)),
-            ("trust", extract.trust_rows(record)),
-            ("classes", extract.class_rows(record)),
-            ("traffic", extract.traffic_rows(record)),
-            ("goals", extract.goal_rows(record)),
-        ):
-            rows[kind] += [{"cell": place, **row} for row in found]
-    made = {name: _table(found, TABLES[name]) for name, found in rows.items()}
-    for table, own in columns.items():
-        made[table] = pd.DataFrame(
-            {name: _array(own[name], dtype) for name, dtype in TABLES[table].items()}, copy=False
+    return {
+        table: pd.DataFrame(
+            {name: _array(own.pop(name), dtype) for name, dtype in TABLES[table].items()},
+            copy=False,
         )
-    return made
+        for table, own in columns.items()
+    }
 
 
 def together(parts: Sequence[Gathered]) -> Gathered:
@@ -136,10 +130,7 @@ def together(parts: Sequence[Gathered]) -> Gathered:
                 part[name]["cell"] += first
     # table by table, so that never all of it is there twice
     return {
-        name: pd.concat([part.pop(name) for part in parts], ignore_index=True)
-        if parts
-        else _table([], TABLES[name])
-        for name in TABLES
+        name: pd.concat([part.pop(name) for part in parts], ignore_index=True) for name in TABLES
     }
 
 
@@ -162,27 +153,18 @@ def chosen(tables: Gathered, order: np.ndarray[Any, Any]) -> Gathered:
 
 def problems_in(cells: pd.DataFrame) -> list[Problem]:
     found = cells.loc[cells["kind"].notna(), [*Problem.__dataclass_fields__]]
-    return [
-        Problem(**{**row, "log_tail": tuple(json.loads(row["log_tail"]))})
-        for row in plain_rows(found)
-    ]
+    return [Problem(**row) for row in plain_rows(found)]
 
 
 def _problem_row(cell: Cell) -> dict[str, Any]:
     assert cell.problem is not None
     epochs: Sequence[EpochRecord] = cell.epochs
-    row = {**cell.problem.__dict__, "log_tail": json.dumps(cell.problem.log_tail)}
-    # a record of another cell says nothing of this one's config
-    if cell.record is not None and cell.record.cell_id == cell.cell_id:
+    row = {**cell.problem.__dict__}
+    if cell.record is not None:
         row |= extract.config_row(cell.record.config)
         # what a rejected record says of its epochs may be false
         epochs = cell.record.epochs if cell.problem.kind == "failed" else ()
     return row | (extract.totals(epochs) if epochs else {})
-
-
-def _table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    found = {name: _array([row.get(name) for row in rows], t) for name, t in columns.items()}
-    return pd.DataFrame(found, copy=False)
 
 
 def _array(values: list[Any], dtype: str) -> Any:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.lists import Context, key
 from analysis.table import plain_rows
 
+#: Column of a config: settings of the technique as JSON, as records and caches have it.
+SETTINGS = "settings"
 #: What may differ between rows of one table, beyond technique, ranks and batch.
 _CONTEXT = {
     "dataset": "{}", "model": "{}", "width": "width {:g}", "shortcuts": "shortcuts: {}",
@@ -26,29 +29,33 @@ _PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True, "
           "shortcuts": True}  # fmt: skip
 
 
-def key(parts: Mapping[str, Any]) -> str:
-    """Canonical text of some settings, to group by."""
-    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+#: technique_settings, a hash -> the settings.
+Settings = Mapping[str, Mapping[str, Any]]
 
 
-def technique_labels(settings: Iterable[str]) -> dict[str, str]:
-    """Settings of techniques as JSON -> name; where one name stands for several settings, with what
-    differs from the others: a value that more than half of them have goes without saying, so that a
-    search that changes one thing at a time names that thing."""
+def parsed_settings(configs: pd.DataFrame) -> Settings:
+    """Of the column SETTINGS of configs."""
+    each = configs[["technique_settings", SETTINGS]].dropna().drop_duplicates()
+    return {name: json.loads(text) for name, text in each.itertuples(index=False)}
+
+
+def technique_labels(settings: Settings) -> dict[str, str]:
+    """Names of settings; where one name stands for several settings, with what differs from the
+    others: a value that more than half of them have goes without saying, so that a search that
+    changes one thing at a time names that thing."""
     by_name: dict[str, dict[str, dict[str, Any]]] = {}
-    for text in dict.fromkeys(settings):
-        found = json.loads(text)
-        by_name.setdefault(found["name"], {})[text] = flat_settings(found)
+    for which, found in settings.items():
+        by_name.setdefault(found["name"], {})[which] = flat_settings(found)
     labels = {}
     for name, variants in by_name.items():
         usual = _usual(list(variants.values()))
-        for text, flat in variants.items():
+        for which, flat in variants.items():
             differing = ", ".join(
                 f"{field}={flat[field]}"
                 for field, value in usual.items()
                 if field in flat and key({"": flat[field]}) != value
             )
-            labels[text] = f"{name} ({differing})" if differing else name
+            labels[which] = f"{name} ({differing})" if differing else name
     return labels
 
 
@@ -75,13 +82,16 @@ def _told_by_kind(field: str, variants: Sequence[Mapping[str, Any]]) -> bool:
     return len(values) == len({name for name, _ in values})
 
 
-def without_rate(settings: str) -> str:
-    """Settings of a technique, as JSON, without the learning rate, which searches change."""
-    return key({name: v for name, v in json.loads(settings).items() if name != "base_lr"})
+def without_rates(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """technique_settings -> a key of all but the learning rate, which searches change; and a label
+    of each key."""
+    rest = {which: {**found, "base_lr": None} for which, found in settings.items()}
+    keys = {which: key(found) for which, found in rest.items()}
+    return keys, technique_labels({keys[which]: found for which, found in rest.items()})
 
 
-def contexts(table: pd.DataFrame) -> pd.Series[str]:
-    """Per row: the settings that differ somewhere in the sweep, in words; empty where none do.
+def contexts(table: pd.DataFrame) -> pd.Series[Any]:
+    """Per row: the settings that differ somewhere in the sweep, a Context; empty where none do.
 
     Accumulation is not named where ranks and batch, which every table shows, leave no choice of it.
     """
@@ -90,40 +100,33 @@ def contexts(table: pd.DataFrame) -> pd.Series[str]:
         ways = table.groupby(["gpus", "global_batch", "scaling"])["accumulation"].nunique()
         varying = [name for name in varying if name != "accumulation" or ways.max() > 1]
     if not varying:
-        return pd.Series("", index=table.index, dtype="string")
+        return pd.Series([Context()] * len(table), index=table.index, dtype=object)
     which = table.groupby(varying, sort=False, dropna=False).ngroup()
     first = table[varying].loc[~which.duplicated()]
     words = [_context(row) for row in plain_rows(first)]
-    return which.map(dict(enumerate(words))).astype("string")
+    return pd.Series([words[one] for one in which], index=table.index, dtype=object)
 
 
-def _context(row: Mapping[str, Any]) -> str:
-    return ", ".join(
+def _context(row: Mapping[str, Any]) -> Context:
+    return Context(
         _CONTEXT[name].format(value)
         for name, value in row.items()
         if value is not None and value != _PLAIN.get(name)
     )
 
 
-def without_framework(context: str, framework: str) -> str:
-    """A context for where the framework is said elsewhere."""
-    return ", ".join(part for part in context.split(", ") if part != framework)
+def without(context: Iterable[str], *ends: str) -> Context:
+    """A context for where the parts that end so are said elsewhere."""
+    return Context(part for part in context if not part.endswith(ends))
 
 
-def without_ends(context: str, *ends: str) -> str:
-    """A context without the parts that end so."""
-    return ", ".join(part for part in context.split(", ") if not part.endswith(ends))
+def without_scaling(context: Iterable[str]) -> Context:
+    return without(context, " scaling")
 
 
-def without_scaling(context: str) -> str:
-    """A context for where the scaling mode is said elsewhere."""
-    return without_ends(context, " scaling")
-
-
-def without_batch(context: str) -> str:
+def without_batch(context: Iterable[str]) -> Context:
     """A context for where batches, and what they are made of, are said elsewhere."""
-    rest = without_scaling(context).split(", ")
-    return ", ".join(part for part in rest if not part.startswith("accumulation "))
+    return Context(p for p in without_scaling(context) if not p.startswith("accumulation "))
 
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from statistics import median
 
-from analysis.records.validate_measured import measured_findings, number_findings, taken_s
+from analysis.records.validate_measured import measured_findings
 from train.config.plan import EpochPlan, RunPlan, left_over
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord, TargetOutcome
+from train.record.run import DataRecord, EpochRecord, RunRecord, TargetOutcome
 from train.record.target import outcome
 
 #: Of a run's epochs; a text where there are none.
@@ -29,12 +29,7 @@ def reason_for(record: RunRecord, path: str) -> str:
 
 
 def rejections(record: RunRecord, cell_id: str) -> tuple[str, ...]:
-    """Reasons why a completed or diverged record cannot be compared; empty when it can.
-
-    A record of any other status is not rejected but failed: it is listed elsewhere.
-    """
-    if record.status not in GOOD:
-        return ()
+    """Reasons why a completed or diverged record cannot be compared; empty when it can."""
     return tuple(_findings(record, cell_id))
 
 
@@ -48,9 +43,7 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
         yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
     if record.ended_at < record.started_at:
         yield "it ended before it started"
-    spent_s = taken_s(record.epochs)
-    yield from number_findings(record, spent_s)
-    yield from measured_findings(record, spent_s)
+    yield from measured_findings(record)
     plans = None if record.data is None else _planned(record.config, record.data)
     yield from _epoch_findings(record, plans)
     if record.status == "completed":

@@ -20,8 +20,10 @@ _LOSS = 2.0**128
 _FASTEST = 10**13
 
 
-def number_findings(record: RunRecord, spent_s: float) -> Iterator[str]:
-    """Seconds that cannot be, whatever the config asks for; ``spent_s``: see taken_s."""
+def measured_findings(record: RunRecord) -> Iterator[str]:
+    """Seconds that cannot be, whatever the config asks for; times, nodes and matrices that
+    contradict each other."""
+    spent_s = taken_s(record.epochs)
     most_s = _allowed(spent_s)
     for rank in record.steps or ():
         spreads = [(name, v) for name, v in rank.__dict__.items() if isinstance(v, Spread)]
@@ -43,9 +45,6 @@ def number_findings(record: RunRecord, spent_s: float) -> Iterator[str]:
         if e.sampled_s > e.train_s or e.sampled_steps > e.steps
     )
 
-
-def measured_findings(record: RunRecord, spent_s: float) -> Iterator[str]:
-    """Times, nodes and matrices that contradict each other; ``spent_s``: see taken_s."""
     if record.classification is not None:
         yield from _class_findings(record.classification)
     if record.world is not None:

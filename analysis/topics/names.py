@@ -77,7 +77,7 @@ def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], st
 NAMES: tuple[Column, ...] = (
     Column("technique", "string"),
     Column("technique_label", "string"),
-    Column("context", "string"),
+    Column("context", "object"),
     Column("condition_in_words", None, "condition", "technique, and the settings that differ "
            "within this sweep", cell=with_context),
 )  # fmt: skip
@@ -99,6 +99,10 @@ def ranks_column(runs: pd.DataFrame) -> Column:
         )  # fmt: skip
         about = f"groups of CPU cores, not GPUs: {group} each; device: {devices}"
     return Column("gpus", "Int64", heading, about, only_if_varied=True)
+
+
+def cores_text(count: int) -> str:
+    return "1 core per rank" if count == 1 else f"{count} cores per rank"
 
 
 def batch_text(first: object, last: object) -> str:
@@ -123,7 +127,7 @@ def joined_by(
         rows: number of each run's row, from 0.
     """
     told = pd.DataFrame({"row": rows, "text": column.array}).dropna().drop_duplicates()
-    found = told.groupby("row")["text"].agg(by.join).reindex(range(count))
+    found = told["text"].map(str).groupby(told["row"]).agg(by.join).reindex(range(count))
     return found.astype(object).where(found.notna(), None).to_numpy()
 
 

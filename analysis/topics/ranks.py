@@ -194,12 +194,12 @@ def _pair_test(rows: Sequence[Row], site: object) -> str:
     hosts: dict[str, list[Row]] = {}
     for row in rows:
         hosts.setdefault(str(row["host"]), []).append(row)
-    by_host = [
-        {"host": host, "effect": float(np.median([row["behind"] for row in own]))}
+    by_host: list[Row] = [
+        {"host": (host,), "effect": float(np.median([row["behind"] for row in own]))}
         for host, own in hosts.items()
     ]
     late = {str(row["host"]) for row in rows if row["late"]}
-    slow = [one for one in by_host if one["host"] in late]
+    slow = [one for one in by_host if one["host"][0] in late]
     return ready_command(slow, by_host, site) if site and len(hosts) > len(slow) else ""
 
 

@@ -6,14 +6,14 @@ Cells are those of the plan, so that runs that are lost move no end and hide no 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis.records.labels import flat_settings
+from analysis.records.labels import Settings, flat_settings
 from analysis.table import count, joined
 from analysis.topics.names import ranks_text
 
@@ -38,12 +38,11 @@ class Comparable(NamedTuple):
     values: pd.Series[Any]  # of the setting, by the index of the cells; at least two differ
 
 
-def comparable(cells: pd.DataFrame, techniques: Mapping[str, str]) -> Iterator[Comparable]:
+def comparable(cells: pd.DataFrame, techniques: Settings) -> Iterator[Comparable]:
     """Sets of cells, axis by axis.
 
     Args:
         cells: with the columns of CONFIG, of known configs.
-        techniques: technique_settings -> as JSON.
     """
     settings = _settings(cells, techniques)
     differing = settings.loc[:, settings.nunique() > 1]
@@ -60,14 +59,14 @@ def comparable(cells: pd.DataFrame, techniques: Mapping[str, str]) -> Iterator[C
                 yield Comparable(words, _equal(others.loc[own.index[0]]), own)
 
 
-def _settings(cells: pd.DataFrame, techniques: Mapping[str, str]) -> pd.DataFrame:
+def _settings(cells: pd.DataFrame, techniques: Settings) -> pd.DataFrame:
     """Per cell: what could be an axis, and what must be equal. Of techniques only fields that
     differ within one name; null elsewhere."""
     found = cells[[*_EQUAL, *_SETTINGS]].astype(object)
     found = found.where(found.notna(), _NONE)
-    parsed = {key: flat_settings(json.loads(text)) for key, text in techniques.items()}
+    flat = {key: flat_settings(found) for key, found in techniques.items()}
     for _, own in cells.groupby("technique", sort=False):
-        told = {key: parsed[key] for key in own["technique_settings"].unique() if key in parsed}
+        told = {key: flat[key] for key in own["technique_settings"].unique() if key in flat}
         for field in sorted({field for one in told.values() for field in one} - {"name"}):
             values = {key: one.get(field) for key, one in told.items()}
             if len({json.dumps(value) for value in values.values()}) > 1:

@@ -6,18 +6,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import pandas as pd
 
 from analysis.figures import Figure, Look, roles
 from analysis.prediction.collectives import Link
-from analysis.provenance import Touches
 from analysis.records.frames import Frames, in_order
 from analysis.table import Row, Table, joined, number, plain_rows
 
 T = TypeVar("T")
 Rows = Sequence[Row]
+#: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
+Touches = Literal["times", "accuracy", "all", "none"]
 THREE, TWO = number(3), number(2)
 #: What the others are compared with, where a sweep has it.
 REFERENCE = "naive"

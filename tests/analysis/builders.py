@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.records.frames import frames_of, labelled
 from analysis.records.gather import Cell, gather
+from analysis.records.labels import parsed_settings
 from analysis.table import Table
 from train.config.optimizer import Sgd
 from train.config.plan import RunPlan
@@ -257,7 +258,7 @@ def write_sweep(
 def frames_of_records(records: Iterable[RunRecord]) -> dict[str, pd.DataFrame]:
     """All frames of these records by name, as they are: nothing is validated."""
     tables = gather(Cell(item.cell_id, item, None) for item in records)
-    return frames_of(tables, labelled(tables["cells"]))
+    return frames_of(tables, labelled(tables["cells"], parsed_settings(tables["cells"])))
 
 
 def runs_frame(records: Iterable[RunRecord]) -> pd.DataFrame:

@@ -34,12 +34,14 @@ def sweep(
 ) -> Sweep:  # fmt: skip
     """What topics are made from; ``lost``, ``unknown``: see :func:`planned`."""
     plan = planned(records, lost=lost, unknown=unknown)
-    texts = [one.technique.model_dump_json() for one in (*(r.config for r in records), *lost)]
+    parsed = [
+        one.technique.model_dump(mode="json") for one in (*(r.config for r in records), *lost)
+    ]
     return Sweep(
         Frames(
             Path(), "s", "A sweep for the tests", tuple(techniques), planned=plan,
             **frames_of_records(records), attempts=pd.DataFrame(), problems=(), unplanned=(),
-            settings=dict(zip(plan["technique_settings"], texts, strict=False)),
+            settings=dict(zip(plan["technique_settings"], parsed, strict=False)),
         )
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from analysis.figures import Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
-from analysis.records.labels import without_ends
+from analysis.records.labels import without
 from analysis.stats.intervals import estimate, t_quantile
 from analysis.table import (
     Estimate,
@@ -51,7 +51,7 @@ def points(runs: pd.DataFrame) -> pd.DataFrame:
     known = runs[of & runs["validation_accuracy"].notna()]
     known = known.assign(
         error=1 - known["validation_accuracy"],
-        line=[without_ends(context, *_SIZES) for context in known["context"]],
+        line=[without(context, *_SIZES) for context in known["context"]],
     )
     series = known.groupby(_SERIES, sort=False, dropna=False)
     return known[series["train_images"].transform("nunique") >= LEAST_SIZES]

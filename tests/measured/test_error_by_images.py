@@ -40,7 +40,7 @@ def test_the_exponent_is_the_slope_of_the_logarithms_with_its_interval() -> None
     ends = (row["exponent_low"], row["exponent_high"])
     assert ends == pytest.approx((slope - half, slope + half))
     assert (row["sizes"], row["n"]) == (3, 9)
-    assert row["context"] == "", "without what sets the sizes"
+    assert row["context"] == (), "without what sets the sizes"
 
 
 def test_techniques_are_apart_and_two_sizes_make_no_law() -> None:

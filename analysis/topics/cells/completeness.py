@@ -122,7 +122,7 @@ def causes(problems: tuple[Problem, ...]) -> list[Cause]:
     found: dict[tuple[str, ...], list[tuple[Problem, list[str]]]] = {}
     for problem in problems:
         if problem.kind != "missing":
-            own = pieces(why(problem), names_of(problem.cell_id, (problem.hosts or "").split()))
+            own = pieces(why(problem), names_of(problem.cell_id, problem.hosts))
             key = (problem.kind, *(stands_for for _, stands_for in own))
             found.setdefault(key, []).append((problem, [text for text, _ in own]))
     made = [

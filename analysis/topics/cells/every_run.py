@@ -35,7 +35,7 @@ def table(runs: pd.DataFrame) -> Table:
         Column("train_s", "Float64", "training s"),
         Column("attempts", "Int64", "starts", only_if_varied=True),
         Column("nodes", "Int64", "nodes", only_if_varied=True),
-        Column("hosts", "string", "hosts", only_if_varied=True),
+        Column("hosts", "object", "hosts", only_if_varied=True),
     )  # fmt: skip
     wanted = [name for column in columns for name in column.types]
     return Table(
@@ -51,9 +51,8 @@ def table(runs: pd.DataFrame) -> Table:
 
 def _alarms(of: Sweep) -> Iterable[Caution]:
     """Findings that make a run's numbers doubtful, each with the runs that say it."""
-    told = of.runs.loc[of.runs["alarms"].notna() & (of.runs["alarms"] != ""), ["cell_id", "alarms"]]
-    told = told.assign(alarm=told["alarms"].str.split(" | ", regex=False)).explode("alarm")
-    for alarm, own in told.groupby("alarm", sort=False):
+    told = of.runs[["cell_id", "alarms"]].explode("alarms")
+    for alarm, own in told.groupby("alarms", sort=False):
         text = f"Alarm in {_named(own['cell_id'].tolist())}: {alarm}"
         yield Caution(text, "all", is_alarm=True)
 

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from itertools import groupby
+from operator import or_
+from typing import Any
 
 import pandas as pd
 
-from analysis.provenance import machines, mixtures, provenance_rows
-from analysis.table import Column, Row, Table, frame, types
-from analysis.topics.topic import Caution, Topic
+from analysis.table import Column, Row, Table, first_of, frame, plain_rows, runs_in_words, types
+from analysis.topics.names import cores_text
+from analysis.topics.topic import Caution, Topic, Touches
 
+#: column of the runs -> its name in the report
+_CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image"}
+_MACHINE = {"cpu": "CPU", "gpu": "GPU", "driver": "GPU driver"}
+_WORLD = {"device": "device", "interface": "network interface", "hosts": "hosts",
+          "order": "batch order"}  # fmt: skip
+_OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscribed", "launcher",
+                 "controller", "data_plane"]  # fmt: skip
+_SEVERAL: dict[str, tuple[str, Touches]] = {
+    "versions": ("sets of package versions", "none"), "driver": ("GPU drivers", "times"),
+    "cpu": ("CPU models", "times"),
+}  # fmt: skip
+UNKNOWN = "not recorded"
+#: More cells than this are not named.
+_NAMED = 4
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
     Column("value", "string", "value", wide=True),
@@ -88,11 +106,145 @@ def hosts(runs: pd.DataFrame) -> Table:
     )
 
 
+def machines(runs: pd.DataFrame) -> list[tuple[str, int]]:
+    """(what it is, number of runs) for every kind of world the ranks met in, most used first."""
+    found = runs.groupby(_OF_A_MACHINE, sort=False, dropna=False).size().reset_index(name="n")
+    lines = pd.Series([_machine(row) for row in plain_rows(found)], dtype="string")
+    counts = found["n"].groupby(lines, sort=False).sum()
+    return _most_common(counts)
+
+
+def provenance_rows(runs: pd.DataFrame) -> list[tuple[str, str, int]]:
+    """(what, value, number of runs) for every value found, the most common value first."""
+    rows: list[tuple[str, str, int]] = []
+    for column, name in (_CODE | _MACHINE).items():
+        rows += _counted(name, _texts(runs[column]))
+    each = runs["versions"].map(dict)
+    for name in sorted({name for versions in runs["versions"].unique() for name, _ in versions}):
+        rows += _counted(name, each.map(lambda versions, name=name: versions.get(name, UNKNOWN)))
+    for column, name in _WORLD.items():
+        rows += _counted(name, _texts(runs[column]))
+    return rows + _counted("data fingerprint", _texts(runs["data_fingerprint"]).str[:12])
+
+
+def mixtures(runs: pd.DataFrame) -> list[Caution]:
+    """Warnings: what differs between the runs that stand in one table, and must not go unsaid; and
+    what each touches."""
+    warnings: list[Caution] = []
+    commits = sorted(_texts(runs["git_commit"]).unique())
+    if len(commits) > 1:
+        known = first_of([commit[:12] for commit in commits], _NAMED)
+        text = f"The runs come from {len(commits)} git commits: {known}."
+        warnings.append(Caution(text, "none"))
+    dirty = int(runs["git_dirty"].sum())
+    if dirty:
+        text = (
+            f"{dirty} of {runs_in_words(len(runs))} ran from a checkout with uncommitted changes: "
+            "the commit does not say what they ran."
+        )
+        warnings.append(Caution(text, "all"))
+    devices = sorted(_texts(runs["device"]).unique())
+    if len(devices) > 1:
+        text = f"The runs used {len(devices)} devices: {'; '.join(devices)}."
+        warnings.append(Caution(text, "times"))
+    for column, (name, touches) in _SEVERAL.items():
+        different = runs[column].nunique(dropna=False)
+        told = column == "cpu" and len(devices) > 1  # devices name the CPU that computes
+        if different > 1 and not told:
+            text = f"The runs come from {different} {name}: see the provenance table."
+            warnings.append(Caution(text, touches))
+    return warnings + _image_mixture(runs) + _apart(runs) + _data_mixture(runs)
+
+
+def _image_mixture(runs: pd.DataFrame) -> list[Caution]:
+    """As after an image was replaced while cells waited in the queue."""
+    digests = _texts(runs["image_digest"]).str.removeprefix("sha256:")
+    counts = _most_common(digests.groupby(digests, sort=False).size())
+    if len(counts) < 2:
+        return []
+    said = []
+    for place, (digest, count) in enumerate(counts):
+        text = f"{runs_in_words(count)} from {_short(digest)}"
+        named = first_of(runs.loc[digests == digest, "cell_id"].tolist(), _NAMED)
+        said.append(f"{text} ({named})" if place else text)
+    text = (
+        f"Runs that are compared here ran from {len(counts)} images: {'; '.join(said)}. "
+        "Differences between them may come from the images: make sweep FORCE=1 runs all cells from "
+        "one image."
+    )
+    return [Caution(text, "all")]
+
+
+def _short(digest: str) -> str:
+    return "an image that is not recorded" if digest == UNKNOWN else digest[:12]
+
+
+def _apart(runs: pd.DataFrame) -> list[Caution]:
+    """Runs on a part of the same hosts are one machine; runs that share no host are not."""
+    used = [frozenset(names) for names in runs["hosts"].unique() if names]
+    # a host that all used needs no comparison of pairs
+    if not used or frozenset.intersection(*used) or not _some_disjoint(used):
+        return []
+    shown = first_of(sorted(frozenset.union(*used)), 8)
+    text = f"Some runs share no host ({shown}): their times compare different machines."
+    return [Caution(text, "times")]
+
+
+def _some_disjoint(used: Sequence[frozenset[str]]) -> bool:
+    """Bit by bit: the sets that hold a host; comparing pairs would take minutes of 10,000."""
+    holders: dict[str, int] = {}
+    for place, names in enumerate(used):
+        for name in names:
+            holders[name] = holders.get(name, 0) | 1 << place
+    met = (reduce(or_, (holders[name] for name in names), 0) for names in used)
+    return any(sets != (1 << len(used)) - 1 for sets in met)
+
+
+def _data_mixture(runs: pd.DataFrame) -> list[Caution]:
+    contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
+    return [
+        Caution(f"The data set {name} has {found} different contents among the runs.", "all")
+        for name, found in contents.items()
+        if found > 1
+    ]
+
+
+def _machine(row: Row) -> str:
+    each = "1 GPU per rank" if row["device_kind"] == "gpu" else cores_text(row["cores_per_rank"])
+    # the trainer's name of a CPU may say its share already
+    device = row["device"] if "per rank" in row["device"] else f"{row['device']}, {each}"
+    nodes = "1 node" if row["nodes"] == 1 else f"{row['nodes']} nodes"
+    shared = ", ranks sharing cores" if row["oversubscribed"] else ""
+    return (
+        f"{device}{shared}, {nodes}, launcher {row['launcher']}, "
+        f"controller {row['controller']}, data plane {row['data_plane']}"
+    )
+
+
+def _texts(column: pd.Series[Any]) -> pd.Series[str]:
+    if column.dtype == "boolean":
+        column = column.map({True: "yes", False: "no"}).astype("string")
+    if column.dtype == "object":
+        column = column.map(str).replace("", UNKNOWN)
+    return column.fillna(UNKNOWN)
+
+
+def _counted(name: str, found: pd.Series[str]) -> list[tuple[str, str, int]]:
+    counts = found.groupby(found, sort=False).size()
+    return [(name, value, count) for value, count in _most_common(counts)]
+
+
+def _most_common(counts: pd.Series[int]) -> list[tuple[str, int]]:
+    """Of equal counts, what was found first."""
+    ordered = counts.sort_values(ascending=False, kind="stable")
+    return [(str(value), int(count)) for value, count in ordered.items()]
+
+
 TOPIC = Topic(
     tables=(
         lambda of: traffic(of.frames.traffic, of.frames.epochs, of.runs),
         lambda of: hosts(of.runs),
         lambda of: table(of.runs),
     ),
-    cautions=(lambda of: (Caution(*mixture) for mixture in mixtures(of.runs)),),
+    cautions=(lambda of: mixtures(of.runs),),
 )

@@ -238,7 +238,7 @@ CONDITION = Column(
 ABOUT = (
     Column("technique", "string"),
     CONDITION,
-    Column("context", "string"),
+    Column("context", "object"),
     Column("framework", "string"),
     Column("gpus", "Int64", heading="ranks"),
     Column("global_batch", "Int64", heading="global batch"),
@@ -252,12 +252,12 @@ def about(rows: pd.DataFrame) -> dict[str, Any]:
 
 def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:
     """What sets one group of rows apart from the others; empty where there is one group."""
-    names = [(rows[0]["context"] or "", rows[0]["framework"] or "") for rows in compared]
-    context, framework = row["context"] or "", row["framework"] or ""
+    names = {rows[0]["framework"] for rows in compared}
+    context, framework = row["context"], row["framework"] or ""
     if len(compared) < 2:
         return ""
-    several = len({name for _, name in names}) > 1 and framework not in context
-    told = joined([context, framework if several else ""], ", ")
+    several = len(names) > 1 and framework not in context
+    told = joined([*context, framework if several else ""], ", ")
     return f" ({told})" if told else ""
 
 

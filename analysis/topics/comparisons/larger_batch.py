@@ -67,7 +67,7 @@ def _both(row: Row, name: str) -> str:
 COLUMNS = (
     Column("technique", "string"),
     CONDITION,
-    Column("context", "string"),
+    Column("context", "object"),
     Column("framework", "string"),
     Column("ranks", None, heading="ranks", cell=lambda row: _both(row, "gpus"),
            description="smallest → largest batch, of the same rank count where one has both"),
@@ -97,7 +97,7 @@ def kept(of: Sweep) -> Table:
     asked = accuracy_pairs(large, small, names[0], names[1])
     rows = {
         **{name: small[name].array for name in ("technique", "technique_label", "framework")},
-        "context": [without_batch(context or "") for context in large["context"]],
+        "context": [*map(without_batch, large["context"])],
         **_end("small", small), **_end("large", large),
         **contrasts([Contrast("difference", asked)]),
     }  # fmt: skip

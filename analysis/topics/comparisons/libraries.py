@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
-from analysis.records.labels import without_framework
+from analysis.records.lists import Context
 from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
@@ -195,7 +195,8 @@ def _rows(first: pd.DataFrame, other: pd.DataFrame, identical: Sequence[int]) ->
     equal = equivalence(*asked.tested, MARGIN)
     cells = {
         **about(other), **counts(other), **counts(first, "_reference"), **found,
-        "context": [*map(without_framework, other["context"].fillna(""), others)],
+        "context": [Context(part for part in context if part not in others)
+                    for context in other["context"]],
         "batch_per_rank": other["global_batch"] // (other["gpus"] * other["accumulation"]),
         "reference": names, "library": others,
         "images_per_s_reference": np.exp(over.mean), "images_per_s": np.exp(under.mean),

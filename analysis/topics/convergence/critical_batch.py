@@ -8,7 +8,6 @@ fit: analysis/prediction/critical_batch.py.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -16,14 +15,14 @@ import pandas as pd
 
 from analysis.prediction import Refusal
 from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
+from analysis.records.extract import WORKLOAD
 from analysis.records.frames import in_order
 from analysis.records.labels import (
-    key,
-    technique_labels,
+    without,
     without_batch,
-    without_ends,
-    without_rate,
+    without_rates,
 )
+from analysis.records.lists import Names
 from analysis.table import (
     Column,
     Estimate,
@@ -42,8 +41,8 @@ from analysis.topics.convergence.steps_by_batch import figure, images
 from analysis.topics.names import NAMES, named
 from analysis.topics.topic import Answer, Sweep, Topic, has_goals
 
-#: Of a workload: what a run that its target ends does not depend on.
-_LENGTH = ("epochs", "epoch_images")
+#: Of a workload; a target ends a run, so that it does not matter how long it could have been.
+_WORKLOAD = [name for name in WORKLOAD if name not in ("epochs", "epoch_images")]
 #: Techniques in a sentence.
 _MOST = 3
 GROWS = "the batch grows within a run: its steps belong to no single batch"
@@ -85,7 +84,7 @@ COLUMNS = (
            "twice the fewest images: far below it twice the batch saves half of the steps, far "
            "above it none; interval likewise", unit="images", format=images, estimate=True),
     Column("sd", "Float64", description="of the log of steps, between runs"),
-    Column("cells", "string"),
+    Column("cells", "object"),
 )  # fmt: skip
 
 
@@ -120,6 +119,8 @@ def points(of: Sweep) -> pd.DataFrame:
     several.
     """
     about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
+    same = about.groupby(_WORKLOAD, sort=False, dropna=False)
+    about = about.assign(workload=same.ngroup())
     about = about[["workload", "framework", "global_batch_last", "budget", "technique_settings",
                    "base_lr"]]  # fmt: skip
     known = of.frames.goals.join(about, on="cell_id")
@@ -129,22 +130,12 @@ def points(of: Sweep) -> pd.DataFrame:
         steps=known["steps"].where(met, known["budget"]),
         grows=(known["global_batch_last"] > known["global_batch"]).fillna(False),
     )
-    others = {name: without_rate(text) for name, text in of.frames.settings.items()}
-    other = known["technique_settings"].map(others)
-    known = known.assign(
-        technique_label=other.map(technique_labels(others.values())),
-        workload=known["workload"].map(_without_length),
-    )
+    others, labels = without_rates(of.frames.settings)
+    known["technique_label"] = known["technique_settings"].map(others).map(labels)
     known = known[known["steps"] > 0]
     series = known.groupby(list(SERIES), sort=False)
     known = known.assign(series=series.ngroup())
     return _of_best_rates(known[series["global_batch"].transform("nunique") > 1])
-
-
-def _without_length(workload: str) -> str:
-    """A target ends a run, so that it does not matter how long it could have been."""
-    told = json.loads(workload)
-    return key({name: value for name, value in told.items() if name not in _LENGTH})
 
 
 def _of_best_rates(known: pd.DataFrame) -> pd.DataFrame:
@@ -173,14 +164,14 @@ def _row(group: pd.DataFrame) -> Row:
     least, critical, sd = _fitted(group)
     return {
         **{name: first[name] for name in names},
-        "context": without_ends(without_batch(first["context"]), " epochs", " images an epoch"),
+        "context": without(without_batch(first["context"]), " epochs", " images an epoch"),
         "rates": _rates(group),
         "batches": reached["global_batch"].nunique(), "batches_tried": tried.nunique(),
         "batch_low": tried.min(), "batch_high": tried.max(),
         "reached": len(reached), "censored": len(group) - len(reached),
         "epochs_low": reached["epoch"].min(), "epochs_high": reached["epoch"].max(),
         **least.columns("steps_min"), **critical.columns("critical_batch"), "sd": sd,
-        "cells": " ".join(group["cell_id"]),
+        "cells": Names(group["cell_id"]),
     }  # fmt: skip
 
 

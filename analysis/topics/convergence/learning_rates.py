@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.figures import Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
-from analysis.records.labels import technique_labels, without_rate
+from analysis.records.labels import without_rates
 from analysis.stats.differences import welch
 from analysis.table import (
     Column,
@@ -98,8 +98,7 @@ def tried(of: Sweep) -> Table:
 def _searched(of: Sweep) -> pd.DataFrame:
     """Arms with their ``base_lr``, a label that leaves it out, and the number of their ``line``: by
     rising rate."""
-    others = {name: without_rate(text) for name, text in of.frames.settings.items()}
-    labels = technique_labels(others.values())
+    others, labels = without_rates(of.frames.settings)
     cells = outcomes(of.frames.planned, of.runs)
     first = cells.drop_duplicates("arm").sort_values("arm")
     other = first["technique_settings"].map(others)

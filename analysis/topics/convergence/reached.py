@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
+from analysis.records.lists import Names
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
 from analysis.table import (
@@ -97,7 +98,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                format=significant, estimate=True),
         Column("chance", "Float64"),
         Column("seeds", "string"),
-        Column("cells", "string"),
+        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -154,8 +155,8 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
             for row, of in zip(plain_rows(steps), planned, strict=True)
         ],
         "n": planned.array,
-        "seeds": seeds.groupby("row")["text"].agg(" ".join).array,
-        "cells": by_row["cell_id"].agg(" ".join).array,
+        "seeds": seeds.groupby("row")["text"].agg(Names).array,
+        "cells": by_row["cell_id"].agg(Names).array,
         **estimates_as("diverged", shares(lost, planned)),
     }
     for name, estimates in found.items():
@@ -188,7 +189,7 @@ def _validated_on(runs: pd.DataFrame) -> str:
 def _sharpness(of: Sweep) -> Iterable[Answer]:
     """What a larger batch does to the sharpest direction of the minimum, over the same batches."""
     known = of.runs[of.runs["sharpness_largest"] > 0]
-    context = known["context"].fillna("").map(without_batch)
+    context = known["context"].map(without_batch)
     spans: dict[tuple[int, int], list[tuple[str, Estimate, str]]] = {}
     for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
         values = own.groupby("global_batch")["sharpness_largest"].apply(list)

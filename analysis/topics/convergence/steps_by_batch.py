@@ -19,6 +19,7 @@ from analysis.table import (
     plain_rows,
     runs_in_words,
     significant,
+    text,
     types,
 )
 from analysis.topics.names import with_context
@@ -83,7 +84,7 @@ def _line(row: Row) -> pd.DataFrame:
     batches = np.geomspace(row["batch_low"], row["batch_high"], _POINTS)
     return pd.DataFrame(
         {
-            "panel": row["context"] or "",
+            "panel": text(row["context"]),
             "kind": "law",
             "technique": row["technique_label"],
             "global_batch": batches,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
+from analysis.records.lists import Names
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import (
     NOT_AVAILABLE,
@@ -65,7 +66,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                cell=lambda row: "yes" if row["not_beaten"] else ""),
         Column("workload", "string"),
         Column("unmet_why", "string"),
-        Column("cells", "string"),
+        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
     row |= share_reached(times["epoch"], lost).columns("reached")
     row["unmet_why"] = reasons(ordered.loc[~met & ~ordered["lost"].astype(bool), "why"])
     row["reached_note"] = reasons([row["reached_note"], row["unmet_why"]])
-    row |= {"n": n, "cells": " ".join(ordered["cell_id"])}
+    row |= {"n": n, "cells": Names(ordered["cell_id"])}
     for name in MEASURES:
         row |= _finite(median_time(times[name], lost)).columns(name)
     return row

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
+from analysis.records.lists import Names
 from analysis.stats.differences import ratios
 from analysis.stats.intervals import grouped_moments, means
 from analysis.table import (
@@ -84,7 +85,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "next batch", format=percent, note="step_shares_note"),
         Column("step_shares_note", "string"),
         Column("oversubscribed", "boolean"),
-        Column("cells", "string"),
+        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         **{name: runs[name].where(done).groupby(rows).mean() for name in SHARES},
         "step_shares_note": joined_by(runs["step_shares_why"].where(done), rows, len(first)),
         "oversubscribed": runs["oversubscribed"].groupby(rows).any(),
-        "cells": runs["cell_id"].groupby(rows).agg(" ".join),
+        "cells": runs["cell_id"].groupby(rows).agg(Names),
     }  # fmt: skip
 
 

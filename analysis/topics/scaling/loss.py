@@ -137,7 +137,10 @@ def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
     )
     table = Table(KEY, TITLE, columns, wide)
     parts = long[long["part"] != "lost"].copy()
-    parts["condition"] = parts["technique_label"].str.cat(parts["context"], ", ").str.strip(", ")
+    parts["condition"] = [
+        ", ".join([label, *context])
+        for label, context in zip(parts["technique_label"], parts["context"], strict=True)
+    ]
     wanted = types(PART_COLUMNS)
     return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True), ranks.heading)
 

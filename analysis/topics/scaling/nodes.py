@@ -23,6 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from analysis.records.lists import Names
 from analysis.stats.differences import holm
 from analysis.stats.intervals import IDENTICAL, estimate, t_quantile
 from analysis.stats.least_squares import ROUNDING, Effects, Fit, effects, within
@@ -52,7 +53,7 @@ ALIKE = "its runs do not tell it from other hosts"
 #: Suspects that a sentence names, and sound hosts beside them, fewer than which decide nothing.
 _NAMED, _BESIDE = 3, 3
 COLUMNS: tuple[Column, ...] = (
-    Column("host", "string", "host", "several names: hosts that all of these runs used together"),
+    Column("host", "object", "host", "several names: hosts that all of these runs used together"),
     Column("n_with", "Int64", "runs with it", "completed, with a step time, of conditions that ran "
            "often enough on several sets of hosts with one device"),
     Column("n_without", "Int64", "runs without it"),
@@ -95,7 +96,8 @@ def suspects(rows: Sequence[Row]) -> list[Row]:
 def _comparable(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of groups that used several sets of equally many hosts; adds the column group."""
     good = (runs["status"] == "completed") & ~runs["oversubscribed"] & (runs["step_s"] > 0)
-    used = _of_one_device(runs[good.fillna(False) & runs["hosts"].notna()].reset_index(drop=True))
+    good &= runs["hosts"].astype(bool)
+    used = _of_one_device(runs[good.fillna(False)].reset_index(drop=True))
     groups = used.groupby(["condition", "nodes", "device"], sort=False)
     return used.assign(group=groups.ngroup())[groups["hosts"].transform("nunique") > 1]
 
@@ -108,19 +110,19 @@ def _of_one_device(used: pd.DataFrame) -> pd.DataFrame:
     """
     # of CPUs without the cores per rank, which are the fewest of all ranks
     kind = used["device"].str.rsplit(", ", n=1).str[0]
-    each = used.assign(kind=kind, host=used["hosts"].str.split(" ")).explode("host")
+    each = used.assign(kind=kind, host=used["hosts"]).explode("host")
     leads = each["host"] == each["first_host"]
     telling = each[leads | ~each["host"].isin(used["first_host"])].groupby("host")["kind"]
     own = telling.first()[telling.nunique() == 1]
     return used[(each["host"].map(own) == each["kind"]).groupby(level=0).all()]
 
 
-def _hosts(used: pd.DataFrame) -> tuple[list[str], NDArray[np.bool_]]:
+def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
     """Hosts that some run of a group used and another did not, and which runs used them; hosts that
-    the same runs used are one, with blanks between their names."""
+    the same runs used are one."""
     if not len(used):
         return [], np.zeros((0, 0), dtype=np.bool_)
-    names = used["hosts"].str.split(" ").reset_index(drop=True).explode()
+    names = used["hosts"].reset_index(drop=True).explode()
     codes, hosts = pd.factorize(names, sort=True)
     present = np.zeros((len(used), len(hosts)), dtype=np.bool_)
     present[names.index.to_numpy(), codes] = True
@@ -130,11 +132,11 @@ def _hosts(used: pd.DataFrame) -> tuple[list[str], NDArray[np.bool_]]:
     _, first, which = np.unique(
         np.packbits(present, axis=0).T, axis=0, return_index=True, return_inverse=True
     )
-    together = pd.Series(hosts).groupby(which.ravel()).agg(" ".join)
+    together = pd.Series(hosts).groupby(which.ravel()).agg(Names)
     return together.tolist(), present[:, first]
 
 
-def _rows(names: list[str], present: NDArray[np.bool_], found: Effects) -> list[Row]:
+def _rows(names: list[Names], present: NDArray[np.bool_], found: Effects) -> list[Row]:
     few = found.df < FEWEST_DF
     error = np.where(few, np.nan, found.error)
     half = t_quantile(found.df) * error
@@ -160,7 +162,7 @@ def blamed(slow: Sequence[Row]) -> str:
     """What the suspects cost, as a sentence without its full stop."""
     parts = [
         f"{estimate_in(row, 'effect').text(percent)} longer on "
-        f"{' and '.join(str(row['host']).split())} ({row['n_with']} runs with it, "
+        f"{' and '.join(row['host'])} ({row['n_with']} runs with it, "
         f"{row['n_without']} without)"
         for row in slow[:_NAMED]
     ]
@@ -173,8 +175,7 @@ def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str
     sound = [row for row in rows if row not in slow and row["effect"] is not None]
     sound.sort(key=lambda row: abs(row["effect"]))
     suspected, others = (
-        [name for row in group for name in str(row["host"]).split()]
-        for group in (slow[:_NAMED], sound)
+        [name for row in group for name in row["host"]] for group in (slow[:_NAMED], sound)
     )
     nodes = ",".join(name.split(".")[0] for name in [*suspected, *others[:_BESIDE]])
     return command("interconnect", SITE=str(site), NODES=nodes)
@@ -187,7 +188,7 @@ def by_host(of: Sweep) -> Table:
 def _to_blame(of: Sweep) -> Iterable[Answer]:
     found = of.rows(by_host)
     if slow := suspects(found):
-        numbers = {"host": slow[0]["host"], "slower": slow[0]["effect"]}
+        numbers = {"host": str(slow[0]["host"]), "slower": slow[0]["effect"]}
         more = []
         # without its site a command would not run: names may have been left out
         if site := only([*of.frames.attempts["site"].dropna().unique()]):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.provenance import cores_text
 from analysis.records.labels import without_scaling
-from analysis.table import Column, Row, joined, plain_rows
-from analysis.topics.names import NAMES, joined_by, mode
+from analysis.records.lists import Context
+from analysis.table import Column, Row, plain_rows
+from analysis.topics.names import NAMES, cores_text, joined_by, mode
 from analysis.topics.topic import Sweep
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.
@@ -45,24 +45,26 @@ def with_series(runs: pd.DataFrame) -> pd.DataFrame:
     )
     numbers = same.groupby(list(same), sort=False, dropna=False, observed=True).ngroup()
     more = _beside_settings(same.assign(context=runs["context"])[~numbers.duplicated()])
-    context = runs["context"].str.cat(numbers.map(more).astype("string"), ", ").str.strip(", ")
-    return runs.assign(series=numbers, context=context)
+    both = zip(runs["context"], numbers, strict=True)
+    context = [Context((*own, *more[number])) for own, number in both]
+    return runs.assign(series=numbers, context=pd.Series(context, runs.index, dtype=object))
 
 
-def _beside_settings(series: pd.DataFrame) -> dict[int, str]:
+def _beside_settings(series: pd.DataFrame) -> list[list[str]]:
     """Per series, in their order: its device, its cores and the batches of a step, as they vary."""
     told = series.assign(
         devices=series["device"].nunique() > 1,
         several=series.groupby("device")["cores"].transform("nunique") > 1,
         batches=series.groupby(["scaling", "batch"])["accumulation"].transform("nunique") > 1,
     )
-    found: dict[int, str] = {}
+    found = []
     for row in plain_rows(told):
-        more = row["batches"] and row["accumulation"] > 1 and "accumulation" not in row["context"]
+        accumulation = f"accumulation {row['accumulation']}"
+        more = row["batches"] and row["accumulation"] > 1 and accumulation not in row["context"]
         parts = [row["device"] if row["devices"] else "",
                  cores_text(row["cores"]) if row["several"] else "",
-                 f"accumulation {row['accumulation']}" if more else ""]  # fmt: skip
-        found[len(found)] = joined(parts, ", ")
+                 accumulation if more else ""]  # fmt: skip
+        found.append([part for part in parts if part])
     return found
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from analysis.records.frames import in_order
+from analysis.records.lists import Names
 from analysis.table import Column, DType, Row, Table, count, first_of, frame, significant
 from analysis.topics.convergence import curves
 from analysis.topics.names import NAMES, batch_text, ranks_column
@@ -57,7 +58,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("accumulation_last", "Int64"),
         *shown,
         Column("n", "Int64", "runs", "completed"),
-        Column("cells", "string"),
+        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def table(of: Sweep) -> Table:
         rows[f"{name}_first"] = by_condition[f"{name}_first"].first()
         rows[f"{name}_last"] = by_condition[f"{name}_last"].max()
     rows["n"] = by_condition.size()
-    rows["cells"] = by_condition["cell_id"].agg(" ".join)
+    rows["cells"] = by_condition["cell_id"].agg(Names)
     return Table(
         "applied",
         "What was applied",

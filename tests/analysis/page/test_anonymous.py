@@ -74,10 +74,11 @@ def test_no_file_of_an_anonymous_report_names_a_host_or_a_folder(folder: Path) -
 
 def test_a_host_has_one_name_everywhere(folder: Path) -> None:
     found = without_names(load_frames(folder))
-    assert found.runs["hosts"].tolist() == ["node-2 node-1"] * 4, "gpu9 is node-1"
-    assert found.runs["alarms"][0] == ("node-2 is slower than node-1, see NODES, ADDRESS and PATH")
+    assert found.runs["hosts"].tolist() == [("node-2", "node-1")] * 4, "gpu9 is node-1"
+    alarm = "node-2 is slower than node-1, see NODES, ADDRESS and PATH"
+    assert found.runs["alarms"][0] == (alarm,)
     assert found.title == "On node-3", "a host that only a rejected record names"
-    assert found.runs["alarms"][2] == LEFT_OUT, "no record names node17"
+    assert found.runs["alarms"][2] == (LEFT_OUT,), "no record names node17"
     assert found.runs["dataset"].tolist()[3] == "folder:folder-1"
 
 
@@ -98,7 +99,7 @@ def test_what_is_no_name_stays(folder: Path) -> None:
 def alarm_of(folder: Path, text: str) -> str:
     """What an anonymous report has for an alarm of a run on gpu07.centre.example."""
     met = {"hostnames": ("gpu07.centre.example",)}
-    frames = load_frames(write_sweep(folder, [record(alarms=(text,), world_changes=met)]))
+    frames = load_frames(write_sweep(folder, [record(alarms=text.split(" | "), world_changes=met)]))
     (found,) = without_names(frames).runs["alarms"]
     return str(found)
 

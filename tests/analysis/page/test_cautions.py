@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
 from analysis.page.report import build
-from analysis.provenance import mixtures
 from analysis.records.load import load_frames
 from analysis.topics.topic import Caution
 from tests.analysis.builders import (
     config,
     failed,
     record,
-    runs_frame,
     technique,
     write_sweep,
 )
@@ -62,25 +58,6 @@ def test_an_efficiency_above_one_is_doubted_only_where_its_interval_is(tmp_path:
     assert cautions(tmp_path / "single", *single) == ()
 
 
-@pytest.mark.parametrize(
-    ("changes", "touches"),
-    [
-        ({"provenance_changes": {"image_digest": "x"}}, "all"),
-        ({"provenance_changes": {"git_dirty": True}}, "all"),
-        ({"world_changes": {"device": "Other CPU"}}, "times"),
-        ({"world_changes": {"hostnames": ("node2",)}}, "times"),
-        ({"provenance_changes": {"cpu": "Other"}}, "times"),
-        ({"provenance_changes": {"driver": "550.1"}}, "times"),
-        ({"provenance_changes": {"git_commit": "b" * 40}}, "none"),
-    ],
-)
-def test_a_mixture_touches_what_it_may_change(
-    tmp_path: Path, changes: dict[str, Any], touches: str
-) -> None:
-    (found,) = cautions(tmp_path, record(), record(config(seed=1), **changes))
-    assert found.touches == touches
-
-
 def test_an_unplanned_record_is_named_and_touches_nothing(tmp_path: Path) -> None:
     other = record(config(seed=9))
     folder = write_sweep(tmp_path / "s", [record()], unplanned=[other])
@@ -89,6 +66,11 @@ def test_an_unplanned_record_is_named_and_touches_nothing(tmp_path: Path) -> Non
         f"Not used, since the present plan does not have them: the record of {other.cell_id}."
     )
     assert found.touches == "none"
+
+
+def test_an_alarm_is_one_whatever_signs_it_has(tmp_path: Path) -> None:
+    (found,) = cautions(tmp_path, record(alarms=("a | b",)))
+    assert found.text.endswith(": a | b")
 
 
 def test_many_runs_with_one_alarm_are_counted(tmp_path: Path) -> None:
@@ -156,13 +138,3 @@ def test_alarms_stand_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
     assert '<li class="alarm">Alarm in' in page
     assert page.index("Alarm in") < page.index("<table")
     assert "> **Alarm in" in (folder / "report" / "report.md").read_text()
-
-
-@pytest.mark.parametrize("host", ["imagenode1", "uncommitted-devices", "gpu7"])
-def test_a_name_does_not_change_what_a_caution_touches(host: str) -> None:
-    other = record(config(seed=1), world_changes={"hostnames": (host,)})
-    found = dict(mixtures(runs_frame([record(config()), other])))
-    assert found == {
-        f"Some runs share no host ({', '.join(sorted((host, 'node1')))}): their times compare "
-        "different machines.": "times"
-    }

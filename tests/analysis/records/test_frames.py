@@ -40,12 +40,12 @@ def test_a_run_is_one_row_with_sums_and_final_values() -> None:
     assert found["validation_accuracy"] == 0.6, "the final epoch, not the best"
     assert found["train_loss"] == 2.0 / 3
     assert found["chance"] == 0.1
-    assert found["hosts"] == "node1"
+    assert found["hosts"] == ("node1",)
 
 
 def test_a_record_without_host_names_has_no_hosts() -> None:
     found = row(record(world_changes={"hostnames": ()}))
-    assert pd.isna(found["hosts"]) and pd.isna(found["first_host"])
+    assert found["hosts"] == () and pd.isna(found["first_host"])
 
 
 def test_a_null_is_na_with_the_reason_of_the_record() -> None:
@@ -87,9 +87,9 @@ def test_waiting_that_was_too_short_to_be_seen_is_no_share() -> None:
 
 def test_context_names_only_what_varies() -> None:
     alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
-    assert alike["context"].tolist() == ["", ""]
+    assert alike["context"].tolist() == [(), ()]
     mixed = runs_frame([record(config(epochs=e)) for e in (3, 4)])
-    assert mixed["context"].tolist() == ["3 epochs", "4 epochs"]
+    assert mixed["context"].tolist() == [("3 epochs",), ("4 epochs",)]
 
 
 def test_context_tells_frameworks_accumulation_and_targets_apart() -> None:
@@ -97,10 +97,10 @@ def test_context_tells_frameworks_accumulation_and_targets_apart() -> None:
     changes = [{}, {"framework": "mirrored"}, {"accumulation": 2}, {"target": goal}]
     found = runs_frame([record(config(**change), target=None) for change in changes])
     assert found["context"].tolist() == [
-        "horovod",
-        "mirrored",
-        "horovod",  # its batch tells it
-        "horovod, target train 0.75 and validation 0.25 within 240 s",
+        ("horovod",),
+        ("mirrored",),
+        ("horovod",),  # its batch tells it
+        ("horovod", "target train 0.75 and validation 0.25 within 240 s"),
     ]
 
 
@@ -151,7 +151,7 @@ def test_order_is_that_of_the_manifest_then_ranks() -> None:
 def test_accumulation_is_named_where_ranks_and_batch_leave_a_choice() -> None:
     ways = ({"batch_per_rank": 32}, {"batch_per_rank": 16, "accumulation": 2})
     found = runs_frame([record(config(gpus=2, **way)) for way in ways])
-    assert found["context"].tolist() == ["", "accumulation 2"]
+    assert found["context"].tolist() == [(), ("accumulation 2",)]
 
 
 def test_columns_are_named_once_and_described() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.labels import technique_labels
+from analysis.records.labels import technique_labels, without_batch
+from analysis.records.lists import Context
 from analysis.topics.convergence import reached
 from tests.analysis.builders import runs_frame
 from tests.builders import config, record
@@ -24,8 +25,9 @@ def labels(*records: RunRecord) -> list[str]:
     return list(technique_labels(settings(*records)).values())
 
 
-def settings(*records: RunRecord) -> list[str]:
-    return [item.config.technique.model_dump_json() for item in records]
+def settings(*records: RunRecord) -> dict[str, dict[str, Any]]:
+    found = [item.config.technique for item in records]
+    return {one.model_dump_json(): one.model_dump(mode="json") for one in found}
 
 
 def test_one_setting_has_the_name_alone() -> None:
@@ -94,10 +96,16 @@ def test_labels_differ_wherever_settings_do() -> None:
 def test_runs_on_the_search_split_are_told_from_others() -> None:
     part = config(validate_on="train_part")
     rows = runs_frame([record(config()), record(part)])
-    assert rows["context"].tolist() == ["", "validated on train_part"]
+    assert rows["context"].tolist() == [(), ("validated on train_part",)]
     assert "whole held-out split, or where so named a tenth of the training" in notes(rows)
     assert "a tenth of the training images, which no run" in notes(runs_frame([record(part)]))
     assert "a tenth" not in notes(runs_frame([record(config())]))
+
+
+def test_a_setting_is_one_whatever_signs_it_has() -> None:
+    context = Context(["weak scaling", "from w, accumulation 4.h5", "accumulation 2"])
+    assert without_batch(context) == ("from w, accumulation 4.h5",)
+    assert str(context) == "weak scaling, from w, accumulation 4.h5, accumulation 2"
 
 
 def notes(runs: pd.DataFrame) -> str:

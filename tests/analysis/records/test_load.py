@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.records import read
+from analysis.records import load
 from analysis.records.columns import FRAMES
 from analysis.records.load import SweepError, load_frames
 from analysis.table import types
@@ -38,7 +38,7 @@ def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
     sweep = load_frames(folder)
     assert sweep.runs["cell_id"].tolist() == [OTHER.cell_id, GOOD.cell_id]
     assert (sweep.problems, sweep.unplanned) == ((), ())
-    assert read.read_cell(folder, GOOD.cell_id).record == GOOD
+    assert load.read_cell(folder, GOOD.cell_id).record == GOOD
 
 
 def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_no_folder_says_what_to_do(tmp_path: Path) -> None:
 def test_frames_hold_the_runs_problems_and_epochs_of_the_records(made, tmp_path: Path) -> None:
     folder = made(tmp_path / "s")
     frames = load_frames(folder)
-    cells = [read.read_cell(folder, cell_id) for cell_id in frames.planned["cell_id"]]
+    cells = [load.read_cell(folder, cell_id) for cell_id in frames.planned["cell_id"]]
     records = [cell.record for cell in cells if cell.record is not None and cell.problem is None]
     assert frames.problems == tuple(cell.problem for cell in cells if cell.problem is not None)
     there = {path.parent.name for path in folder.glob("*/record.json")}
@@ -216,9 +216,9 @@ def test_labels_tell_apart_what_is_planned_not_only_what_came_back(tmp_path: Pat
 def test_several_processes_find_what_one_does(tmp_path: Path, monkeypatch) -> None:
     folder = mixed_sweep(tmp_path / "s")
     alone = load_frames(folder)
-    monkeypatch.setattr(read, "_FEW", 1)
-    monkeypatch.setattr(read, "_CHUNK", 2)
-    monkeypatch.setattr(read.os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(load, "_FEW", 1)
+    monkeypatch.setattr(load, "_CHUNK", 2)
+    monkeypatch.setattr(load.os, "sched_getaffinity", lambda pid: {0, 1})
     together = load_frames(folder)
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(together, name), getattr(alone, name))

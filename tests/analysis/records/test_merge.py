@@ -60,7 +60,7 @@ def test_labels_are_made_anew(tmp_path: Path) -> None:
     found = merge(*parts)
     for table in (found.planned, found.runs):
         assert table["technique_label"].tolist() == ["naive (base_lr=0.1)", "naive (base_lr=0.2)"]
-        assert table["context"].tolist() == ["3 epochs", "4 epochs"]
+        assert table["context"].tolist() == [("3 epochs",), ("4 epochs",)]
     labels = found.epochs.groupby("sweep")["technique_label"].unique()
     assert [list(label) for label in labels] == [["naive (base_lr=0.1)"], ["naive (base_lr=0.2)"]]
 

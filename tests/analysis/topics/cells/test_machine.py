@@ -100,3 +100,94 @@ def test_hosts_that_differ_are_shown_with_what_differs() -> None:
     )  # fmt: skip
     alike = machine.hosts(runs_frame([items[0], items[1]]))
     assert alike.shown().rows == ()
+
+
+ONE = record()
+
+
+def mixtures(records):
+    return [one.text for one in machine.mixtures(runs_frame(records))]
+
+
+def other(**changes):
+    return record(config(seed=1), **changes)
+
+
+def test_equal_runs_need_no_warning() -> None:
+    assert mixtures([ONE, other()]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "touches"),
+    [
+        ({"git_commit": "b" * 40}, "2 git commits: aaaaaaaaaaaa, bbbbb", "none"),
+        ({"git_commit": None}, "2 git commits: aaaaaaaaaaaa, not recorded", "none"),
+        ({"git_dirty": True}, "1 of 2 runs ran from a checkout with unc", "all"),
+        ({"cpu": "Other"}, "2 CPU models", "times"),
+        ({"driver": "550.1"}, "2 GPU drivers", "times"),
+        ({"image_digest": "x"}, "ran from 2 images: 1 run from 0123; 1 run", "all"),
+        ({"image_digest": None}, "1 run from an image that is not rec", "all"),
+        ({"versions": {"horovod": "0"}}, "2 sets of package versions", "none"),
+        ({"device": "Other CPU"}, "2 devices: Other CPU; Test CPU", "times"),
+        ({"hostnames": ("uncommitted-devices",)},
+         "Some runs share no host (node1, uncommitted-devices)", "times"),
+        ({"fingerprint": "0" * 64}, "2 different contents", "all"),
+    ],
+)  # fmt: skip
+def test_a_mixture_is_said_with_what_it_touches(changes: dict, said: str, touches: str) -> None:
+    parts = {part: getattr(ONE, part) for part in ("provenance", "world", "data")}
+    own = {part: found.model_copy(update=changes) for part, found in parts.items()
+           if set(changes) <= set(type(found).model_fields)}  # fmt: skip
+    (warning,) = machine.mixtures(runs_frame([ONE, other(**own)]))
+    assert said in warning.text and warning.touches == touches
+
+
+def test_cells_of_another_image_are_named() -> None:
+    """As after an image was replaced while cells waited: most ran from the first."""
+    new = [record(config(seed=n), provenance_changes={"image_digest": "b" * 64}) for n in (2, 3)]
+    (warning,) = mixtures([new[0], ONE, other(), record(config(seed=4)), new[1]])
+    named = ", ".join(one.cell_id for one in new)
+    assert f"2 images: 3 runs from 0123; 2 runs from {'b' * 12} ({named})." in warning
+    assert ONE.cell_id not in warning
+    assert "make sweep FORCE=1" in warning
+
+
+def test_a_run_on_some_of_the_same_hosts_is_the_same_machine() -> None:
+    two = record(config(gpus=2), world_changes={"hostnames": ("node1", "node2"), "nodes": 2})
+    assert mixtures([ONE, two]) == []
+
+
+def test_a_device_that_names_its_cores_is_not_told_twice() -> None:
+    items = [record(world_changes={"device": "CPU X, 2 cores per rank"})]
+    ((line, _),) = machine.machines(runs_frame(items))
+    assert line.startswith("CPU X, 2 cores per rank, 1 node, ")
+
+
+def test_machines_name_gpus_and_nodes() -> None:
+    world = {
+        "device_kind": "gpu", "device": "NVIDIA H100", "nodes": 2, "data_plane": "nccl",
+        "controller": "mpi", "launcher": "srun",
+    }  # fmt: skip
+    assert machine.machines(runs_frame([record(world_changes=world)])) == [
+        (
+            "NVIDIA H100, 1 GPU per rank, 2 nodes, launcher srun, controller mpi, data plane nccl",
+            1,
+        )
+    ]
+
+
+def test_hosts_that_all_overlap_are_one_machine_and_others_are_not() -> None:
+    pairs = [("a", "b"), ("b", "c"), ("c", "a")]
+    items = [record(config(gpus=2, seed=n), world_changes={"hostnames": pair, "nodes": 2})
+             for n, pair in enumerate(pairs)]  # fmt: skip
+    assert mixtures(items) == [], "no host is in all, yet each two share one"
+    apart = record(config(gpus=2, seed=9), world_changes={"hostnames": ("d", "a"), "nodes": 2})
+    assert "Some runs share no host (a, b, c, d)" in mixtures([*items, apart])[0]
+
+
+def test_values_of_equal_counts_stand_in_the_order_of_the_runs() -> None:
+    commits = ["c", "a", "b", "a", "b"]
+    items = [record(config(seed=n), provenance_changes={"git_commit": commit})
+             for n, commit in enumerate(commits)]  # fmt: skip
+    rows = [row[1:] for row in machine.provenance_rows(runs_frame(items)) if row[0] == "git commit"]
+    assert rows == [("a", 2), ("b", 2), ("c", 1)]

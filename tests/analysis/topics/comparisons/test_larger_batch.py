@@ -50,7 +50,7 @@ def test_only_the_two_ends_count_and_only_of_one_workload() -> None:
     assert found["technique"].tolist() == ["naive", "naive"], "lamb has one batch"
     assert sorted(found["global_batch_large"]) == [32, 64]
     assert sorted(found["difference"]) == pytest.approx([-0.1, -0.25 / 3])
-    assert sorted(found["context"]) == ["cnn", "resnet_mini"]
+    assert sorted(found["context"]) == [("cnn",), ("resnet_mini",)]
 
 
 def test_one_batch_reached_in_two_ways_is_of_the_ranks_that_have_both() -> None:

@@ -71,7 +71,7 @@ def test_what_makes_the_batch_does_not_part_a_series() -> None:
     (row,) = made(*items).data.to_dict("records")
     assert (row["batches"], row["batch_high"], row["reached"]) == (4, 128, 8)
     assert row["critical_batch"] == pytest.approx(CRITICAL, rel=1e-4)
-    assert row["context"] == "", "batches are said in a column of their own"
+    assert row["context"] == (), "batches are said in a column of their own"
 
 
 RATE = {rate: {"settings": {"base_lr": rate}} for rate in (0.1, 0.2, 0.4)}
@@ -122,7 +122,7 @@ def test_the_length_that_runs_may_have_parts_no_series() -> None:
     """A constant number of steps an epoch, so that epochs have as many images as the batch has."""
     items = [run(batch, steps_per_epoch=1, epochs=round(S)) for batch, S in ((16, 240), (32, 144))]
     (row,) = made(*items, run(64, steps_per_epoch=2, epochs=48)).data.to_dict("records")
-    assert row["batches"] == 3 and row["context"] == ""
+    assert row["batches"] == 3 and row["context"] == ()
 
 
 def test_series_are_apart_by_technique_settings_target_and_model() -> None:

@@ -67,7 +67,7 @@ def sweep(
             hosts = [f"n{n}" for n in sorted(random.choice(pool, design.each, replace=False))]
             error = random.normal(0, spread[0] if few[condition] else spread[1])
             step_s = np.exp(condition + error) * (slower if "n0" in hosts else 1)
-            rows.append((f"c{condition}", " ".join(hosts), hosts[0], step_s))
+            rows.append((f"c{condition}", tuple(hosts), hosts[0], step_s))
     frame = pd.DataFrame(rows, columns=["condition", "hosts", "first_host", "step_s"])
     return frame.assign(
         status="completed", oversubscribed=False, nodes=design.each, device="Test CPU"
@@ -77,7 +77,7 @@ def sweep(
 def blamed(runs: pd.DataFrame) -> set[str]:
     """Hosts that differ significantly, slower or faster."""
     data = nodes.table(runs).data
-    return set(data.loc[(data["p_holm"] < nodes.ALPHA).fillna(False), "host"])
+    return {*data.loc[(data["p_holm"] < nodes.ALPHA).fillna(False), "host"].explode()}
 
 
 def share_of_errors(designs: Sequence[Design], spread: tuple[float, float], repeats: int) -> float:

@@ -68,7 +68,7 @@ def test_runs_of_one_condition_that_differ_show_both_ends() -> None:
         record(config(seed=2), status="diverged", accuracies=[None]),
     ]
     row = table(*items).iloc[0]
-    assert (row["n"], row["cells"].split()) == (2, [item.cell_id for item in items[:2]])
+    assert (row["n"], row["cells"]) == (2, tuple(item.cell_id for item in items[:2]))
     assert (row["skipped_steps_low"], row["skipped_steps_high"]) == (3, 12)
     shown = cells(*items)
     assert shown["skipped"] == "3 to 12"
