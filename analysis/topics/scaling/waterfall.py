@@ -12,7 +12,6 @@ from analysis.table import (
     Row,
     count,
     estimate_in,
-    percent,
     plain_rows,
     runs_in_words,
     significant,
@@ -95,7 +94,8 @@ def _title(rows: Sequence[Row]) -> str:
     part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
         "which part is largest is undecided"
     )  # fmt: skip
-    return f"{step} {estimate_in(first, 'lost').text(percent)} longer than the ideal one; {part}"
+    longer = estimate_in(first, "lost").text(lambda share: significant(100 * share, 2))
+    return f"{step} {longer} % longer than the ideal one; {part}"
 
 
 def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:

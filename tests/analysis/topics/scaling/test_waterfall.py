@@ -110,7 +110,7 @@ def test_the_title_names_the_largest_loss_that_is_shown() -> None:
     ]
     varied = [run(0.102 + seed / 1e4, 1, seed, input_s=0.002 + seed / 1e4) for seed in range(3)]
     found = drawn([*varied, *input_s]).title
-    assert found.endswith(" %) longer than the ideal one; largest part: waiting for input"), found
+    assert found.endswith(") % longer than the ideal one; largest part: waiting for input"), found
     both = [*one, *runs(0.102, name="lamb"), *runs(0.2, 4, "lamb")]
     for reference in ("naive", "lamb"):
         found = figure(loss(runs_frame(both)), reference)
