@@ -227,19 +227,19 @@ def _between_ends(rows: Sequence[Row]) -> str:
         if found.value is None:
             continue
         by = found.text(significant if same else signed(3))
-        aside = ("times " if same else "") + by.replace(" (", ", ").removesuffix(")")
+        changes = f"{what} {'is multiplied' if same else 'changes'} by {by}"
         if found.low is None or found.high is None:
-            open_.append(f"{what} ({aside}, without an interval)")
+            open_.append(f"{changes} without an interval")
         elif found.low <= same <= found.high:
-            open_.append(f"{what} ({aside})")
+            open_.append(changes)
         elif same:
-            shown.append(f"{what} is multiplied by {by}")
+            shown.append(changes)
         else:
             verb = "rises" if found.value > 0 else "falls"
             values = f"{_THREE(first['accuracy'])} to {_THREE(last['accuracy'])}"
             shown.append(f"{what} {verb} from {values}, by {by}")
     if open_:
-        shown.append(f"no change is shown of {' and of '.join(open_)}")
+        shown.append(f"no change is shown: {' and '.join(open_)}")
     runs = f"{first['n']} + {runs_in_words(last['n'])}"
     text = f"{', and '.join(shown) or 'nothing was measured'}, {runs}"
     if last["change_note"] != STOPS and best is not first and best is not last:

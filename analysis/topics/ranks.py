@@ -144,7 +144,7 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
                "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
     text = f"{'; '.join(said)}{more}"
     command = _pair_test(by_run[runs[0]], only([*frames.attempts["site"].dropna().unique()]))
-    test = "This is worth measuring, since p assumes that the ranks' lateness is normal"
+    test = "measure it before you act, since p assumes that the ranks' lateness is normal"
     if command:
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"
@@ -163,7 +163,7 @@ def _behind(who: str, runs: Sequence[Sequence[Row]]) -> str:
     where = f"{len(runs)} runs, the first: {where}" if many else where
     chance = f"at most {p_value(p)}" if many and p >= 0.001 else _p(p)
     return (
-        f"{who} {are} ready {upto}{significant(seconds)} s after the median rank, "
+        f"{who} {are} ready {upto}{significant(1000 * seconds)} ms after the median rank, "
         f"{upto}{percent(share)} of a step, and the others wait (p {chance}; {where})"
     )
 

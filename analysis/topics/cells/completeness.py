@@ -84,6 +84,8 @@ def complete(frames: Frames) -> Iterable[Answer]:
         cells = "" if alone else f"{counted(cause.cells, 'cell')}: "
         said.append(f"{why_so} ({cells}{own['command']} shows more)")
     verdict, more = joined([_head(frames, kinds, found), *said[:1]], ": "), []
+    todo = found[0].first.what_to_do if found else None
+    more += [f"what to do: {todo}"] if todo and found[0].text != LEFT_OUT else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:
         cells = counted(sum(cause.cells for cause in others), "cell")

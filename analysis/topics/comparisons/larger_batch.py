@@ -39,6 +39,7 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
+from analysis.topics.names import ranks_text
 from analysis.topics.topic import THREE, Answer, Sweep, Topic, groups, sentence, some, varies
 
 #: Pairs of batches that the first screen tells of; the table has all.
@@ -149,8 +150,7 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         if not whole:
             continue
         best, worst = whole[0], whole[-1]
-        small, large = (count(best[f"global_batch_{end}"]) for end in ("small", "large"))
-        text = f"from batch {small} to {large}{of_workload(best, compared)}, "
+        text = f"{_span(best)}{of_workload(best, compared)}, "
         more = []
         if len(whole) == 1:
             text += f"{best['technique_label']} {_change(best)}"
@@ -158,8 +158,11 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
             changes = [estimate_in(row, "difference").text(signed(3)) for row in (worst, best)]
             ends = [f"{change} with {row['technique_label']}"
                     for change, row in zip(changes, (worst, best), strict=True)]  # fmt: skip
-            text += f"mean changes of accuracy lie between {ends[0]} and {ends[1]}"
-            more = [f"these are the extremes of {len(whole)} techniques, which no test compares"]
+            lose = sum((row["difference_high"] or 0) < 0 for row in whole)
+            shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
+            text += f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
+            more = [f"mean changes lie between {ends[0]} and {ends[1]}",
+                    "each interval is of its technique alone: no test compares them"]  # fmt: skip
         if lost:
             more.append(f"some runs diverged of {some([row['technique_label'] for row in lost])}")
         yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
@@ -167,6 +170,16 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
                      {"technique": best["technique_label"], "difference": best["difference"],
                       "low": best["difference_low"], "high": best["difference_high"]},
                      more)  # fmt: skip
+
+
+def _span(row: Row) -> str:
+    """From which batch to which, with the ranks where they change, too."""
+    ends = []
+    for end in ENDS:
+        gpus = row[f"gpus_{end}"]
+        on = "" if row["gpus_small"] == row["gpus_large"] else f" on {ranks_text(gpus)}"
+        ends.append(f"{count(row[f'global_batch_{end}'])}{on}")
+    return f"from batch {' to '.join(ends)}"
 
 
 def _change(row: Row) -> str:

@@ -164,16 +164,16 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
 
 
 def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
-    """Whether the answer on the reference already says of all rows that none is told apart."""
+    """Whether the answer on the reference already says it: of the only pair, or that none of all
+    rows is told apart."""
     scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, rows)]
     labels = {row[name] for row in against for name in ("technique_label", "reference")}
-    return (
-        scales[0] == scales[1]
-        and {row["technique_label"] for row in rows} <= labels
-        and any(pair["p_holm"] is not None for pair in pairs)
-        and all(row["verdict"] == INCONCLUSIVE for row in against)
-        and all(pair["verdict"] == UNDECIDED for pair in pairs)
-    )
+    if scales[0] != scales[1] or not {row["technique_label"] for row in rows} <= labels:
+        return False
+    none = all(row["verdict"] == INCONCLUSIVE for row in against)
+    none = none and all(pair["verdict"] == UNDECIDED for pair in pairs)
+    known = any(pair["p_holm"] is not None for pair in pairs)
+    return len(rows) == 2 or (known and none)
 
 
 def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
@@ -203,14 +203,14 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
     p, family = max(pair["p_holm"] for pair in shown), shown[0]["family"]
     over = f" after correction for {family} pairs" if family > 1 else ""
     most = "" if p < 0.001 or len(shown) == 1 else "at most "
-    more = []
+    by = f"shown to be above {some(above)} (p {most}{p_value(p)}{over})"
     if near:
         nearest = [pair for pair in its if pair in open_][:1]
-        whose = f"{near[0]}: " if len(near) > 1 else ""
         needed = further_in_words(nearest)
-        more.append(f"not told apart from {some(near)}{f' ({whose}{needed})' if needed else ''}")
-    by = f"(p {most}{p_value(p)}{over})"
-    return f"the highest mean{of} is {high}, shown to be above {some(above)} {by}", more
+        needed += f" from {near[0]}" if needed and len(near) > 1 else ""
+        verdict = f"the highest mean{of} is {high}, not told apart from {some(near)}"
+        return verdict, [f"it is {by}", needed]
+    return f"the highest mean{of} is {high}, {by}", []
 
 
 def _mean(row: Row) -> str:

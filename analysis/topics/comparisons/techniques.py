@@ -249,6 +249,8 @@ def _against(of: Sweep) -> Iterable[Answer]:
             ends = f"{len(rows)} of {len(found)} {what} {one if len(rows) == 1 else many}"
             if verdict == INCONCLUSIVE and len(rows) == len(found):
                 ends = f"none of {len(found)} {what} differs detectably from"
+            elif verdict == INCONCLUSIVE and len(rows) > 1:
+                ends = ends.replace(" do ", f" ({some([*map(named, rows)])}) do ")
             most = ": " if len(rows) == 1 else "; largest difference: "
             said.append(f"{ends} {reference}{most}{measured(rows[0])}")
     said += [f"{verdict}: {some([*map(named, rows)])}" for verdict, rows in by.items()
@@ -268,6 +270,8 @@ def _one_against(row: Row, reference: str) -> str:
     """A family of one."""
     name, note = row["technique_label"], row["difference_note"]
     difference = estimate_in(row, "difference").text(signed(3))
+    if row["n"] == row["n_reference"] and (row["n"] or 0) > 1:
+        difference += f", {runs_in_words(row['n'])} each"
     if row["verdict"] in ("higher", "lower"):
         return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
     if row["verdict"] == INCONCLUSIVE:

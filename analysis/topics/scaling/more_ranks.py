@@ -19,6 +19,7 @@ from analysis.table import (
     count,
     estimate_in,
     frame,
+    joined,
     number,
     percent,
     plain_rows,
@@ -121,7 +122,9 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
         worth, steps, further = (
             [row for row in rows if row["series"] == one["series"]] for rows in tables
         )
-        said = [_up_to(own, steps, what) for own in worth]
+        several = len({other["series"] for other in known}) > 1
+        whose = f"with {named(one, known)}" if several else ""
+        said = [_up_to(own, steps, what, whose) for own in worth]
         points = [row for row in further if row["efficiency"] is not None]
         if points:
             ends = (f"{estimate_in(r, 'efficiency').text(TWO)} at {r['gpus']}" for r in points)
@@ -131,13 +134,11 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
         elif further and further[0]["hold_out"] is not None:
             said.append(f"no forecast: {further[0]['why']}")
         if said:
-            several = len({other["series"] for other in known}) > 1
-            whose = f"with {named(one, known)}, " if several else ""
             least, most = (int(worth[0][f"gpus_{end}"]) if worth else None
                            for end in ("low", "high"))  # fmt: skip
             yield Answer(
                 "more_ranks", f"Are more {what}s worth it?",
-                sentence(under + whose + said[0]),
+                sentence(under + said[0]),
                 "forecast" if further else "recommended", "increases",
                 {"worth": least, "at_most": most,
                  **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
@@ -145,14 +146,15 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
             )  # fmt: skip
 
 
-def _up_to(own: Row, steps: Rows, what: str) -> str:
+def _up_to(own: Row, steps: Rows, what: str, whose: str) -> str:
     """Up to which count each added rank is shown to pay, from the ends of the intervals."""
-    gives = f"{percent(WORTH_IT)} of the throughput of one before"
+    gives = f"{percent(WORTH_IT)} of the throughput that a {what} had before"
     least, most = (int(own[f"gpus_{end}"]) for end in ("low", "high"))
     first = min(steps, key=lambda row: row["gpus"])
     if least > first["before"]:
         more = f"; from {least} to {most} {what}s this is undecided" if most > least else ""
-        return f"each added {what} up to {least} gives at least {gives}{more}"
+        upto = joined([f"yes, up to {least} {what}s", whose])
+        return f"{upto}: each added one gives at least {gives}{more}"
     speed = estimate_in(first, "speedup")
     if speed.low is None or speed.high is None:
         verdict = ", too few runs for an interval"
@@ -162,10 +164,8 @@ def _up_to(own: Row, steps: Rows, what: str) -> str:
         verdict = f"; whether each added {what} up to {most} gives {gives} is undecided"
     else:
         verdict = f"; an added {what} gives less than {gives}"
-    return (
-        f"{counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
-        f"{first['before']}{verdict}"
-    )
+    give = f"{counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
+    return f"{joined([whose, give], ', ')}{first['before']}{verdict}"
 
 
 TOPIC = Topic(
