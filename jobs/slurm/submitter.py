@@ -11,7 +11,12 @@ from jobs.cell.state import CellState
 from jobs.messages import say
 from jobs.slurm.arrays import arrays_of, fitting
 from jobs.slurm.client.nodes import usable_nodes
-from jobs.slurm.client.reasons import is_dependency, is_submit_limit, is_unnamed_limit
+from jobs.slurm.client.reasons import (
+    is_dependency,
+    is_group_limit,
+    is_submit_limit,
+    is_unnamed_limit,
+)
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
@@ -51,14 +56,14 @@ class Room:
     def learn(self, error: SlurmError, size: int, limit: int | None) -> None:
         """From a refusal of ``size`` jobs for being too many. Raises what keeps the next try from
         being made at once."""
-        if limit is not None and self.alive + size > limit:
+        if limit and self.alive + size > limit:
             say(f"the cluster allows {limit} of your jobs in the queue (submit_limit): the others "
                 "follow when jobs end")  # fmt: skip
             self.limit = limit  # no more was sent than an earlier limit allows
             return
-        ours = self.alive or "Grp" in error.came  # a group's limit others may fill alone
-        if limit is None or is_unnamed_limit(error.came) or not ours:
-            raise error  # it is another limit
+        ours = self.alive or is_group_limit(error.came)
+        if not limit or is_unnamed_limit(error.came) or not ours:
+            raise error  # it is another limit, or one of 0, as of a closed account
         self._full = (self.alive, time.monotonic() + FULL_S)
         why = f"{error.came}: others fill the queue; tried again when there may be room"
         raise SlurmError(error.asked, why, passing=True)
@@ -164,7 +169,8 @@ class Submitter:
     def _submit(
         self, queue: Mapping[str, JobState], notes: Sequence[RunNote], sent: list[RunConfig]
     ) -> None:
-        """What a refusal complains of is changed once, and the rest submitted."""
+        """What a refusal complains of is changed once, and the rest submitted; after that others
+        may still fill a limit."""
         self.room.look(queue)
         for again in (True, False):
             if not self.todo or self._is_cancelled() or self.room.left == 0:
@@ -181,7 +187,7 @@ class Submitter:
                 self._send(fitting(arrays, self.room.left), sent, avoid)
                 return
             except SlurmError as error:
-                if not again:
+                if not (again or is_submit_limit(error.came)):
                     raise
                 self._adapt(error, avoid)
 

@@ -276,14 +276,18 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path
     assert sweep.turn(others(1)) == 6
 
 
-def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path: Path, sbatch: Sbatch) -> None:
-    """None of the jobs is ours: the sweep gave up for good."""
-    sbatch.limit = 100
-    sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+@pytest.mark.parametrize("words", ["AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerAccountLimit"])
+@pytest.mark.parametrize("limit", [2, 100])
+def test_a_limit_of_a_group_may_be_filled_by_others_alone(
+    tmp_path: Path, sbatch: Sbatch, words: str, limit: int
+) -> None:
+    """None of the jobs is ours: the sweep gave up for good, as did one larger than the limit."""
+    sbatch.limit = limit
+    sbatch.errors += [refused(words), *[refused(words)] * (limit == 2)]
     sweep = submitter(tmp_path)
     with pytest.raises(SlurmError, match="others fill the queue") as caught:
         sweep.turn({})
-    assert caught.value.passing and sweep.waits()
+    assert caught.value.passing and sweep.waits() and not sweep.room.left
 
 
 @pytest.mark.parametrize(
@@ -292,6 +296,8 @@ def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path: Path, sbatch
         ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
          100),
         ("QOSMaxSubmitJobPerUserLimit", None),
+        ("AssocGrpSubmitJobsLimit", 0),  # a closed account: there is never room
+        ("AssocMaxSubmitJobLimit", 0),
     ],
 )  # fmt: skip
 def test_a_limit_that_is_another_one_or_cannot_be_read(tmp_path, sbatch, words, limit) -> None:

@@ -98,6 +98,19 @@ def test_a_wrong_request_is_told_from_a_busy_cluster(desk: Desk, said: str, code
     assert not any(note.arrays[0].job_id for note in desk.notes()) and not records(desk)
 
 
+def test_nothing_submitted_is_no_success(desk: Desk) -> None:
+    """The user's other jobs fill the queue. Seen: "the jobs go on without you", and code 0."""
+    site = desk.folder / "site.yaml"
+    site.write_text(site.read_text() + "submit_limit: 2\n")
+    desk.queue(j5="RUNNING", j6="RUNNING")
+    assert "no cell could be submitted yet" in desk.submit(code=3)
+    desk.queue(j5="RUNNING")
+    assert "make sweep again submits the rest" in desk.submit()
+    desk.queue(j5="RUNNING", j101="RUNNING")
+    assert "make sweep again submits the rest" in desk.submit()
+    assert len(desk.fake.calls("sbatch")) == 1
+
+
 def test_two_sweeps_at_once(desk: Desk) -> None:
     with only_sweep(desk.sweep):
         assert "another make sweep works on" in desk.submit(code=2)
