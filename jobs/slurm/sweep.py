@@ -88,7 +88,7 @@ def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) 
             f"{len(submitter.unclear)} cells, or the preflight that they depend on, were submitted "
             "a moment ago, and Slurm has not confirmed it: make sweep again in some minutes"
         )
-    if not (added or any(cell.alive for cell in cells)):
+    if not (added or submitter.preflight or any(cell.alive for cell in cells)):
         raise NoAnswer(
             "no cell could be submitted yet, since the queue has no room, say: make sweep again in "
             "some minutes"

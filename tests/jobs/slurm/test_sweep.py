@@ -105,10 +105,11 @@ def test_nothing_submitted_is_no_success(desk: Desk) -> None:
     desk.queue(j5="RUNNING", j6="RUNNING")
     assert "no cell could be submitted yet" in desk.submit(code=3)
     desk.queue(j5="RUNNING")
+    assert "preflight: job 101 on 1 node" in desk.say("sweep", "--no-wait").stderr
     assert "make sweep again submits the rest" in desk.submit()
-    desk.queue(j5="RUNNING", j101="RUNNING")
+    desk.queue(j5="RUNNING", j102="RUNNING")
     assert "make sweep again submits the rest" in desk.submit()
-    assert len(desk.fake.calls("sbatch")) == 1
+    assert len(desk.fake.calls("sbatch")) == 2
 
 
 def test_two_sweeps_at_once(desk: Desk) -> None:
