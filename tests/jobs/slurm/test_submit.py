@@ -116,7 +116,7 @@ def test_what_may_be_in_the_queue_keeps_its_note(tmp_path, fake, script, words) 
 
 @pytest.mark.parametrize(("avoid", "excluded"), [((), "n9,n[1-2]"), (("n4",), "n9,n[1-2],n4")])
 def test_nodes_that_the_site_file_excludes_stay_so(
-    tmp_path: Path, slurm: FakeSlurm, avoid: tuple[str, ...], excluded: str
+    tmp_path: Path, fake: FakeSlurm, avoid: tuple[str, ...], excluded: str
 ) -> None:
     """The preflight itself recommends to keep a bad node out in that way."""
     site = Site(ranks_per_node=1, sbatch={"exclude": "n9,n[1-2]"})
