@@ -11,7 +11,12 @@ from jobs.cell.state import CellState
 from jobs.messages import say
 from jobs.slurm.arrays import arrays_of, fitting
 from jobs.slurm.client.nodes import usable_nodes
-from jobs.slurm.client.reasons import is_dependency, is_submit_limit, is_unnamed_limit
+from jobs.slurm.client.reasons import (
+    is_dependency,
+    is_group_limit,
+    is_submit_limit,
+    is_unnamed_limit,
+)
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
@@ -35,8 +40,10 @@ class Room:
     limit: int | None  # on jobs in the queue
     alive: int = 0  # jobs in the queue
     _full: tuple[int, float] | None = None  # jobs of ours when others filled it; until when
+    _part: int | None = None  # as many as may fit beside those of others
 
     def look(self, queue: Mapping[str, JobState]) -> None:
+        self._part = None
         self.alive = sum(not job.ended for job in queue.values())
         if self._full and (self.alive < self._full[0] or time.monotonic() > self._full[1]):
             self._full = None
@@ -46,19 +53,23 @@ class Room:
         """None: no limit is known."""
         if self._full:
             return 0
-        return None if self.limit is None else max(0, self.limit - self.alive)
+        known = None if self.limit is None else max(0, self.limit - self.alive)
+        return min((most for most in (known, self._part) if most is not None), default=None)
 
     def learn(self, error: SlurmError, size: int, limit: int | None) -> None:
-        """From a refusal of ``size`` jobs for being too many. Raises what keeps the next try from
-        being made at once."""
-        if limit is not None and self.alive + size > limit:
+        """From a refusal of ``size`` jobs for being too many: fewer are tried at once. Raises where
+        not even one more is taken."""
+        if limit and self.alive + size > limit:
             say(f"the cluster allows {limit} of your jobs in the queue (submit_limit): the others "
                 "follow when jobs end")  # fmt: skip
             self.limit = limit  # no more was sent than an earlier limit allows
             return
-        ours = self.alive or "Grp" in error.came  # a group's limit others may fill alone
-        if limit is None or is_unnamed_limit(error.came) or not ours:
-            raise error  # it is another limit
+        ours = self.alive or is_group_limit(error.came)
+        if not limit or is_unnamed_limit(error.came) or not ours:
+            raise error  # it is another limit, or one of 0, as of a closed account
+        if size > 1:
+            self._part = size // 2
+            return
         self._full = (self.alive, time.monotonic() + FULL_S)
         why = f"{error.came}: others fill the queue; tried again when there may be room"
         raise SlurmError(error.asked, why, passing=True)
@@ -164,9 +175,10 @@ class Submitter:
     def _submit(
         self, queue: Mapping[str, JobState], notes: Sequence[RunNote], sent: list[RunConfig]
     ) -> None:
-        """What a refusal complains of is changed once, and the rest submitted."""
+        """What a refusal complains of is changed, and the rest submitted: each change is made once,
+        or leaves fewer jobs to try."""
         self.room.look(queue)
-        for again in (True, False):
+        while True:
             if not self.todo or self._is_cancelled() or self.room.left == 0:
                 return
             configs = [cell.config for cell in self.todo]
@@ -181,8 +193,6 @@ class Submitter:
                 self._send(fitting(arrays, self.room.left), sent, avoid)
                 return
             except SlurmError as error:
-                if not again:
-                    raise
                 self._adapt(error, avoid)
 
     def _is_open(
@@ -239,8 +249,8 @@ class Submitter:
                 calls = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
                 say(f"submitted {len(sent) - before} cells in {calls}")
         if self.todo and jobs:
-            limit = self.room.limit
-            say(f"{len(self.todo)} cells wait for room in the queue (submit_limit {limit})")
+            known = f" (submit_limit {self.room.limit})" if self.room.limit else ""
+            say(f"{len(self.todo)} cells wait for room in the queue{known}")
 
     def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
         """Change what a refusal complains of; raises where there is nothing to change."""

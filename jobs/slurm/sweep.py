@@ -81,11 +81,17 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
 
 def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) -> int:
     """Submit what there is room for, and leave; the exit code."""
-    submitter.more(watcher.queue, watcher.notes, [])
+    added: list[RunConfig] = []
+    submitter.more(watcher.queue, watcher.notes, added)
     if submitter.unclear:
         raise NoAnswer(
             f"{len(submitter.unclear)} cells, or the preflight that they depend on, were submitted "
             "a moment ago, and Slurm has not confirmed it: make sweep again in some minutes"
+        )
+    if not (added or submitter.preflight or any(cell.alive for cell in cells)):
+        raise NoAnswer(
+            "no cell could be submitted yet, since the queue has no room, say: make sweep again in "
+            "some minutes"
         )
     rest = "; make sweep again submits the rest" if submitter.waits() else ""
     say("the jobs go on without you: make status shows them, make report when they are done" + rest)

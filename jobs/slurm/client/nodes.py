@@ -116,10 +116,12 @@ def _node_states(ask: Ask, partition: str | None) -> dict[str, str]:
 
 
 def usable_nodes(site: Site) -> set[str]:
-    """Nodes of the site's partition that take jobs; none where Slurm does not say."""
+    """Nodes of the site's partition that take its jobs; none where Slurm does not say."""
+    ask, excluded = asker(patience_s=0), site.sbatch.get("exclude")
     with suppress(SlurmError):
-        states = _node_states(asker(patience_s=0), site.partition)
-        return {node for node, state in states.items() if not _OUT_OF_USE.match(state)}
+        states = _node_states(ask, site.partition)
+        usable = {node for node, state in states.items() if not _OUT_OF_USE.match(state)}
+        return usable.difference(hostnames(str(excluded), ask) if excluded else ())
     return set()
 
 

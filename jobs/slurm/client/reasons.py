@@ -98,6 +98,11 @@ def is_unnamed_limit(refusal: str) -> bool:
     return _ANY_LIMIT.search(_reason(refusal)) is not None
 
 
+def is_group_limit(refusal: str) -> bool:
+    """Whether other users' jobs count, too, and may fill it alone."""
+    return "Grp" in refusal or "PerAccount" in refusal
+
+
 def is_dependency(refusal: str) -> bool:
     """Whether the job that was to end first is not known any more."""
     return "dependency" in refusal.lower()

@@ -93,7 +93,7 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     environment = environment_of("slurm", os.environ)
     _check_one(environment.get("SLURM_CLUSTERS", ""))
     try:
-        with subprocess.Popen(
+        done = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -102,13 +102,17 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
             errors="surrogateescape",  # names of jobs may hold any bytes
             env=environment,
             start_new_session=True,
-        ) as done:
-            try:
-                out, err = done.communicate(timeout=timeout_s)
-            except BaseException:
-                with suppress(OSError):  # a wrapper that became root by sudo
-                    os.killpg(done.pid, signal.SIGKILL)  # with all that it started
-                raise
+        )
+        try:
+            out, err = done.communicate(timeout=timeout_s)
+        except BaseException:
+            # not so a wrapper that became root by sudo, nor one that hangs in a file system
+            with suppress(OSError, subprocess.TimeoutExpired):
+                os.killpg(done.pid, signal.SIGKILL)  # with all that it started
+                done.wait(timeout=1)
+            for pipe in filter(None, (done.stdout, done.stderr)):
+                pipe.close()
+            raise
     except subprocess.TimeoutExpired as error:
         reason = f"no answer within {timeout_s:g} s"
         raise SlurmError(shlex.join(argv), reason, passing=True) from error

@@ -74,6 +74,13 @@ def test_a_site_without_gpus_asks_for_none() -> None:
     assert "gpu" not in text and "gres" not in text and "--exclusive" not in text
 
 
+def test_an_option_that_is_not_given_leaves_the_sites() -> None:
+    site = Site(ranks_per_node=1, sbatch={"nodelist": "n1"})
+    shared = {"minutes": 9, "elements": 1, "name": "n", "root": ROOT}
+    text = script_text(site, NodeLayout(1, 1), FOLDER, **shared, nodelist=None)
+    assert "#SBATCH --nodelist=n1\n" in text
+
+
 def test_paths_of_any_form_arrive_whole() -> None:
     """The quoting undone as a shell does it."""
     root = Path('/it\'s a "root"')

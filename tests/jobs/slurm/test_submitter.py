@@ -267,7 +267,7 @@ def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbat
 
 def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path, sbatch) -> None:
     sbatch.limit = 100
-    sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+    sbatch.errors += [refused("AssocGrpSubmitJobsLimit")] * 3  # of 6, 3 and 1
     sweep = submitter(tmp_path)
     with pytest.raises(SlurmError, match="others fill the queue") as caught:
         sweep.turn(others(2))
@@ -276,14 +276,26 @@ def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path
     assert sweep.turn(others(1)) == 6
 
 
-def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path: Path, sbatch: Sbatch) -> None:
-    """None of the jobs is ours: the sweep gave up for good."""
-    sbatch.limit = 100
+def test_what_others_leave_room_for_is_submitted(tmp_path: Path, sbatch: Sbatch) -> None:
+    """Else a sweep of the size of the group's limit waits until nobody else has a job."""
+    sbatch.limit = 6
     sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+    sweep = submitter(tmp_path)
+    assert sweep.turn({}) == 3 and sweep.turn(others(3)) == 3
+
+
+@pytest.mark.parametrize("words", ["AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerAccountLimit"])
+@pytest.mark.parametrize("limit", [2, 100])
+def test_a_limit_of_a_group_may_be_filled_by_others_alone(
+    tmp_path: Path, sbatch: Sbatch, words: str, limit: int
+) -> None:
+    """None of the jobs is ours: the sweep gave up for good, as did one larger than the limit."""
+    sbatch.limit = limit
+    sbatch.errors += [refused(words)] * 3  # of 6, then of 2 or 3, and of 1
     sweep = submitter(tmp_path)
     with pytest.raises(SlurmError, match="others fill the queue") as caught:
         sweep.turn({})
-    assert caught.value.passing and sweep.waits()
+    assert caught.value.passing and sweep.waits() and not sweep.room.left
 
 
 @pytest.mark.parametrize(
@@ -292,6 +304,8 @@ def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path: Path, sbatch
         ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
          100),
         ("QOSMaxSubmitJobPerUserLimit", None),
+        ("AssocGrpSubmitJobsLimit", 0),  # a closed account: there is never room
+        ("AssocMaxSubmitJobLimit", 0),
     ],
 )  # fmt: skip
 def test_a_limit_that_is_another_one_or_cannot_be_read(tmp_path, sbatch, words, limit) -> None:

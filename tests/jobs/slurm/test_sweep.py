@@ -98,6 +98,20 @@ def test_a_wrong_request_is_told_from_a_busy_cluster(desk: Desk, said: str, code
     assert not any(note.arrays[0].job_id for note in desk.notes()) and not records(desk)
 
 
+def test_nothing_submitted_is_no_success(desk: Desk) -> None:
+    """The user's other jobs fill the queue. Seen: "the jobs go on without you", and code 0."""
+    site = desk.folder / "site.yaml"
+    site.write_text(site.read_text() + "submit_limit: 2\n")
+    desk.queue(j5="RUNNING", j6="RUNNING")
+    assert "no cell could be submitted yet" in desk.submit(code=3)
+    desk.queue(j5="RUNNING")
+    assert "preflight: job 101 on 1 node" in desk.say("sweep", "--no-wait").stderr
+    assert "make sweep again submits the rest" in desk.submit()
+    desk.queue(j5="RUNNING", j102="RUNNING")
+    assert "make sweep again submits the rest" in desk.submit()
+    assert len(desk.fake.calls("sbatch")) == 2
+
+
 def test_two_sweeps_at_once(desk: Desk) -> None:
     with only_sweep(desk.sweep):
         assert "another make sweep works on" in desk.submit(code=2)
@@ -188,10 +202,9 @@ def test_cancel_says_that_a_job_may_still_come(desk: Desk) -> None:
     """sbatch gave no answer, and the list that lacks its job proves nothing yet."""
     desk.fake.put("sbatch", "kill -KILL $$")
     desk.submit(code=3)
-    done = desk.say("cancel")
-    assert done.exit_code == 3 and "may still come into the queue" in done.stderr
+    assert "may still come into the queue" in desk.say("cancel", code=3).stderr
     desk.age()
-    assert desk.say("cancel").exit_code == 0
+    desk.say("cancel")
 
 
 def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -> None:

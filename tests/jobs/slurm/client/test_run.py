@@ -85,6 +85,22 @@ def test_what_a_wrapper_started_ends_with_it(fake: FakeSlurm) -> None:
     assert not (fake.folder / "submitted").exists()
 
 
+def test_a_program_that_cannot_be_ended_is_not_waited_for(
+    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper that became root by sudo: a look at the queue lasted as long as its hanging."""
+
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refuse)
+    fake.put("squeue", "exec sleep 4")
+    began = time.monotonic()
+    with pytest.raises(SlurmError, match="no answer within"):
+        run(["squeue"], timeout_s=0.3)
+    assert time.monotonic() - began < 3
+
+
 @pytest.mark.parametrize(("number", "passing"), [(errno.EAGAIN, True), (errno.ENOEXEC, False)])
 def test_a_login_node_without_room_for_a_process_has_room_later(
     monkeypatch: pytest.MonkeyPatch, number: int, passing: bool

@@ -49,7 +49,8 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
     ("answer", "complaint"),
     [(Answer(0, "", ""), ""), (Answer(1, "", GONE + OVER), ""),
      (Answer(210, "", OVER + DENIED), DENIED.strip()),  # said so by 22.05.8
-     (Answer(1, "not from this node", ""), "not from this node")],  # a site's wrapper
+     (Answer(1, "not from this node", ""), "not from this node"),  # a site's wrapper
+     (Answer(1, "", ""), "exit code 1")],
 )  # fmt: skip
 def test_only_true_refusals_are_told(monkeypatch, answer: Answer, complaint: str) -> None:
     monkeypatch.setattr(module, "run", lambda argv, **_: answer)
