@@ -149,21 +149,25 @@ def over_completed(
         why = joined_by(runs[f"{name}_why"].where(done), rows, count)
     every, kept = (np.bincount(own, minlength=count).tolist() for own in (rows, rows[done]))
     parts = zip(found["note"].tolist(), found["n"].tolist(), kept, every, why, strict=True)
-    return found.assign(note=np.array([_lacking(*part) for part in parts], object))
+    return found.assign(note=np.array([lacking(*part) for part in parts], object))
 
 
-def _lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:
+def lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:
+    """``note`` of a mean, with why it is of ``n`` runs where more completed, or of none."""
     if not completed:
         return all_diverged(runs)
     if not n:
         return why or "the records do not have it"
     if n < completed:
-        return reasons([note, f"{completed - n} of {completed} runs lack the value"])
+        fewer = f"{completed - n} of {completed} runs lack the value"
+        return reasons([note, f"{fewer}: {why}" if why else fewer])
     return note
 
 
-def all_diverged(runs: int) -> str:
-    return f"all {runs} runs diverged" if runs > 1 else "the only run diverged"
+def all_diverged(runs: int, name: str = "") -> str:
+    """``name``: whose runs, where several are told of."""
+    whose = f" of {name}" if name else ""
+    return f"all {runs} runs{whose} diverged" if runs > 1 else f"the only run{whose} diverged"
 
 
 def diverged_text(row: Row) -> str:

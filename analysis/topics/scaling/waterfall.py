@@ -78,7 +78,7 @@ def _said(own: Row) -> str:
 def _title(rows: Sequence[Row]) -> str:
     """Of the first panel in which a loss is shown."""
     for row in rows:
-        if cause := largest_cause(row):
+        if row["lost_low"] is not None and (cause := largest_cause(row)):
             whose = f" of {with_context(row)}" if len(rows) > 1 else ""
             said = f"On {row['ranks']} a step{whose} is {significant(100 * row['lost'], 2)} %"
             part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
