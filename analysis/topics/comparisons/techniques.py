@@ -139,8 +139,8 @@ def figure(of: Sweep) -> Figure | None:
     svg = forest(points, "difference in validation accuracy", zero=True)
     title, caption = _words(known, differ)
     caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
-    if others := plain_rows(every[every["p"].isna()]):
-        caption += f" Not tested, so not drawn: {some([*dict.fromkeys(map(with_context, others))])}."
+    if others := [with_context(row) for row in plain_rows(every[every["p"].isna()])]:
+        caption += f" Not tested, so not drawn: {some([*dict.fromkeys(others)])}."
     return Figure(KEY, title, caption, known, svg)
 
 

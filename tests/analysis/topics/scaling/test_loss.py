@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from analysis.prediction.collectives import Link, ring
+from analysis.stats.intervals import IDENTICAL
 from analysis.table import Estimate, Table, plain_rows
 from analysis.topics.scaling.cause import PARTS as LOSSES
 from analysis.topics.scaling.cause import Cause, largest_cause
@@ -346,6 +347,18 @@ def test_the_interval_is_that_of_welch() -> None:
     low, high = test.confidence_interval(0.95)
     assert (found["low"], found["high"]) == pytest.approx((low, high))
     assert found["n"] == 5
+
+
+def test_a_share_with_an_interval_has_no_note_that_it_has_none() -> None:
+    """Runs that wait equally long: their seconds have no variance, the ideal step has."""
+    rows = [run(1, 1.0 + s, 0.1, 0.9, 0.0, 0.0, None, None) for s in (0, 0.01)]
+    rows += [run(2, 1.4 + s, 0.1, 0.9, 0.3, 0.3, 0.2, 0.0) for s in (0, 0.01)]
+    found = loss(frame(rows))
+    row = found.table.data.iloc[0]
+    assert row["waiting_low"] < row["waiting"] < row["waiting_high"]
+    assert row["waiting_note"] is pd.NA
+    part = found.parts.set_index("part").loc["waiting"]
+    assert part["low"] is pd.NA and part["note"] == IDENTICAL
 
 
 def test_intervals_of_the_shares_cover() -> None:
