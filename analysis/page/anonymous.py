@@ -71,6 +71,7 @@ def without_names(frames: Frames, sweeps: Sequence[Path] = ()) -> Frames:
     cleaned["attempts"] = cleaned["attempts"].assign(site=nowhere)
     return replace(
         frames,
+        folder=Path(),
         name=names.replaced(frames.name),
         title=names.replaced(frames.title),
         problems=tuple(_problem(problem, names) for problem in frames.problems),

@@ -24,7 +24,7 @@ def junit(frames: Frames) -> str:
     """The text of junit.xml; the time of a case is its end_to_end_s."""
     runs = frames.runs
     seconds = dict(zip(runs["cell_id"], runs["end_to_end_s"].fillna(0.0), strict=True))
-    results = {problem.cell_id: _result(problem, frames.name) for problem in frames.problems}
+    results = {problem.cell_id: _result(problem, frames) for problem in frames.problems}
     cases = [
         Case(cell, results.get(cell), seconds.get(cell, 0.0)) for cell in frames.planned["cell_id"]
     ]
@@ -38,13 +38,15 @@ def began(frames: Frames) -> datetime:
     return min(starts, default=datetime(1970, 1, 1, tzinfo=UTC))
 
 
-def _result(problem: Problem, sweep: str) -> Result:
+def _result(problem: Problem, frames: Frames) -> Result:
     if problem.kind == "missing":
         return Result("skipped", problem.kind, problem.reason)
     rank = "" if problem.rank is None else f"rank {problem.rank}"
     about = joined([rank, problem.where or "", problem.what_to_do or ""], "; ")
-    more = f"{command('logs', SWEEP=sweep, CELL=problem.cell_id)} shows more"
-    text = "\n".join([joined([problem.reason, about, more], "\n"), *problem.log_tail])
+    logs = command("logs", frames.results, SWEEP=frames.name, CELL=problem.cell_id)
+    text = "\n".join(
+        [joined([problem.reason, about, f"{logs} shows more"], "\n"), *problem.log_tail]
+    )
     return Result("failure", problem.kind, why(problem), text)
 
 

@@ -48,7 +48,9 @@ def _print_head(report: Report, out: Console) -> None:
         out.print(_text(report.lead), soft_wrap=True)
     for number, answer in enumerate(report.answers, start=1):
         question = Text(f"{number}  {answer.question} ", style="bold")
-        out.print(question.append_text(_text(answer.text, style="not bold")), soft_wrap=True)
+        out.print(question.append_text(_text(answer.verdict, style="not bold")), soft_wrap=True)
+        if answer.details:
+            out.print(_text(f"   {answer.details}", style="dim"), soft_wrap=True)
     for caution in report.cautions:
         style = "bold red" if caution.is_alarm else "yellow"
         out.print(_text(f"!  {caution.text}", style=style), soft_wrap=True)

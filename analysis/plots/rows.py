@@ -80,7 +80,7 @@ def bars(
     high = max(0.28, LINE * max(name.count("\n") + 1 for name in named))
     tips = Tips()
     with style():
-        wide = 5.0 if len(panels) == 1 else 2.4 + 2 / min(len(panels), 3)
+        wide = 5.0 if len(panels) == 1 else 3.4
         longest = max(map(len, key or [""]))
         across = 2 if 2 * (0.5 + CHARACTER * longest) < wide * len(panels) else 1
         around = 0.9 if not key else 0.8 + 0.2 * -(-len(key) // across)

@@ -69,6 +69,11 @@ class Frames:
     unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
     settings: Mapping[str, str] = field(default_factory=dict)  # technique_settings -> as JSON
 
+    @property
+    def results(self) -> Path:
+        """The folder with the sweeps' folders."""
+        return self.folder if _is_merged(self) else self.folder.parent
+
 
 def labelled(configs: pd.DataFrame) -> pd.DataFrame:
     """Configs, a row each, with LABELS: over all of them, so that equal names mean equal things."""

@@ -80,20 +80,20 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
     for sets in every:
         spans = [_span(own) for own in sets[:_MOST]]
         said = [_said(own) for own in sets[:_MOST]]
-        if len({*spans}) == 1:
-            text = f"{spans[0]}, {'; '.join(said)}"
-        else:
-            text = "; ".join(map(", ".join, zip(spans, said, strict=True)))
+        same = len({*spans}) == 1
+        more = [one if same else f"{span}, {one}"
+                for span, one in zip(spans[1:], said[1:], strict=True)]  # fmt: skip
         if len(sets) > _MOST:
-            text += f"; {len(sets) - _MOST} more in the table"
+            more.append(f"{len(sets) - _MOST} more in the table")
         if compared > 1 and any(map(_intervals, sets[:_MOST])):
-            text += f"; intervals are not corrected for {compared} comparisons"
+            more.append(f"intervals are not corrected for {compared} comparisons")
         first, last = sets[0][0], sets[0][-1]
         words = first["axis"].partition(" (")[0]
         numbers = {"axis": words, "with": first["equal"], "from": first["value"],
                    "to": last["value"], "change": last["change"], "low": last["change_low"],
                    "high": last["change_high"]}  # fmt: skip
-        yield Answer("axis", f"What changes with {words}?", sentence(text), "axes", "runs", numbers)
+        yield Answer("axis", f"What changes with {words}?", sentence(f"{spans[0]}, {said[0]}"),
+                     "axes", "runs", numbers, more)  # fmt: skip
 
 
 def figure(data: pd.DataFrame) -> Figure | None:

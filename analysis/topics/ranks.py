@@ -145,12 +145,12 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
                "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
     text = f"{'; '.join(said)}{more}"
     command = _pair_test(by_run[runs[0]], only([*frames.attempts["site"].dropna().unique()]))
-    text += ". This is worth measuring, since p assumes that the ranks' lateness is normal"
+    test = "This is worth measuring, since p assumes that the ranks' lateness is normal"
     if command:
         numbers["command"] = command
-        text += f": {command} measures these pairs and compares the hosts"
+        test += f": {command} measures these pairs and compares the hosts"
     yield Answer("nodes", "Does a rank hold up the others?", sentence(text), "ranks", "ranks",
-                 numbers)  # fmt: skip
+                 numbers, [test])  # fmt: skip
 
 
 def _behind(who: str, runs: Sequence[Sequence[Row]]) -> str:

@@ -14,7 +14,7 @@ from analysis.figures import Figure, Look, roles
 from analysis.prediction.collectives import Link
 from analysis.provenance import Touches
 from analysis.records.frames import Frames, in_order
-from analysis.table import Row, Table, number, plain_rows
+from analysis.table import Row, Table, joined, number, plain_rows
 
 T = TypeVar("T")
 Rows = Sequence[Row]
@@ -30,14 +30,30 @@ _BEST = 3  # of them in colours, whatever answers name
 
 @dataclass(frozen=True)
 class Answer:
-    """``evidence``: anchor of what shows it. ``numbers``: what the sentence says, for programs."""
+    """
+    Args:
+        verdict: one short sentence with its number.
+        evidence: anchor of what shows it.
+        numbers: what the sentences say, for programs.
+        more: what supports the verdict, and what would settle what is open; sentences without
+            their capital and full stop.
+    """
 
     key: str
     question: str
-    text: str
+    verdict: str
     evidence: str = ""
     link: str = "evidence"
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    more: Sequence[str] = ()
+
+    @property
+    def details(self) -> str:
+        return joined(sentence(text) for text in self.more if text)
+
+    @property
+    def text(self) -> str:
+        return joined([self.verdict, self.details])
 
     def as_json(self) -> dict[str, Any]:
         plain = {name: None if pd.api.types.is_scalar(v) and pd.isna(v) else v

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from analysis.records.frames import Frames
@@ -22,6 +25,8 @@ LEFT_OUT = "left out, since it may name a host"
 _MOST_CHARACTERS = 500
 #: Causes in a sentence; more are counted.
 _MOST = 3
+#: What follows a quantity.
+_UNIT = re.compile(r" (?:s|ms|min|h|%|[kKMG]i?B)")
 
 PROBLEMS: tuple[Column, ...] = (
     Column("cell", "string", "cell", wide=True),
@@ -69,7 +74,7 @@ def complete(frames: Frames) -> Iterable[Answer]:
     numbers["causes"] = told = [
         {"kind": cause.first.kind, "cells": cause.cells, "what": cause.text,
          "what_to_do": cause.first.what_to_do, "cell": cause.first.cell_id,
-         "command": command("logs", SWEEP=frames.name, CELL=cause.first.cell_id)}
+         "command": command("logs", frames.results, SWEEP=frames.name, CELL=cause.first.cell_id)}
         for cause in found
     ]  # fmt: skip
     alone = kinds["failed"] == plan and len(found) == 1
@@ -78,19 +83,21 @@ def complete(frames: Frames) -> Iterable[Answer]:
         why_so = f"why is {LEFT_OUT}" if cause.text == LEFT_OUT else cause.text
         cells = "" if alone else f"{counted(cause.cells, 'cell')}: "
         said.append(f"{why_so} ({cells}{own['command']} shows more)")
+    verdict, more = joined([_head(frames, kinds, found), *said[:1]], ": "), []
+    more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:
         cells = counted(sum(cause.cells for cause in others), "cell")
-        said.append(f"{counted(len(others), 'more reason')} ({cells})")
-    text = _head(frames, kinds, found)
-    text += f": {'; '.join(said)}. Once that is put right, " if said else "; "
+        more.append(f"{counted(len(others), 'more reason')} ({cells})")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
-    text += " and ".join(command("sweep", SWEEP=one) for one in sweeps)
-    text += " run " if len(sweeps) > 1 else " runs "
-    text += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
+    then = "once that is put right, " if said else "the next "
+    then += " and ".join(command("sweep", frames.results, SWEEP=one) for one in sweeps)
+    then += " run " if len(sweeps) > 1 else " runs "
+    then += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
     # a rejected record says completed or diverged, so a sweep takes it for done
-    text += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
-    yield Answer(key, question, f"{text}.", "cells_not_used", "cells", numbers)
+    then += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
+    more.append(then)
+    yield Answer(key, question, f"{verdict}.", "cells_not_used", "cells", numbers, more)
 
 
 def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
@@ -119,8 +126,8 @@ def causes(problems: tuple[Problem, ...]) -> list[Cause]:
             key = (problem.kind, *(stands_for for _, stands_for in own))
             found.setdefault(key, []).append((problem, [text for text, _ in own]))
     made = [
-        Cause("".join(map(_seen, zip(*(texts for _, texts in same), strict=True))), same[0][0],
-              len(same)) for same in found.values()
+        Cause(_seen([texts for _, texts in same]), same[0][0], len(same))
+        for same in found.values()
     ]  # fmt: skip
     return sorted(made, key=lambda cause: -cause.cells)
 
@@ -132,9 +139,15 @@ def why(problem: Problem) -> str:
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
 
 
-def command(goal: str, **variables: str) -> str:
+def command(goal: str, results: Path = Path(), **variables: str) -> str:
     """A line that make and the shell take as it is meant, whatever a name holds. A cell SWEEP/CELL,
-    of several sweeps, is that of the one that it names."""
+    of several sweeps, is that of the one that it names.
+
+    ``results``: the folder of the sweeps; RESULTS= is repeated where make was called with it.
+    """
+    asked = Path(os.environ.get("RESULTS") or "results").resolve()
+    if asked == results.resolve() != Path("results").resolve():
+        variables["RESULTS"] = str(asked)
     sweep, slash, cell = variables.get("CELL", "").partition("/")
     if slash:
         variables |= {"SWEEP": sweep, "CELL": cell}
@@ -143,12 +156,20 @@ def command(goal: str, **variables: str) -> str:
     return " ".join(["make", goal, *given])
 
 
-def _seen(texts: tuple[str, ...]) -> str:
-    """One piece of a line as all cells of a cause have it."""
-    found = sorted(set(texts), key=by_number)
-    if len(found) > 1 and found[0][0] in "/~":
-        return f"{found[0]} and {len(found) - 1} more"
-    return some(found)
+def _seen(lines: Sequence[Sequence[str]]) -> str:
+    """The line of a cause, from the pieces of each cell's; different ones are listed, of a quantity
+    with a unit the least and the most."""
+    columns = [sorted(set(own), key=by_number) for own in zip(*lines, strict=True)]
+    text = ""
+    for at, found in enumerate(columns):
+        after = "".join(own[0] for own in columns[at + 1 : at + 3])
+        if len(found) > 1 and found[0][0] in "/~":
+            text += f"{found[0]} and {len(found) - 1} more"
+        elif len(found) > 1 and _UNIT.fullmatch(after):
+            text += f"{found[0]} to {found[-1]}"
+        else:
+            text += some(found)
+    return text
 
 
 TOPIC = Topic(

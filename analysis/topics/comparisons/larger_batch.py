@@ -150,21 +150,23 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
             continue
         best, worst = whole[0], whole[-1]
         small, large = (count(best[f"global_batch_{end}"]) for end in ("small", "large"))
-        span = f"from batch {small} to {large}{of_workload(best, compared)}"
+        text = f"from batch {small} to {large}{of_workload(best, compared)}, "
+        more = []
         if len(whole) == 1:
-            text = f"{span}, {best['technique_label']} {_change(best)}"
+            text += f"{best['technique_label']} {_change(best)}"
         else:
             changes = [estimate_in(row, "difference").text(signed(3)) for row in (worst, best)]
             ends = [f"{change} with {row['technique_label']}"
                     for change, row in zip(changes, (worst, best), strict=True)]  # fmt: skip
-            text = f"{span}, the mean changes of accuracy of {len(whole)} techniques lie between "
-            text += f"{ends[0]} and {ends[1]}; no test compares them"
+            text += f"mean changes of accuracy lie between {ends[0]} and {ends[1]}"
+            more = [f"these are the extremes of {len(whole)} techniques, which no test compares"]
         if lost:
-            text += f"; some runs diverged of {some([row['technique_label'] for row in lost])}"
+            more.append(f"some runs diverged of {some([row['technique_label'] for row in lost])}")
         yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
                      "larger_batch", "runs",
                      {"technique": best["technique_label"], "difference": best["difference"],
-                      "low": best["difference_low"], "high": best["difference_high"]})  # fmt: skip
+                      "low": best["difference_low"], "high": best["difference_high"]},
+                     more)  # fmt: skip
 
 
 def _change(row: Row) -> str:

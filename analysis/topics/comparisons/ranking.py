@@ -155,12 +155,12 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
         there = [p for p in pairs if all(p[name] == rows[0][name] for name in same)]
         if _is_said(of.rows(claims), rows, there):
             continue
-        yield Answer("ranking", "Which technique is best?",
-                     sentence(_best(ordered, there, of_workload(rows[0], workloads))), "ranking",
-                     "pairs",
+        verdict, more = _best(ordered, there, of_workload(rows[0], workloads))
+        yield Answer("ranking", "Which technique is best?", sentence(verdict), "ranking", "pairs",
                      {"first": ordered[0]["technique_label"], "accuracy": ordered[0]["accuracy"],
                       "low": ordered[0]["accuracy_low"], "high": ordered[0]["accuracy_high"],
-                      "second": ordered[1]["technique_label"]})  # fmt: skip
+                      "second": ordered[1]["technique_label"]},
+                     more)  # fmt: skip
 
 
 def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
@@ -176,8 +176,9 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
     )
 
 
-def _best(ordered: Rows, pairs: Rows, of: str) -> str:
-    """``ordered``: rows of one workload by falling mean; ``of``: which, where there are several."""
+def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
+    """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
+    ``of``: which, where there are several."""
     first, others = ordered[0], ordered[1:]
     apart = {frozenset((p["technique_label"], p["second"])): p for p in pairs}
     its = [apart.get(frozenset((first["technique_label"], row["technique_label"])))
@@ -187,15 +188,13 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> str:
     low, high = _mean(ordered[-1]), _mean(first)
     if not tested:
         means = joined([_mean(row) for row in ordered[:_MOST]], ", ")
-        return f"no difference between techniques is tested{of}; the first means: {means}"
+        return f"no difference between techniques is tested{of}; the first means: {means}", []
     if not any(pair and pair["verdict"] == HIGHER for pair in its):
         counted = f"{len(tested) - len(open_)} of {len(tested)} pairs"
         none = "no pair is told apart" if len(open_) == len(tested) else f"{counted} are told apart"
-        more = further_in_words(open_)
-        return (
-            f"no technique is shown to be best{of}: the means of {len(ordered)} lie between {low} "
-            f"and {high}, and {none}{f' ({more})' if more else ''}"
-        )
+        means = f"the means of {len(ordered)} techniques lie between {low} and {high}"
+        more = [means, further_in_words(open_)]
+        return f"no technique is shown to be best{of}: {none}", more
     above = [row["technique_label"] for row, pair in zip(others, its, strict=True)
              if pair and pair["verdict"] == HIGHER]  # fmt: skip
     near = [row["technique_label"] for row, pair in zip(others, its, strict=True)
@@ -203,14 +202,15 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> str:
     shown = [pair for pair in its if pair and pair["verdict"] == HIGHER]
     p, family = max(pair["p_holm"] for pair in shown), shown[0]["family"]
     over = f" after correction for {family} pairs" if family > 1 else ""
-    text = f"the highest mean{of} is {high}, shown to be above {some(above)} (p "
-    text += f"{'' if p < 0.001 or len(shown) == 1 else 'at most '}{p_value(p)}{over})"
+    most = "" if p < 0.001 or len(shown) == 1 else "at most "
+    more = []
     if near:
         nearest = [pair for pair in its if pair in open_][:1]
         whose = f"{near[0]}: " if len(near) > 1 else ""
-        more = further_in_words(nearest)
-        text += f"; not told apart from {some(near)}{f' ({whose}{more})' if more else ''}"
-    return text
+        needed = further_in_words(nearest)
+        more.append(f"not told apart from {some(near)}{f' ({whose}{needed})' if needed else ''}")
+    by = f"(p {most}{p_value(p)}{over})"
+    return f"the highest mean{of} is {high}, shown to be above {some(above)} {by}", more
 
 
 def _mean(row: Row) -> str:

@@ -57,12 +57,26 @@ from analysis.topics.comparisons.contrast import (
     further_in_words,
 )
 from analysis.topics.names import namer, only, with_context
-from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, some, varies
+from analysis.topics.topic import (
+    Answer,
+    Sweep,
+    Topic,
+    reference_technique,
+    sentence,
+    some,
+    varies,
+)
 
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 INCONCLUSIVE = "inconclusive"
+#: How a sentence says a verdict: of one technique, of several.
+_ENDS = {
+    "higher": ("ends higher than", "end higher than"),
+    "lower": ("ends lower than", "end lower than"),
+    INCONCLUSIVE: ("does not differ detectably from", "do not differ detectably from"),
+}
 COLUMNS = (
     *ABOUT,
     Column("reference", "string", heading="against"),
@@ -216,54 +230,41 @@ def _against(of: Sweep) -> Iterable[Answer]:
     reference = references[0] if len(references) == 1 else "the reference"
     labels = {row["technique_label"] for row in found}
     what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
-    by: dict[str, list[str]] = {}
-    named = namer(found)
-    # the highest difference first, unknown ones last
-    for row in sorted(found, key=lambda r: (r["difference"] is None, -(r["difference"] or 0))):
-        name = named(row)
-        if row["verdict"] in ("higher", "lower"):
-            name += f" ({signed(3)(row['difference'])})"
-        name += f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
-        by.setdefault(row["verdict"], []).append(name)
+    name_of = namer(found)
+
+    def named(row: Row) -> str:
+        than = f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
+        return f"{name_of(row)}{than}"
+
+    def measured(row: Row) -> str:
+        # with the interval of the family, whose test decides
+        text = f"{named(row)} {estimate_in(row, 'difference_family').text(signed(3))}"
+        each = row["n"] == row["n_reference"]
+        return f"{text}, {runs_in_words(row['n'])} each" if each else text
+
+    by: dict[str, list[Row]] = {verdict: [] for verdict in _ENDS}
+    # the largest difference first, unknown ones last
+    for row in sorted(found, key=lambda r: (r["difference"] is None, -abs(r["difference"] or 0))):
+        by.setdefault(row["verdict"], []).append(row)
+    said = []
+    for verdict, (one, many) in _ENDS.items():
+        if rows := by[verdict]:
+            ends = f"{len(rows)} of {len(found)} {what} {one if len(rows) == 1 else many}"
+            if verdict == INCONCLUSIVE and len(rows) == len(found):
+                ends = f"none of {len(found)} {what} differs detectably from"
+            most = ": " if len(rows) == 1 else "; largest difference: "
+            said.append(f"{ends} {reference}{most}{measured(rows[0])}")
+    said += [f"{verdict}: {some([*map(named, rows)])}" for verdict, rows in by.items()
+             if rows and verdict not in _ENDS]  # fmt: skip
     if len(found) == 1:
-        text = _one_against(found[0], reference)
-    else:
-        said = []
-        for verdict in ("higher", "lower"):
-            if names := by.get(verdict):
-                ends = "ends" if len(names) == 1 else "end"
-                said.append(f"{len(names)} of {len(found)} {what} {ends} {verdict} than "
-                            f"{reference}: {some(names)}")  # fmt: skip
-        if INCONCLUSIVE in by:
-            said.append(_undecided(found, reference, what))
-        said += [f"{verdict}: {some(names)}" for verdict, names in by.items()
-                 if verdict not in ("higher", "lower", INCONCLUSIVE)]  # fmt: skip
-        text = "; ".join(said)
+        said = [_one_against(found[0], reference)]
     batch = only([row["global_batch"] for row in found])
-    text = f"At batch {count(batch)}, {text}." if batch is not None else f"{text}."
+    text = f"at batch {count(batch)}, {said[0]}" if batch is not None else said[0]
     yield Answer(
-        "techniques", "Which technique is better than the reference?", text, "claims", "tests",
-        {verdict: len(names) for verdict, names in by.items()},
+        "techniques", "Which technique is better than the reference?", sentence(text), "claims",
+        "tests", {verdict: len(rows) for verdict, rows in by.items() if rows},
+        [*said[1:], further_in_words(by[INCONCLUSIVE])],
     )  # fmt: skip
-
-
-def _undecided(found: Rows, reference: str, what: str) -> str:
-    """How many are not told apart from the reference, and the largest difference among them."""
-    rows = [row for row in found if row["verdict"] == INCONCLUSIVE]
-    most = max(rows, key=lambda row: abs(row["difference"] or 0.0))
-    # with the interval of the family, whose test decides
-    said = estimate_in(most, "difference_family").text(signed(3))
-    if most["n"] == most["n_reference"]:
-        said += f", {runs_in_words(most['n'])} each"
-    largest = f"{namer(found)(most)} {said}"
-    if len(rows) == 1:
-        text = f"not told apart from {reference}: {largest}"
-    else:
-        of = "none" if len(rows) == len(found) else f"{len(rows)}"
-        differ = "differs" if of == "none" else "do not differ"
-        text = f"{of} of {len(found)} {what} {differ} detectably from {reference}"
-        text += f" (largest: {largest})"
-    return joined([text, further_in_words(rows)], "; ")
 
 
 def _one_against(row: Row, reference: str) -> str:
@@ -274,8 +275,7 @@ def _one_against(row: Row, reference: str) -> str:
         return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
     if row["verdict"] == INCONCLUSIVE:
         why = f" ({note})" if note else ""
-        text = f"{name} against {reference} is undecided: difference {difference}{why}"
-        return joined([text, further_in_words([row])], "; ")
+        return f"{name} against {reference} is undecided: difference {difference}{why}"
     if row["verdict"] == SOME_DIVERGED:
         return f"{name} against {reference} confirms nothing: some runs diverged"
     if row["verdict"] == ALL_DIVERGED:

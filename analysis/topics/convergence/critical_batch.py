@@ -215,19 +215,22 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     said = []
     for row in known[:_MOST]:
         batch = estimate_in(row, "critical_batch").text(images)
-        text = f"of {named(row, found)}: {batch} images, "
+        text = f"{batch} images with {named(row, found)}, "
         text += runs_in_words(row["reached"] + row["censored"])
         said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
     said += [f"{len(known) - _MOST} more in the table"] if len(known) > _MOST else []
+    more = [
+        "at this critical batch a run takes twice the fewest steps; a larger one saves few more"
+    ]
     first = known[0]
     ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
     bounded = (ends[0] is None) != (ends[1] is None)
     yield Answer("critical_batch", "Up to which batch are steps saved?",
-                 f"Critical batch {joined(said, '; ')}.", "critical_batch", "fits",
+                 f"Up to a batch of {joined(said, '; ')}.", "critical_batch", "fits",
                  {"technique": first["technique_label"],
                   "images": None if bounded else first["critical_batch"],
                   "low": ends[0], "high": ends[1],
-                  "runs": first["reached"], "censored": first["censored"]})  # fmt: skip
+                  "runs": first["reached"], "censored": first["censored"]}, more)  # fmt: skip
 
 
 TOPIC = Topic(

@@ -210,8 +210,9 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
         said += [f"{len(spans) - _MOST} more pairs of batches"] if len(spans) > _MOST else []
         times = next(iter(spans.values()))[0][1]
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     sentence("; ".join(said)), "convergence", "runs",
-                     {"times": times.value, "low": times.low, "high": times.high})  # fmt: skip
+                     sentence(said[0]), "convergence", "runs",
+                     {"times": times.value, "low": times.low, "high": times.high},
+                     said[1:])  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:

@@ -182,11 +182,12 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         return "" if fast is None else _soonest(fast, rows, found, later[name_of(fast)])
 
     told = [(rows[0]["target"], said) for rows in goals if (said := soonest(rows))]
-    for target, said in told[:_MOST]:
-        text += f"; {said}" if len(one) == 1 else f"; {target}: {said}"
-    text += f"; {len(told) - _MOST} more in the table" if len(told) > _MOST else ""
+    more = [f"{target}: {said}" for target, said in told[:_MOST]]
+    more += [f"{len(told) - _MOST} more in the table"] if len(told) > _MOST else []
+    if len(one) == len(told) == 1:
+        text, more = f"{text}; {told[0][1]}", []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                 {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
+                 {"reached": met, "runs": runs, "lost": lost}, more)  # fmt: skip
 
 
 def _fastest(rows: Rows) -> Row | None:
@@ -199,13 +200,13 @@ def _fastest(rows: Rows) -> Row | None:
 
 def _soonest(fast: Row, rows: Rows, found: Rows, later: int) -> str:
     """``later``: how many conditions of ``rows`` are shown to take longer."""
-    text = f"{named(fast, found)} at batch {count(fast['global_batch'])}: median "
-    text += f"{estimate_in(fast, 'seconds').text(_whole)} s, {fast['epoch']:g} epochs"
+    text = f"{estimate_in(fast, 'seconds').text(_whole)} s with {named(fast, found)} at batch "
+    text += count(fast["global_batch"])
     others = len(rows) - 1
     if not others:
-        return text
+        return f"the median is {text}"
     which = {0: "any other", others: "every other"}.get(later, f"{later} of {others} others")
-    return f"shortest median: {text}, {'' if later else 'not '}shown to be shorter than {which}"
+    return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {which}"
 
 
 def _whole(value: float) -> str:

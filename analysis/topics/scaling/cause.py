@@ -18,7 +18,7 @@ PARTS: dict[str, str] = {
     "latency": "exposed communication, latency (model)",
     "waiting": "waiting for slower ranks",
     "negotiation": "negotiation",
-    "rest": "not explained",
+    "rest": "unexplained time",
 }
 #: Of what is lost: a part below is the rounding of a sum that has no rest.
 _ROUNDING = 1e-9
@@ -45,8 +45,8 @@ class Cause(NamedTuple):
     @property
     def sentence(self) -> str:
         if not self.decided:
-            return "Which part of a step grows most is undecided."
-        return f"Largest loss: {self.text}."
+            return "which part of a step grows most is undecided"
+        return f"largest loss: {self.text}"
 
 
 def largest_cause(row: Mapping[str, Any]) -> Cause | None:

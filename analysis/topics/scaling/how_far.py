@@ -35,10 +35,10 @@ from analysis.topics.topic import (
     Rows,
     Sweep,
     Topic,
-    capital,
     counted,
     groups,
     reference_technique,
+    sentence,
     varies,
 )
 
@@ -189,19 +189,18 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
     """Efficiency and its largest loss."""
     what = of.what
     for one, known, under in chosen(of):
-        text = (
+        verdict = (
             f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
-            f"{estimate_in(one, 'efficiency').text(TWO)}, {TWO(one['speedup'])} times the "
-            f"throughput of {counted(one['n0'], what)}, {runs_in_words(one['n'])}."
+            f"{estimate_in(one, 'efficiency').text(TWO)}, {runs_in_words(one['n'])}"
         )
-        text += _below([row for row in known if row["series"] == one["series"]], what)
-        text += _cause(of.rows(losses), one)
+        times = f"that is {TWO(one['speedup'])} times the throughput of {counted(one['n0'], what)}"
+        low = _below([row for row in known if row["series"] == one["series"]], what)
         yield Answer(
-            "scaling", "How far does it scale?", capital(text), "scaling",
-            "efficiency",
+            "scaling", "How far does it scale?", sentence(verdict), "scaling", "efficiency",
             {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
              "efficiency": one["efficiency"], "low": one["efficiency_low"],
              "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
+            [times, low, _cause(of.rows(losses), one)],
         )  # fmt: skip
 
 
@@ -213,7 +212,7 @@ def _below(series: Rows, what: str) -> str:
         if row["efficiency_high"] is None or row["efficiency_high"] >= _GOOD:
             break
         low = row["gpus"]
-    return f" Efficiency is below {_GOOD} from {low} {what}s on." if low else ""
+    return f"efficiency is below {_GOOD} from {low} {what}s on" if low else ""
 
 
 def _cause(losses: Rows, row: Row) -> str:
@@ -226,11 +225,11 @@ def _cause(losses: Rows, row: Row) -> str:
     if abs(usual - 1) > MOST_UNEVEN:
         others = "longer" if usual < 1 else "shorter"
         return (
-            f" An image takes {_longer(1 / row['efficiency'] - 1)} than under ideal scaling, the "
-            f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known."
+            f"an image takes {_longer(1 / row['efficiency'] - 1)} than under ideal scaling, the "
+            f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known"
         )
     cause = largest_cause(loss)
-    return f" {cause.sentence}" if cause else ""
+    return cause.sentence if cause else ""
 
 
 def _longer(share: float) -> str:

@@ -137,10 +137,11 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
                            for end in ("low", "high"))  # fmt: skip
             yield Answer(
                 "more_ranks", f"Are more {what}s worth it?",
-                sentence(under + whose + "; ".join(said)),
+                sentence(under + whose + said[0]),
                 "forecast" if further else "recommended", "increases",
                 {"worth": least, "at_most": most,
                  **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
+                said[1:],
             )  # fmt: skip
 
 

@@ -187,13 +187,14 @@ def by_host(of: Sweep) -> Table:
 def _to_blame(of: Sweep) -> Iterable[Answer]:
     found = of.rows(by_host)
     if slow := suspects(found):
-        text, numbers = blamed(slow), {"host": slow[0]["host"], "slower": slow[0]["effect"]}
+        numbers = {"host": slow[0]["host"], "slower": slow[0]["effect"]}
+        more = []
         # without its site a command would not run: names may have been left out
         if site := only([*of.frames.attempts["site"].dropna().unique()]):
             numbers["command"] = ready = ready_command(slow, found, site)
-            text += f"; {ready} measures the network there and compares the hosts"
-        yield Answer("nodes", "Is a machine to blame?", f"{text}.", "node_effects", "hosts",
-                     numbers)  # fmt: skip
+            more = [f"to measure the network there and compare the hosts: {ready}"]
+        yield Answer("nodes", "Is a machine to blame?", f"{blamed(slow)}.", "node_effects", "hosts",
+                     numbers, more)  # fmt: skip
 
 
 TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))

@@ -8,12 +8,19 @@ import pandas as pd
 
 from analysis.figures import PALETTE, Figure, left_out, n_of
 from analysis.plots.rows import Bar, bars
-from analysis.table import Row, count, plain_rows, runs_in_words, significant
+from analysis.table import (
+    Row,
+    count,
+    estimate_in,
+    plain_rows,
+    runs_in_words,
+    significant,
+)
 from analysis.topics.names import with_context
 from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
 from analysis.topics.scaling.loss import Loss, losses, lost
 from analysis.topics.scaling.step_figure import PARTS as OF_A_STEP
-from analysis.topics.topic import Topic
+from analysis.topics.topic import Topic, reference_technique
 
 KEY = "waterfall"
 MOST_PANELS = 8
@@ -29,11 +36,13 @@ _NOTHING_MS = 1e-6
 IDEAL, MEASURED = "ideal step", "measured step"
 
 
-def figure(found: Loss) -> Figure | None:
-    """A panel for each series at its largest rank count; None where no parts are known."""
+def figure(found: Loss, reference: str | None = None) -> Figure | None:
+    """A panel for each series at its largest rank count, the reference's first; None where no parts
+    are known."""
     known = found.table.data.dropna(subset="lost").sort_values("gpus", kind="stable")
     largest = known.drop_duplicates("series", keep="last")
-    largest = largest.sort_values(["gpus", "lost"], ascending=False)
+    other = largest["technique"] != reference
+    largest = largest.assign(first=~other).sort_values(["gpus", "first", "lost"], ascending=False)
     shown = largest.head(MOST_PANELS)
     if not len(shown):
         return None
@@ -76,16 +85,17 @@ def _said(own: Row) -> str:
 
 
 def _title(rows: Sequence[Row]) -> str:
-    """Of the first panel in which a loss is shown."""
-    for row in rows:
-        if row["lost_low"] is not None and (cause := largest_cause(row)):
-            whose = f" of {with_context(row)}" if len(rows) > 1 else ""
-            said = f"On {row['ranks']} a step{whose} is {significant(100 * row['lost'], 2)} %"
-            part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
-                "which part is largest is undecided"
-            )  # fmt: skip
-            return f"{said} longer than the ideal one; {part}"
-    return "No step is shown to be longer than the ideal one"
+    """Of the first panel."""
+    first = rows[0]
+    whose = f" of {with_context(first)}" if len(rows) > 1 else ""
+    step, cause = f"On {first['ranks']} a step{whose} is", largest_cause(first)
+    if cause is None or first["lost_low"] is None:
+        return f"{step} not shown to be longer than the ideal one"
+    part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
+        "which part is largest is undecided"
+    )  # fmt: skip
+    longer = estimate_in(first, "lost").text(lambda share: significant(100 * share, 2))
+    return f"{step} {longer} % longer than the ideal one; {part}"
 
 
 def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
@@ -101,4 +111,6 @@ def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
     return text + left_out(len(shown), total, "conditions, of the most ranks and the largest loss")
 
 
-TOPIC = Topic(tables=(losses,), plots=(lambda of: figure(of.made(lost)),))
+TOPIC = Topic(
+    tables=(losses,), plots=(lambda of: figure(of.made(lost), reference_technique(of.order)),)
+)

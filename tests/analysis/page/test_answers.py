@@ -89,8 +89,8 @@ def test_sharpness_is_told_of_each_pair_of_batches(tmp_path: Path) -> None:
     (text,) = (text for text in sentences(tmp_path, items) if "Hessian" in text)
     spans = (
         "From batch 64 to 256, minima get sharper",
-        "; from batch 64 to 128, no change is shown",
-        "; from batch 32 to 128, minima get sharper: it is multiplied by 4.00",
+        ". From batch 64 to 128, no change is shown",
+        ". From batch 32 to 128, minima get sharper: it is multiplied by 4.00",
     )
     assert all(span in text for span in spans), text
 
@@ -100,10 +100,11 @@ def test_ranks_vary(tmp_path: Path) -> None:
     found = sweep(tmp_path, items)
     assert set(found) == {"scaling", "more_ranks", "larger_batch"}
     scaling = found["scaling"]
-    assert scaling.text.startswith("At 4 ranks, naive reaches an efficiency of 0.80 (0.7")
     assert (
-        "3.19 times the throughput of 1 rank, 3 runs. Efficiency is below 0.9 from 4 ranks on."
-        in scaling.text
+        scaling.verdict == "At 4 ranks, naive reaches an efficiency of 0.80 (0.79 to 0.81), 3 runs."
+    )
+    assert scaling.details.startswith(
+        "That is 3.19 times the throughput of 1 rank. Efficiency is below 0.9 from 4 ranks on."
     )
     assert scaling.numbers["gpus"] == 4 and scaling.numbers["runs"] == 3
     assert 0.78 < scaling.numbers["low"] < scaling.numbers["efficiency"] < 0.81
@@ -128,8 +129,9 @@ def test_techniques_vary(tmp_path: Path) -> None:
     found = sweep(tmp_path, [*runs(), *runs("lamb", mean=0.9), *runs("lars", mean=0.7)])
     assert set(found) == {"techniques", "ranking"}
     assert found["techniques"].text == (
-        "At batch 16, 1 of 2 techniques ends higher than naive: lamb (+0.100); "
-        "1 of 2 techniques ends lower than naive: lars (-0.100)."
+        "At batch 16, 1 of 2 techniques ends higher than naive: lamb +0.100 (+0.094 to +0.106), "
+        "3 runs each. 1 of 2 techniques ends lower than naive: lars -0.100 (-0.106 to -0.094), "
+        "3 runs each."
     )
     assert found["techniques"].numbers == {"higher": 1, "lower": 1}
     assert found["ranking"].text == (
@@ -182,8 +184,8 @@ def test_a_target(tmp_path: Path) -> None:
     )  # fmt: skip
     found = sweep(tmp_path, [item])
     assert found["targets"].text == (
-        "1 of 1 run reached validation 0.3 (2 evaluations in a row); naive at batch 128: "
-        "median 5 s, 2 epochs."
+        "1 of 1 run reached validation 0.3 (2 evaluations in a row); the median is 5 s with "
+        "naive at batch 128."
     )
 
 
@@ -204,11 +206,11 @@ def test_batches_with_a_target(tmp_path: Path) -> None:
     """Steps that follow 48 (1 + 64 / B), exactly or with one run censored."""
     items = [run_to_target(batch) for batch in (16, 32, 64, 128)]
     found = sweep(tmp_path / "a", items)
-    assert found["critical_batch"].text == "Critical batch of naive: 64 images, 4 runs."
+    assert found["critical_batch"].verdict == "Up to a batch of 64 images with naive, 4 runs."
     assert found["critical_batch"].numbers["images"] == pytest.approx(64, rel=1e-4)
     censored = run_to_target(256, 1, met=False, epochs=30)
     found = sweep(tmp_path / "b", [*items, censored])
-    assert found["critical_batch"].text.endswith("images, 5 runs (1 censored).")
+    assert found["critical_batch"].verdict.endswith("with naive, 5 runs (1 censored).")
     assert "critical_batch" not in sweep(tmp_path / "c", items[:2])
 
 
@@ -266,7 +268,9 @@ def test_each_data_set_has_a_ranking_of_its_own(tmp_path: Path) -> None:
     found = sentences(tmp_path, digits + mnist)
     (first,) = (text for text in found if text.startswith("No technique is shown to be best"))
     (second,) = (text for text in found if text.startswith("The highest mean"))
-    assert "(digits): the means of 2 lie between naive 0.502" in first
+    assert (
+        "(digits): no pair is told apart. The means of 2 techniques lie between naive 0.5" in first
+    )
     assert "(mnist) is lamb 0.902" in second and "above naive (p < 0.001" in second
 
 
@@ -310,7 +314,7 @@ def test_a_technique_that_loses_runs_is_never_best(tmp_path: Path) -> None:
     found = sentences(tmp_path, items)
     assert any("but 2 of its 3 runs diverged" in t for t in found if "is tested" in t)
     (text,) = [t for t in found if t.startswith("From batch")]
-    assert "naive loses" in text and text.endswith("some runs diverged of lamb.")
+    assert "naive loses" in text and text.endswith("Some runs diverged of lamb.")
 
 
 def test_a_mean_is_of_the_runs_that_completed(tmp_path: Path) -> None:
@@ -428,12 +432,12 @@ def test_a_shortest_median_is_among_those_with_one_target(tmp_path: Path) -> Non
     items = [run_to_target(16, seed, target=easy) for seed in (0, 1)]
     items += [run_to_target(16, seed, target=hard, epochs=40) for seed in (0, 1)]
     text = sweep(tmp_path, items)["targets"].text
-    assert text.startswith("4 of 4 runs reached their targets; validation 0.3: naive")
-    assert "; validation 0.35: naive" in text
+    assert text.startswith("4 of 4 runs reached their targets. Validation 0.3: the median is ")
+    assert ". Validation 0.35: the median is " in text
     assert "shortest" not in text and "soonest" not in text
     same = [*items[:2], *(run_to_target(32, seed, target=easy) for seed in (0, 1))]
     text = sweep(tmp_path / "same", same)["targets"].text
-    assert "; shortest median: naive at batch 16" in text and "not shown to be shorter" in text
+    assert "; the shortest median is " in text and "at batch 16, not shown shorter" in text
 
 
 def test_nothing_is_said_of_techniques_that_do_not_differ_detectably(tmp_path: Path) -> None:
@@ -445,9 +449,9 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably(tmp_path: P
     ]
     found = sweep(tmp_path, items)
     assert found["techniques"].text.startswith(
-        "At batch 16, none of 3 techniques differs detectably from naive (largest: muon +0.006 (-0."
+        "At batch 16, none of 3 techniques differs detectably from naive; largest difference: muon "
     )
-    more = re.search(r", 3 runs each\); (\d+) more runs of each would", found["techniques"].text)
+    more = re.search(r", 3 runs each\. (\d+) more runs of each would", found["techniques"].text)
     assert more and int(more[1]) > 3
     assert "ranking" not in found, "it would say the same of the same runs"
 
@@ -488,4 +492,4 @@ def test_changes_by_the_batch_of_several_techniques_are_no_ranking(tmp_path: Pat
              for run in (*runs(name), *runs(name, batch_per_rank=64, mean=large))]  # fmt: skip
     text = sweep(tmp_path, items)["larger_batch"].text
     assert "lie between -0.100 (-0.105 to -0.095) with naive and -0.010" in text
-    assert text.endswith("with lamb; no test compares them.")
+    assert text.endswith("These are the extremes of 2 techniques, which no test compares.")

@@ -43,7 +43,7 @@ def test_stalls_between_usual_steps_have_no_cause_and_no_forecast(tmp_path: Path
         "An image takes 68.3 % longer than under ideal scaling, the median step is 6.2 % longer: "
         "what makes other steps longer is not known."
     ) in said["scaling"]
-    assert "a model expects" not in said["more_ranks"]
+    assert "model expects" not in said["more_ranks"]
     assert set(found.tables["forecast"].data["why"]) == {
         "compared with 1, 4 ranks have 63 % of the throughput that the median step gives: what "
         "makes other steps longer is in no model"
@@ -77,7 +77,7 @@ def test_a_sweep_without_a_steady_throughput_is_reported(tmp_path: Path) -> None
 def test_even_steps_have_a_forecast(tmp_path: Path) -> None:
     items = [*runs("naive", 1, 0.160), *runs("naive", 2, 0.165), *runs("naive", 4, 0.170)]
     said = {answer.key: answer.text for answer in answers(tmp_path, items).values()}
-    assert "a model expects an efficiency of" in said["more_ranks"]
+    assert "A model expects an efficiency of" in said["more_ranks"]
 
 
 def test_conditions_that_differ_in_their_batch_alone_are_told_apart(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
     [
         ("rank 3 died", "rank 9 died", "rank 3, 9 died"),
         ("no /a/x", "no /b c", "no /a/x and 1 more"),
+        ("lasted 9 s, not 60 s", "lasted 107 s, not 60 s", "lasted 9 to 107 s, not 60 s"),
         ("lost gpu07:4711", "lost gpu11:5022", "lost gpu07, gpu11:4711, 5022"),
         ("id 3f9a1c is gone", "id 00fa1b is gone", "id 00fa1b, 3f9a1c is gone"),
         ("lost hydra", "lost lerna", "lost hydra, lerna"),
@@ -91,12 +92,12 @@ def test_two_causes_and_more(tmp_path: Path) -> None:
     text = first_answer(tmp_path / "two", items).text
     assert text.startswith(
         f"All 4 cells failed, for 2 reasons: no space left (3 cells: {logs_of(items[0], 'two')} "
-        f"shows more); a hang (1 cell: {logs_of(items[1], 'two')} shows more). Once"
+        f"shows more). Also: a hang (1 cell: {logs_of(items[1], 'two')} shows more). Once"
     )
     more = failures(*"aabcdefff")
     found = first_answer(tmp_path / "many", more)
-    assert "for 6 reasons: f (3 cells: " in found.text and "; a (2 cells: " in found.text
-    assert "; 3 more reasons (3 cells). Once" in found.text
+    assert "for 6 reasons: f (3 cells: " in found.verdict and "Also: a (2 cells: " in found.details
+    assert ". 3 more reasons (3 cells). Once" in found.details
     assert [cause["cells"] for cause in found.numbers["causes"]] == [3, 2, 1, 1, 1, 1]
 
 
@@ -127,9 +128,18 @@ def test_a_rejected_record_beside_a_failed_and_a_missing_one(tmp_path: Path) -> 
 def test_what_has_not_run_is_no_failure(tmp_path: Path) -> None:
     found = first_answer(tmp_path / "smoke", [record()], also_planned=["digits-x", "digits-y"])
     assert found.text == (
-        "1 of 3 planned cells is usable (2 missing); make sweep SWEEP=smoke runs the rest."
+        "1 of 3 planned cells is usable (2 missing). The next make sweep SWEEP=smoke runs the rest."
     )
     assert found.numbers["causes"] == []
+
+
+def test_commands_are_of_the_folder_that_make_was_told(tmp_path: Path, monkeypatch) -> None:
+    """Without it, the suggested sweep started everything once more, in another folder."""
+    monkeypatch.setenv("RESULTS", str(tmp_path))
+    found = first_answer(tmp_path / "smoke", failures("a hang", "a hang"))
+    assert f"make sweep SWEEP=smoke RESULTS={tmp_path} runs" in found.details
+    frames = load_frames(tmp_path / "smoke")
+    assert "RESULTS" not in build(without_names(frames), draw=False).answers[0].text
 
 
 BAD = "<b>x</b> | `rm -rf` [red]$(id)[/red] \x1b[31m"

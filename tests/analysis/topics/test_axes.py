@@ -100,7 +100,7 @@ def test_a_number_of_a_technique_is_an_axis_at_each_batch(tmp_path: Path) -> Non
     )
     text = said(found)["What changes with weight decay?"]
     assert "with batch 16 no change is shown of validation accuracy (+0.005, -0.018 to" in text
-    assert "with batch 32 validation accuracy falls from 0.500 to 0.400, by -0.100 (" in text
+    assert "With batch 32 validation accuracy falls from 0.500 to 0.400, by -0.100 (" in text
 
 
 def test_sharpness_is_a_ratio(tmp_path: Path) -> None:
@@ -207,10 +207,10 @@ def test_sets_with_ends_of_their_own_say_them(tmp_path: Path) -> None:
     )
     text = said(found)["What changes with weight decay?"]
     assert text.startswith("From weight decay 0 to 0.001, with 1 rank, batch 16, ")
-    assert "; from weight decay 0 to 0.01, with 1 rank, batch 32, " in text
+    assert ". From weight decay 0 to 0.01, with 1 rank, batch 32, " in text
     text = said(found)["What changes with partition?"]
     assert text.startswith("Of 3 values of partition, with ")
-    assert "from partition partition to same, with 2 ranks, batch 64, " in text
+    assert "From partition partition to same, with 2 ranks, batch 64, " in text
 
 
 def test_the_rate_is_equal_or_named(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_name_or_a_value_in_between_without_runs_is_said(tmp_path: Path) -> No
 def test_values_are_told_apart_and_written_out(tmp_path: Path) -> None:
     close = [decayed(0.5, d, momentum=m) for d in (0.0, 0.001) for m in (0.9, 0.90001)]
     text = said(report(tmp_path / "a", *close))["What changes with weight decay?"]
-    assert text.count("3 + 3 runs") == 2 and "with momentum 0.90001 " in text
+    assert text.count("3 + 3 runs") == 2 and "With momentum 0.90001 " in text
     written = {16384: "16,384", 12345.0: "12,345", 0.98304: "0.98304", 5e-05: "5e-05", "a": "a"}
     assert [value_text(value) for value in written] == [*written.values()]
 
@@ -291,8 +291,8 @@ def test_several_intervals_are_said_to_be_uncorrected(tmp_path: Path) -> None:
     assert "correct" not in text
     two = [*one, *(decayed(0.5, d, batch_per_rank=32) for d in (0.0, 0.001))]
     (text,) = said(report(tmp_path / "b", *two)).values()
-    assert text.endswith("; intervals are not corrected for 2 comparisons.")
+    assert text.endswith(". Intervals are not corrected for 2 comparisons.")
     sharp: dict[str, object] = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
     both = [runs(0.5, 10.0 * width, width=width, **sharp) for width in (1.0, 2.0)]
     (text,) = said(report(tmp_path / "c", *both)).values()
-    assert text.endswith("; intervals are not corrected for 2 comparisons.")
+    assert text.endswith(". Intervals are not corrected for 2 comparisons.")

@@ -104,7 +104,7 @@ def test_what_is_predicted_is_written_and_said(tmp_path: Path) -> None:
         assert row["efficiency_low"] < row["efficiency"] < row["efficiency_high"]
         assert row["hold_out"] == pytest.approx(0, abs=1e-6)
     (answer,) = (a for a in found.answers if a.key == "more_ranks")
-    assert "a model expects an efficiency of 0.74 (" in answer.text
+    assert "A model expects an efficiency of 0.74 (" in answer.text
     assert "(its error at 4 ranks: +0.0 %)" in answer.text
     write_report(found, folder)
     kept = Forecast.model_validate_json(
