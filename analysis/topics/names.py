@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.stats.intervals import Kind, means
-from analysis.table import Column, Row, count, joined, text
+from analysis.table import Column, Row, count, joined, number, text
 
 
 def with_context(row: Row) -> str:
@@ -104,6 +105,13 @@ def ranks_column(runs: pd.DataFrame) -> Column:
 def batch_text(first: object, last: object) -> str:
     """A global batch, and what it has grown to."""
     return count(first) if pd.isna(last) or first == last else f"{count(first)} → {count(last)}"  # type: ignore[call-overload]
+
+
+def ratio_text(ratio: Any) -> str:
+    """Two digits, more where these do not show on which side of 1 it is."""
+    text = number(2)(ratio)
+    away = 0.0 if text != "1.00" else round(abs(ratio - 1), 12)
+    return f"{ratio:.{-math.floor(math.log10(away))}f}" if away else text
 
 
 def reasons(column: Iterable[object]) -> str | None:
