@@ -108,7 +108,8 @@ def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
     )
     if MODELLED & set(order):
         text += " Hatched: measured communication, divided by a model of the network."
-    return text + left_out(len(shown), total, "conditions, of the most ranks and the largest loss")
+    return text + left_out(len(shown), total, "conditions, those of the most ranks, of these the "
+                           "reference and the largest losses")  # fmt: skip
 
 
 TOPIC = Topic(

@@ -133,7 +133,10 @@ def test_conditions_that_are_left_out_are_said() -> None:
     items = [run(0.102, 1, 0, name) for name in names]
     items += [run(0.12 + i / 1000, 2, 0, name) for i, name in enumerate(names)]
     found = drawn(items)
-    assert f"Shown: {MOST_PANELS} of {MOST_PANELS + 1} conditions" in found.caption
+    assert found.caption.endswith(
+        f"Shown: {MOST_PANELS} of {MOST_PANELS + 1} conditions, those of the most ranks, of these "
+        "the reference and the largest losses."
+    )
     assert "t0" not in set(found.data["condition"]), "the smallest loss"
     assert "n = 1" in found.caption
 
