@@ -35,6 +35,7 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS
+from analysis.topics.names import ratio_text
 from analysis.topics.settings import Comparable, comparable, value_text
 from analysis.topics.topic import Answer, Sweep, Topic, capital, groups, sentence
 
@@ -53,7 +54,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("sharpness", "Float64", "sharpness", "largest eigenvalue of the Hessian where a run "
            "ended, geometric mean", format=significant, estimate=True),
     Column("times", "Float64", "times the first value's", "ratio of geometric means, with its 95 % "
-           "interval", format=number(2), estimate=True),
+           "interval", format=ratio_text, estimate=True),
 )  # fmt: skip
 
 

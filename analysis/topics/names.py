@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.stats.intervals import Kind, means
-from analysis.table import Column, Row, count, joined, text
+from analysis.table import Column, Row, count, joined, number, text
 
 
 def with_context(row: Row) -> str:
@@ -110,6 +111,13 @@ def batch_text(first: object, last: object) -> str:
     return count(first) if pd.isna(last) or first == last else f"{count(first)} → {count(last)}"  # type: ignore[call-overload]
 
 
+def ratio_text(ratio: Any) -> str:
+    """Two digits, more where these do not show on which side of 1 it is."""
+    text = number(2)(ratio)
+    away = 0.0 if text != "1.00" else round(abs(ratio - 1), 12)
+    return f"{ratio:.{-math.floor(math.log10(away))}f}" if away else text
+
+
 def reasons(column: Iterable[object]) -> str | None:
     """Distinct reasons in their order; None where there is none."""
     # of many runs, which mostly say the same
@@ -153,21 +161,25 @@ def over_completed(
         why = joined_by(runs[f"{name}_why"].where(done), rows, count)
     every, kept = (np.bincount(own, minlength=count).tolist() for own in (rows, rows[done]))
     parts = zip(found["note"].tolist(), found["n"].tolist(), kept, every, why, strict=True)
-    return found.assign(note=np.array([_lacking(*part) for part in parts], object))
+    return found.assign(note=np.array([lacking(*part) for part in parts], object))
 
 
-def _lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:
+def lacking(note: str | None, n: int, completed: int, runs: int, why: str | None) -> str | None:
+    """``note`` of a mean, with why it is of ``n`` runs where more completed, or of none."""
     if not completed:
         return all_diverged(runs)
     if not n:
         return why or "the records do not have it"
     if n < completed:
-        return reasons([note, f"{completed - n} of {completed} runs lack the value"])
+        fewer = f"{completed - n} of {completed} runs lack the value"
+        return reasons([note, f"{fewer}: {why}" if why else fewer])
     return note
 
 
-def all_diverged(runs: int) -> str:
-    return f"all {runs} runs diverged" if runs > 1 else "the only run diverged"
+def all_diverged(runs: int, name: str = "") -> str:
+    """``name``: whose runs, where several are told of."""
+    whose = f" of {name}" if name else ""
+    return f"all {runs} runs{whose} diverged" if runs > 1 else f"the only run{whose} diverged"
 
 
 def diverged_text(row: Row) -> str:

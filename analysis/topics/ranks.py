@@ -30,6 +30,7 @@ from analysis.table import (
     Table,
     p_value,
     percent,
+    runs_in_words,
     significant,
     types,
 )
@@ -76,8 +77,8 @@ def table(ranks: pd.DataFrame) -> Table:
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
     tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
-    found = f"{late.sum()} stand out" if late.any() else "none stands out"
-    intro = f"Ranks of {tested:,} runs are compared within their run: {found}."
+    found = {0: "none stands out", 1: "1 stands out"}.get(late.sum(), f"{late.sum()} stand out")
+    intro = f"Ranks of {runs_in_words(tested)} are compared within their run: {found}."
     if not tested:
         intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
     ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]

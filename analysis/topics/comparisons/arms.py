@@ -27,7 +27,7 @@ from analysis.table import (
     plain_rows,
 )
 from analysis.topics.comparisons.contrast import Pairs, only
-from analysis.topics.names import reasons, with_context
+from analysis.topics.names import all_diverged, reasons, with_context
 
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
@@ -157,9 +157,7 @@ def _diverged(arm: Row, name: str) -> str:
     if not count:
         return ""
     if count == of:
-        return (
-            f"the only run of {name} diverged" if of == 1 else f"all {of} runs of {name} diverged"
-        )
+        return all_diverged(of, name)
     found = share(count, of)
     return (
         f"{count} of {of} runs of {name} diverged (share {found.text(percent)}): the difference is "
@@ -226,9 +224,14 @@ def _of_accuracy(arm: Row, note: str | None) -> str | None:
         return NO_USABLE.format(arm["technique_label"])
     if arm["stops"]:
         return STOPS
+    if arm["diverged"] == arm["usable"]:
+        return all_diverged(arm["usable"])
+    note = note if arm["n"] else arm["why"] or note
     if arm["diverged"]:
-        return f"{arm['diverged']} of {arm['usable']} runs diverged: of the others alone"
-    return note if arm["n"] else arm["why"] or note
+        others = "other" if arm["usable"] - arm["diverged"] == 1 else "others"
+        gone = f"{arm['diverged']} of {arm['usable']} runs diverged: of the {others} alone"
+        return reasons([gone, note])
+    return note
 
 
 CONDITION = Column(

@@ -22,14 +22,13 @@ from analysis.table import (
     Table,
     count,
     frame,
-    number,
     p_value,
     percent,
     plain_rows,
     signed,
 )
 from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
-from analysis.topics.names import NAMES, reasons
+from analysis.topics.names import NAMES, ratio_text, reasons
 
 NO_CHANGE, REGRESSION, UNDECIDED = 0, 1, 3
 #: Changes smaller than these are no regression, whatever their p.
@@ -56,7 +55,7 @@ COLUMNS: tuple[Column, ...] = (
            cell=lambda row: f"{percent(row['lost_before'])} / {percent(row['lost_after'])}"),
     Column("lost_after", "Float64"),
     Column("ratio", "Float64", "throughput", "after / before: ratio of geometric means, with its "
-           "95 % interval", format=number(2), estimate=True),
+           "95 % interval", format=ratio_text, estimate=True),
     Column("ratio_p", "Float64", "p (Holm)", "adjusted over all tests of this table",
            format=p_value),
     Column("difference", "Float64", "accuracy", "after - before: difference of means, with its "

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,6 @@ from analysis.table import (
     Table,
     estimate_in,
     frame,
-    number,
     plain_rows,
     signed,
     significant,
@@ -54,7 +52,7 @@ from analysis.topics.comparisons.contrast import (
     family_interval,
     pairs_of,
 )
-from analysis.topics.names import reasons
+from analysis.topics.names import ratio_text, reasons
 from analysis.topics.topic import TWO, Answer, Sweep, Topic, groups, some, varies
 
 #: The first of these that a cell is planned with is what the others are compared with.
@@ -65,10 +63,6 @@ MARGIN = 0.01
 _ENDS = ["train_loss", "train_accuracy", "validation_accuracy"]
 _RUN = ("images_per_s", "images_per_s_why", "oversubscribed", "device", "device_kind",
         "cores_per_rank", "train_loss", "train_accuracy")  # fmt: skip
-
-
-def _interval(name: str, digits: int) -> dict[str, Any]:
-    return {"estimate": True, "format": number(digits), "heading": f"{name} (95 % interval)"}
 
 
 COLUMNS = (
@@ -89,11 +83,11 @@ COLUMNS = (
                significant(row[f"images_per_s{end}"]) for end in ("_reference", "")),
            description="geometric mean over completed runs, steady state: first / second"),
     Column("images_per_s"),
-    Column("ratio", **_interval("throughput ratio", 2),
+    Column("ratio", estimate=True, heading="throughput ratio (95 % interval)", format=ratio_text,
            description="first over second: ratio of the geometric means, Welch's interval of the "
            "logarithm, of this row alone"),
     Column("ratio_family", estimate=True, heading="in the family",
-           cell=lambda row: family_interval(row, "ratio", number(2)),
+           cell=lambda row: family_interval(row, "ratio", ratio_text),
            description="Bonferroni's interval of the ratio: all of the family hold together"),
     Column("ratio_p"),
     Column("ratio_p_holm"),

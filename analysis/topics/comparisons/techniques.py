@@ -131,7 +131,8 @@ def claims(of: Sweep) -> Table:
 
 def figure(of: Sweep) -> Figure | None:
     """Forest of the differences, the highest one at the top; None without a tested one."""
-    tested = of.made(claims).data.dropna(subset="p")
+    every = of.made(claims).data
+    tested = every.dropna(subset="p")
     known = tested.sort_values("difference", kind="stable")
     rows = plain_rows(known.tail(MOST_ROWS))
     if not rows:
@@ -152,6 +153,8 @@ def figure(of: Sweep) -> Figure | None:
     svg = forest(points, "difference in validation accuracy", zero=True)
     title, caption = _words(known, differ)
     caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
+    if others := [with_context(row) for row in plain_rows(every[every["p"].isna()])]:
+        caption += f" Not tested, so not drawn: {some([*dict.fromkeys(others)])}."
     return Figure(KEY, title, caption, known, svg)
 
 

@@ -18,10 +18,8 @@ from analysis.topics.names import ranks_text, with_context
 
 KEY = "accuracy_by_batch"
 MOST_PANELS, MOST_ROWS = 4, 16
-_MEANS = (
-    "Mean validation accuracy after the last epoch of the runs that completed, with its 95 % t "
-    "interval over seeds"
-)
+_MEANS = "Mean validation accuracy after the last epoch of the runs that completed"
+_INTERVALS = ", with its 95 % t interval over seeds"
 _three = number(3)
 
 
@@ -54,11 +52,17 @@ def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
     svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
     n = n_of(pd.concat(drawn)["validation_accuracy_n"])
     grey = [name for name, look in seen.items() if look.color == GREY]
-    caption = f"{_MEANS} as a band ({n})." + "".join(
+    caption = f"{_means(known, ' as a band')} ({n})." + "".join(
         f" Grey: the reference, {name}." for name in grey
     )
     caption += left_out(len(drawn), len(every), "panels, those of the most ranks")
     return Figure(KEY, f"Accuracy from batch {count(low)} to {count(high)}", caption, known, svg)
+
+
+def _means(known: pd.DataFrame, drawn: str = "") -> str:
+    """``drawn``: how intervals are."""
+    some = known["validation_accuracy_low"].notna().any()
+    return _MEANS + (_INTERVALS + drawn if some else "")
 
 
 def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
@@ -93,7 +97,7 @@ def _by_condition(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
               replace(seen[row["technique_label"]], alpha=1), f"{with_context(row)}: {_told(row)}")
         for row in rows
     ]  # fmt: skip
-    caption = f"{_MEANS}."
+    caption = f"{_means(known)}."
     caption += left_out(len(rows), len(known), "conditions, of each technique the highest")
     svg = forest(points, "validation accuracy")
 

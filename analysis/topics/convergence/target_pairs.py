@@ -11,11 +11,11 @@ import pandas as pd
 
 from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
-from analysis.table import Column, Table, frame, number, p_value, plain_rows
+from analysis.table import Column, Table, frame, p_value, plain_rows
 from analysis.topics.comparisons.arms import numbers
 from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
 from analysis.topics.comparisons.ranking import HIGHER, UNDECIDED
-from analysis.topics.names import place_namer
+from analysis.topics.names import place_namer, ratio_text
 from analysis.topics.topic import Sweep
 
 LATER = "second is later"
@@ -28,7 +28,7 @@ _LEFT_OUT = "a run did not reach the target, or is lost"
 
 def _ratio(name: str, what: str) -> tuple[Column, ...]:
     return (
-        Column(name, estimate=True, heading=f"{what}, ratio (95 % interval)", format=number(2),
+        Column(name, estimate=True, heading=f"{what}, ratio (95 % interval)", format=ratio_text,
                description="second over first: ratio of geometric means, with Welch's interval of "
                "the logarithm, of this row alone"),
         Column(f"{name}_p"),

@@ -15,8 +15,8 @@ from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.records.lists import Names
 from analysis.stats.differences import ratio
-from analysis.table import Column, Estimate, Row, Table, frame, number, runs_in_words
-from analysis.topics.names import NAMES, mode, ranks_column, reasons
+from analysis.table import Column, Estimate, Row, Table, frame, runs_in_words
+from analysis.topics.names import NAMES, mode, ranks_column, ratio_text, reasons
 from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Sweep, Topic, has_goals
 
@@ -28,7 +28,7 @@ _PARTS = ("total", "hardware", "statistical")
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     def part(name: str, heading: str, description: str) -> Column:
-        return Column(name, "Float64", heading, description, format=number(2), estimate=True)
+        return Column(name, "Float64", heading, description, format=ratio_text, estimate=True)
 
     return (
         *NAMES,

@@ -53,13 +53,16 @@ def largest_cause(row: Mapping[str, Any]) -> Cause | None:
     """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
     lost = _interval(row, "lost")
     least = _ROUNDING * lost[0]
-    parts = {part: found for part in PARTS if (found := _interval(row, part))[0] > least}
+    every = {part: _interval(row, part) for part in PARTS}
+    parts = {part: found for part, found in every.items() if found[0] > least}
     if not parts or lost[0] <= 0 or lost[1] <= 0:
         return None
     first, *others = sorted(parts, key=lambda part: -parts[part][0])
     share = parts[first][0] / sum(value for value, *_ in parts.values())
     low = parts[first][1]
     decided = low > 0 and all(parts[part][2] < low for part in others)
+    # a part that seems to shorten the step may yet be larger
+    decided &= not any(every[part][2] >= low for part in every if part not in parts)
     return Cause(first, share, decided)
 
 

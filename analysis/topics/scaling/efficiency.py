@@ -19,7 +19,7 @@ from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.records.lists import Names
 from analysis.stats.differences import ratios
-from analysis.stats.intervals import grouped_moments, means
+from analysis.stats.intervals import grouped_moments
 from analysis.table import (
     Column,
     Row,
@@ -32,7 +32,7 @@ from analysis.table import (
     plain_rows,
     significant,
 )
-from analysis.topics.names import joined_by, over_completed, ranks_column, reasons
+from analysis.topics.names import joined_by, lacking, over_completed, ranks_column, reasons
 from analysis.topics.scaling.series import SAME, SERIES, by_series, measured
 from analysis.topics.topic import Sweep
 
@@ -42,7 +42,8 @@ NO_BASELINE = (
     "no baseline: no other rank count was measured with the same technique and settings, data, "
     "model, device and batch"
 )
-SHARES = ("communication_share", "input_share")
+#: Column -> that of its note.
+SHARES = {"communication_share": "step_shares_note", "input_share": "input_share_note"}
 _NEEDED = (
     "cell_id", "status", "technique", "technique_label", "technique_settings", "context", *SAME,
     "cores_per_rank", "gpus", "batch_per_rank", "global_batch", "nodes", "images_per_s",
@@ -76,14 +77,15 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                format=share, estimate=True, cell=_efficiency),
         Column("end_to_end_s", "Float64", "end to end s", "from the first start of a run to its "
                "end, with start-up, compilation and validation, without the time between an "
-               "interruption and the next start: mean over completed runs", estimate=True,
+               "interruption and the next start: geometric mean over completed runs", estimate=True,
                cell=lambda row: rate(row["end_to_end_s"])),
         Column("communication_share", "Float64", "all-reduce", "share of a steady step that waits "
                "for the all-reduce, and so for slower ranks, where no computing overlaps it: mean "
                "over ranks and runs", format=percent, note="step_shares_note"),
         Column("input_share", "Float64", "input wait", "share of a steady step that waits for the "
-               "next batch", format=percent, note="step_shares_note"),
+               "next batch", format=percent, note="input_share_note"),
         Column("step_shares_note", "string"),
+        Column("input_share_note", "string"),
         Column("oversubscribed", "boolean"),
         Column("cells", "object"),
     )  # fmt: skip
@@ -131,7 +133,7 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         **estimates_as("efficiency", efficiency),
         **estimates_as("end_to_end_s", _end_to_end(runs, rows, len(first))),
         **{name: runs[name].where(done).groupby(rows).mean() for name in SHARES},
-        "step_shares_note": joined_by(runs["step_shares_why"].where(done), rows, len(first)),
+        **{note: _why_no_share(runs, name, rows) for name, note in SHARES.items()},
         "oversubscribed": runs["oversubscribed"].groupby(rows).any(),
         "cells": runs["cell_id"].groupby(rows).agg(Names),
     }  # fmt: skip
@@ -195,7 +197,7 @@ def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
     """The parts of an Estimate of each row."""
     done = (runs["status"] == "completed").to_numpy(bool)
     timed = runs["end_to_end_s"].where(done & (runs["end_to_end_s"] > 0).fillna(False))
-    found = means(timed.to_numpy(float, na_value=np.nan), rows, count, "positive")
+    found = over_completed(runs.assign(end_to_end_s=timed), "end_to_end_s", rows, count, "positive")
     epochs = runs["epochs"].where(done).groupby(rows).nunique().to_numpy()
     again = (runs["attempts"] > 1).to_numpy(bool) & done
     restarted, completed = (np.bincount(rows, own).astype(int) for own in (again, done))
@@ -211,6 +213,17 @@ def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
             "note": pd.Series(notes, dtype=object).mask(unlike, "the runs differ in epochs"),
         }
     )
+
+
+def _why_no_share(runs: pd.DataFrame, name: str, rows: Places) -> list[str | None]:
+    """Why the mean of a row is of fewer runs than completed, or of none."""
+    done = (runs["status"] == "completed").to_numpy(bool)
+    known = done & runs[name].notna().to_numpy(bool)
+    every = np.bincount(rows)
+    why = joined_by(runs["step_shares_why"].where(done & ~known), rows, len(every))
+    n, completed = (np.bincount(rows, own).astype(int) for own in (known, done))
+    parts = zip(n.tolist(), completed.tolist(), every.tolist(), why, strict=True)
+    return [lacking(None, *part) for part in parts]
 
 
 def _efficiency(row: Row) -> str:

@@ -94,9 +94,11 @@ def _uneven(runs: pd.DataFrame) -> str | None:
     uneven = share[(share - 1).abs() > MOST_UNEVEN]
     if uneven.empty:
         return None
+    others = "longer" if uneven.iloc[-1] < 1 else "shorter"
     return (
-        f"on {uneven.index[-1]} ranks the throughput is {percent(uneven.iloc[-1])} of what the "
-        "median step gives: what makes other steps longer is in no model"
+        f"compared with {share.index[0]}, {uneven.index[-1]} ranks have {percent(uneven.iloc[-1])} "
+        f"of the throughput that the median step gives: what makes other steps {others} is in no "
+        "model"
     )
 
 

@@ -238,13 +238,17 @@ def _difference(pair: pd.DataFrame, part: str, column: str) -> pd.DataFrame:
     shares = welch(
         Moments(n, mean / ideal, sd / ideal), Moments(n_0, mean_0 / step, _sd(both, step) / step)
     )
-    note = np.select([np.minimum(n, n_0) < 2, np.isnan(seconds.low)], [ONE_RUN, IDENTICAL], "")
+    notes = {
+        name: np.select([np.minimum(n, n_0) < 2, np.isnan(of.low)], [ONE_RUN, IDENTICAL], "")
+        for name, of in {"note": seconds, "share_note": shares}.items()
+    }
     return pd.DataFrame({
         **{name: pair[name] for name in ("series", *ABOUT, "n")},
         "baseline_gpus": pair["gpus_0"], "part": part,
         "seconds": seconds.value, "low": seconds.low, "high": seconds.high,
         "share": shares.value, "share_low": shares.low, "share_high": shares.high,
-        "model": part in MODELLED, "note": pd.Series(note, pair.index).replace("", pd.NA),
+        "model": part in MODELLED,
+        **{name: pd.Series(note, pair.index).replace("", pd.NA) for name, note in notes.items()},
     })  # fmt: skip
 
 
@@ -257,7 +261,8 @@ def _sd(variance: Floats, step: Floats) -> Floats:
 def _wide(pair: pd.DataFrame, long: pd.DataFrame) -> pd.DataFrame:
     """A row per condition, shares of the ideal step as estimates."""
     at = long.set_index(["series", "gpus", "part"])
-    named = {"share": "", "share_low": "_low", "share_high": "_high", "n": "_n", "note": "_note"}
+    named = {"share": "", "share_low": "_low", "share_high": "_high", "n": "_n",
+             "share_note": "_note"}  # fmt: skip
     shares = [at[source].unstack("part").add_suffix(suffix) for source, suffix in named.items()]
     known = pair.rename(columns={"gpus_0": "baseline_gpus"}).set_index(["series", "gpus"])
     known["why"] = known["why"].replace("", pd.NA)

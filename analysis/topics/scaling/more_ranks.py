@@ -20,12 +20,11 @@ from analysis.table import (
     estimate_in,
     frame,
     joined,
-    number,
     percent,
     plain_rows,
     signed_percent,
 )
-from analysis.topics.names import named, ranks_column
+from analysis.topics.names import named, ranks_column, ratio_text
 from analysis.topics.scaling.forecasts import ahead
 from analysis.topics.scaling.how_far import chosen
 from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series, measured
@@ -93,7 +92,7 @@ def _steps(runs: pd.DataFrame) -> tuple[Column, ...]:
                 cell=lambda row: f"{count(row['before'])} → {count(row['gpus'])}"),
         Column("n", "Int64", "runs", "of the count that has fewer"),
         Column("speedup", "Float64", "speed-up", "ratio of the geometric means of images/s, with "
-               "its 95 % t interval", format=number(2), estimate=True),
+               "its 95 % t interval", format=ratio_text, estimate=True),
         Column("marginal", "Float64", "throughput gained", f"by each added {ranks.heading[:-1]}, "
                "as a share of the throughput of one before; 100 % is perfect scaling",
                format=percent, estimate=True),

@@ -89,7 +89,7 @@ def _title(rows: Sequence[Row]) -> str:
     first = rows[0]
     whose = f" of {with_context(first)}" if len(rows) > 1 else ""
     step, cause = f"On {first['ranks']} a step{whose} is", largest_cause(first)
-    if cause is None:
+    if cause is None or first["lost_low"] is None:
         return f"{step} not shown to be longer than the ideal one"
     part = f"largest part: {PARTS[cause.part]}" if cause.decided else (
         "which part is largest is undecided"
@@ -108,7 +108,8 @@ def _caption(shown: pd.DataFrame, order: Sequence[str], total: int) -> str:
     )
     if MODELLED & set(order):
         text += " Hatched: measured communication, divided by a model of the network."
-    return text + left_out(len(shown), total, "conditions, of the most ranks and the largest loss")
+    return text + left_out(len(shown), total, "conditions, those of the most ranks, of these the "
+                           "reference and the largest losses")  # fmt: skip
 
 
 TOPIC = Topic(

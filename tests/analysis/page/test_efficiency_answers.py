@@ -45,15 +45,19 @@ def test_stalls_between_usual_steps_have_no_cause_and_no_forecast(tmp_path: Path
     ) in said["scaling"]
     assert "model expects" not in said["more_ranks"]
     assert set(found.tables["forecast"].data["why"]) == {
-        "on 4 ranks the throughput is 63 % of what the median step gives: what makes other steps "
-        "longer is in no model"
+        "compared with 1, 4 ranks have 63 % of the throughput that the median step gives: what "
+        "makes other steps longer is in no model"
     }
 
 
 def test_a_median_step_that_is_longer_than_the_throughput_says_is_no_share(tmp_path: Path) -> None:
     """Most steps are slow, some are very fast."""
     items = [*runs("naive", 1, 0.160), *runs("naive", 2, 0.165, 0.200)]
-    text = answers(tmp_path, items)["scaling"].text
+    found = report(tmp_path, [*items, *runs("naive", 4, 0.170, 0.200)])
+    (why,) = set(found.tables["forecast"].data["why"])
+    assert why.startswith("compared with 1, 4 ranks have 118 % of the throughput that the median")
+    assert why.endswith("what makes other steps shorter is in no model")
+    text = answers(tmp_path / "two", items)["scaling"].text
     assert "An image takes 3.1 % longer than under ideal scaling" in text
     assert "step is 24.8 % longer: what makes other steps shorter is not known." in text
     assert "explains" not in text

@@ -85,6 +85,10 @@ def test_an_arm_with_diverged_runs_is_ranked_by_the_others_and_decides_nothing()
     assert ranked["accuracy"].tolist()[0] == pytest.approx(0.7075)
     assert ranked["diverged_high"].tolist()[0] == share(1, 3).high
     assert pairs["verdict"].tolist() == ["some runs diverged"] and pairs["p_holm"].isna().all()
+    none, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=3))
+    assert none["accuracy_note"].tolist()[1] == "all 3 runs diverged"
+    one, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=2))
+    assert one["accuracy_note"].tolist()[0] == "2 of 3 runs diverged: of the other alone; n=1"
 
 
 def test_workloads_are_ranked_apart_and_share_a_family() -> None:

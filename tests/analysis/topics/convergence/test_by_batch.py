@@ -53,6 +53,13 @@ def test_with_several_batches_it_is_a_point_per_batch() -> None:
     assert str(found.svg).count(">validation accuracy<") == 1
 
 
+@pytest.mark.parametrize("sizes", [(16,), (16, 64)])
+def test_the_caption_names_intervals_only_where_there_are_some(sizes: tuple[int, ...]) -> None:
+    items = [run(s, 0.4 + s / 10, batch_per_rank=size) for size in sizes for s in (0, 1)]
+    assert "95 % t interval" in drawn(*items).caption
+    assert "interval" not in drawn(*items[::2]).caption, "of one run each"
+
+
 def test_panels_are_apart_by_ranks_and_epochs() -> None:
     items = batches(16, 64, gpus=2) + batches(32, epochs=4)
     svg = str(drawn(*items[:4], *[record(i.config, accuracies=[0.1] * 4) for i in items[4:]]).svg)

@@ -156,7 +156,7 @@ def test_diverged_runs_are_counted_and_not_averaged() -> None:
     assert rows[2]["images_per_s"] == pytest.approx(180.0)
     gone = by_ranks(run(1, 100.0), run(2, 999.0, status="diverged"))[2]
     assert gone["images_per_s"] is pd.NA
-    assert gone["efficiency_note"] == "the only run diverged"
+    assert gone["efficiency_note"] == gone["end_to_end_s_note"] == "the only run diverged"
 
 
 def test_no_throughput_gives_its_reason() -> None:
@@ -174,7 +174,7 @@ def test_a_restart_is_said_beside_the_time() -> None:
 def test_a_run_without_throughput_is_counted_not_hidden() -> None:
     row = by_ranks(run(1, 100.0), run(1, 104.0, seed=1), run(1, None, seed=2))[1]
     assert row["images_per_s_n"] == 2
-    assert row["images_per_s_note"] == "1 of 3 runs lack the value"
+    assert row["images_per_s_note"] == f"1 of 3 runs lack the value: {REASON}"
 
 
 def test_the_shares_of_a_step_are_means_over_runs() -> None:
@@ -182,6 +182,20 @@ def test_the_shares_of_a_step_are_means_over_runs() -> None:
     row = by_ranks(*(run(1, 100.0, seed=s, steps=steps) for s, steps in enumerate(shares)))[1]
     assert row["communication_share"] == pytest.approx(0.3)
     assert row["input_share"] == pytest.approx(0.2)
+
+
+def test_runs_that_a_share_lacks_are_counted_beside_it_alone() -> None:
+    """The exposed time is unknown where it is shortest; the wait for input is known of all."""
+    short = rank_steps(0, 1.0, 0.1, 0.2).model_copy(update={"sampled": 3})
+    lacking = record(config(seed=1), steps=(short,), missing={"steps.exposed_s": "too short"})
+    table = made(run(1, 100.0), lacking)
+    row = table.data.iloc[0]
+    assert row["step_shares_note"] == "1 of 2 runs lack the value: too short"
+    shown = table.shown()
+    at = [column.name for column in shown.columns]
+    cells = [shown.rows[0][at.index(f"{name}_share")] for name in ("communication", "input")]
+    assert "\u00a0" in cells[0] and "\u00b9" not in cells[1] and cells[1] == "10 %"
+    assert made(lacking).data["step_shares_note"].tolist() == ["too short"]
 
 
 def test_a_baseline_is_shown_as_such() -> None:
@@ -202,3 +216,6 @@ def test_end_to_end_has_the_interval_of_the_logarithm() -> None:
     row = by_ranks(*(run(1, 100.0, seed=n, wall_s=s) for n, s in enumerate(seconds)))[1]
     ends = np.exp(stats.ttest_1samp(np.log(seconds), 0).confidence_interval(0.95))
     assert (row["end_to_end_s_low"], row["end_to_end_s_high"]) == pytest.approx(tuple(ends))
+    assert row["end_to_end_s"] == pytest.approx(stats.gmean(seconds))
+    (column,) = (column for column in made().columns if column.name == "end_to_end_s")
+    assert "geometric mean" in column.description

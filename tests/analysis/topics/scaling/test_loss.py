@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from analysis.prediction.collectives import Link, ring
+from analysis.stats.intervals import IDENTICAL
 from analysis.table import Estimate, Table, plain_rows
 from analysis.topics.scaling.cause import PARTS as LOSSES
 from analysis.topics.scaling.cause import Cause, largest_cause
@@ -245,6 +246,18 @@ def test_the_rounding_of_a_sum_is_no_part() -> None:
     assert largest_cause(row) == Cause("compute", 1.0, decided=True)
 
 
+@pytest.mark.parametrize(("high", "decided"), [(0.12, False), (0.01, True), (None, True)])
+def test_a_part_that_may_be_larger_leaves_it_undecided(high: float | None, decided: bool) -> None:
+    """Also where its mean is below 0. Without an interval runs do not differ in it."""
+    least = None if high is None else -0.2
+    parts = {"lost": Estimate(0.1, 0.05, 0.15), "compute": Estimate(0.1, 0.08, 0.12),
+             "waiting": Estimate(-0.001, least, high)}  # fmt: skip
+    row: dict[str, Any] = {}
+    for part in ("lost", *LOSSES):
+        row |= parts.get(part, Estimate(None)).columns(part)
+    assert largest_cause(row) == Cause("compute", 1.0, decided=decided)
+
+
 def test_a_tie_is_said() -> None:
     rows = [run(1, 1.0 + s, 0.1, 0.9 + s, 0.0, 0.0, None, None) for s in (0, 0.01)]
     rows += [run(2, 1.4, 0.3 + s, 0.9, 0.2, 0.2 - s, 0.0, 0.0) for s in (0, 0.05)]
@@ -334,6 +347,18 @@ def test_the_interval_is_that_of_welch() -> None:
     low, high = test.confidence_interval(0.95)
     assert (found["low"], found["high"]) == pytest.approx((low, high))
     assert found["n"] == 5
+
+
+def test_a_share_with_an_interval_has_no_note_that_it_has_none() -> None:
+    """Runs that wait equally long: their seconds have no variance, the ideal step has."""
+    rows = [run(1, 1.0 + s, 0.1, 0.9, 0.0, 0.0, None, None) for s in (0, 0.01)]
+    rows += [run(2, 1.4 + s, 0.1, 0.9, 0.3, 0.3, 0.2, 0.0) for s in (0, 0.01)]
+    found = loss(frame(rows))
+    row = found.table.data.iloc[0]
+    assert row["waiting_low"] < row["waiting"] < row["waiting_high"]
+    assert row["waiting_note"] is pd.NA
+    part = found.parts.set_index("part").loc["waiting"]
+    assert part["low"] is pd.NA and part["note"] == IDENTICAL
 
 
 def test_intervals_of_the_shares_cover() -> None:
