@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from train.config.optimizer import Lamb, Larc, Lars
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -206,7 +207,9 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
             "see epochs.noise.interval: censored, as the interval of the squared gradient covers "
             "zero, or fewer than 3 steps",
         ),
-        "epochs.trust": f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
+        "epochs.trust": "no step's layer-wise factors were numbers"
+        if isinstance(config.technique.optimizer, Lamb | Larc | Lars)
+        else f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
         "epochs.gain": "not AdaScale",
         "epochs.lr_mean": "an epoch of an older version of this suite",
         "epochs.suspended_s": "an epoch of an older version of this suite",

@@ -254,9 +254,10 @@ class Trainer:
         if whole:
             adascale = self.step.adascale
             progress = checkpoint.Progress(
-                tuple(epochs), self.step.last_rate, self.stepper.position,
-                adascale.state() if adascale else None, self.stepper.skipped_in_a_row,
-                tuple(self.alarms), self.image,
+                epochs=tuple(epochs), last_rate=self.step.last_rate,
+                position=self.stepper.position, adascale=adascale.state() if adascale else None,
+                skipped_in_a_row=self.stepper.skipped_in_a_row, alarms=tuple(self.alarms),
+                image=self.image,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
             checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)
