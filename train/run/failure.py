@@ -12,7 +12,7 @@ from pathlib import Path
 from train.config.run import RunConfig
 from train.distributed.launch import Launch
 from train.record.atomic import write_atomically
-from train.record.cell_folder import ended_record, rank_file
+from train.record.cell_folder import ended_record, rank_file, read_failures
 from train.record.run import RECORD_NAME, RunError, Status, write_record
 
 #: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
@@ -68,8 +68,11 @@ def leave(error: RunError, cell: Path) -> None:
 def leave_record(
     config: RunConfig, status: Status, error: RunError, out: Path, started_at: datetime
 ) -> None:
-    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong."""
+    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong; with
+    the error of the rank that did, where that is known."""
     ended_at = datetime.now(timezone.utc)
+    told = (f for f in read_failures(out) if f.at >= started_at and not f.consequence)
+    error = next((failure.error for failure in told), error)
     try:
         record = ended_record(out, config, status, error, started_at=started_at, ended_at=ended_at)
         write_record(out / RECORD_NAME, record)

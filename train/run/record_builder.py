@@ -215,7 +215,9 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
         "epochs.suspended_s": "an epoch of an older version of this suite",
         "classification": "random labels: classes have no meaning" if not labelled else "not known",
         "target": "the config sets none",
-        "sharpness": "the config sets no sharpness_images",
+        "sharpness": "second derivatives were no finite numbers"
+        if config.sharpness_images
+        else "the config sets no sharpness_images",
         **TARGET_REASONS,
     }
 
