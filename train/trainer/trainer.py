@@ -15,7 +15,7 @@ from train.distributed.awake import Awake
 from train.distributed.communicator import Ranks
 from train.distributed.interfaces import moved, read_counters
 from train.distributed.world import Runtime
-from train.errors import Unfinished
+from train.errors import DataError, Unfinished
 from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
@@ -151,6 +151,8 @@ class Trainer:
 
     def _start(self, *, resume: bool) -> list[EpochRecord]:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint where asked."""
+        self.beat("comparing the ranks' images")
+        self._check_images()
         self.beat("broadcasting the initial state")
         progress = None
         if resume and self.runtime.rank == 0:
@@ -178,6 +180,21 @@ class Trainer:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
         return epochs
+
+    def _check_images(self) -> None:
+        """Collective.
+
+        Raises:
+            DataError: a node has other images than rank 0's.
+        """
+        told = self.ranks.allgather((socket.gethostname(), self.data.fingerprint))
+        first, images = told[0]
+        if others := {host for host, own in told if own != images}:
+            raise DataError(
+                f"{self.data.name}: the images on {', '.join(sorted(others))} are not those on "
+                f"{first}, so that ranks would train on different data sets: give all nodes one "
+                "shared folder, or copy the whole data folder of one node to all others"
+            )
 
     def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
         """Collective."""

@@ -39,6 +39,35 @@ Detected at node Gather defined at (most recent call last):
 
 indices[0] = 12 is not in [0, 10)
 \t [[{{node Gather}}]] [Op:__inference__run_1]"""
+# two devices' words, as TensorFlow puts them together
+OUT_OF_MEMORY = """Graph execution error:
+
+Detected at node zeros defined at (most recent call last):
+  File "/x/train/step/train_step.py", line 83, in _run
+
+2 root error(s) found.
+  (0) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9,9] and type float on GPU:0
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+
+\t [[while/body/_1/loss/_12]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+
+  (1) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9,9] and type float on GPU:0
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+
+0 successful operations.
+0 derived errors ignored. [Op:__inference_f_13]"""
+ONE_OUT_OF_MEMORY = """Graph execution error:
+
+Detected at node zeros defined at (most recent call last):
+  File "/x/train/step/train_step.py", line 83, in _run
+
+OOM when allocating tensor with shape[9,9] and type float on CPU:0 by allocator cpu
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+ [Op:__inference_f_13]"""
 
 
 @pytest.mark.parametrize(
@@ -47,6 +76,8 @@ indices[0] = 12 is not in [0, 10)
         (PEER_GONE, "Connection reset by peer", True),
         (WORKER_GONE, "Collective ops is aborted by: Socket closed", True),
         ("Horovod has been shut down. This was caused by an exception", "shut down", True),
+        (OUT_OF_MEMORY, "OOM when allocating tensor with shape[9,9]", False),
+        (ONE_OUT_OF_MEMORY, "OOM when allocating tensor with shape[9,9]", False),
         (OUT_OF_RANGE, "indices[0] = 12 is not in [0, 10)", False),
         ("disk on fire\nmore", "RuntimeError: disk on fire", False),
         ("", "RuntimeError: no message", False),
@@ -60,6 +91,7 @@ def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
     (found,) = read_failures(tmp_path)
     assert found.consequence is consequence
     assert found.error.what == what
+    assert ("batch_per_rank" in found.error.what_to_do) == ("OOM" in text)
     told = json.loads(rank_file(tmp_path, 0, "error.json").read_text())
     assert set(told) == {"at", "consequence", "error"}
 
