@@ -68,19 +68,15 @@ def rank_batches(
       the course's scripts do (one seed, no shard): k ranks of b take the steps of one rank of b,
       and 1/k of their number.
     """
-    if not 0 <= rank < size:
-        raise ValueError(f"rank {rank} is not in a world of {size}")
     steps = n // (size * batch_per_rank)
     if option == "partition":
         order = epoch_order(n, seed, epoch)[: steps * size * batch_per_rank]
         return np.ascontiguousarray(order.reshape(steps, size, batch_per_rank)[:, rank])
     if option == "same":
         order = epoch_order(n, seed, epoch)
-    elif option in ("independent", "whole"):
+    else:
         words = (_INDEPENDENT,) if option == "independent" else ()
         order = shuffled(n, seed, epoch, rank, *words)
-    else:
-        raise ValueError(f"unknown option {option!r}; known: partition, independent, whole, same")
     return order[: steps * batch_per_rank].reshape(steps, batch_per_rank)
 
 

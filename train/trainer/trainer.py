@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -156,9 +157,13 @@ class Trainer:
         self.beat("broadcasting the initial state")
         progress = None
         if resume and self.runtime.rank == 0:
+            file = self.out / CHECKPOINT_NAME
             progress = checkpoint.restore(
-                self.out / CHECKPOINT_NAME, self.config, self.data.fingerprint, self.parts.state
+                file, self.config, self.data.fingerprint, self.parts.state
             )
+            if progress is None and file.exists():
+                told = "damaged, or of another config, data set or version of the code"
+                print(f"train: {file} is {told}: the cell starts anew", file=sys.stderr)
         progress = self.ranks.broadcast_state(self.parts.state, progress)
         if self.parts.evaluation:
             self.parts.evaluation.pull()

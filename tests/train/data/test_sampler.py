@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,17 +95,6 @@ def test_ranks_of_same_repeat_the_first_steps_of_one_rank(
     alone = rank_batches("partition", n, seed, 1, 0, 1, b)[: n // (size * b)]
     for rank in range(size):
         assert np.array_equal(rank_batches("same", n, seed, 1, rank, size, b), alone)
-
-
-@pytest.mark.parametrize("rank", [-1, 2])
-def test_a_rank_outside_of_the_world_is_refused(rank: int) -> None:
-    with pytest.raises(ValueError, match="world of 2"):
-        rank_batches("partition", 10, 0, 0, rank, 2, 1)
-
-
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(ValueError, match="known: partition, independent, whole, same"):
-        rank_batches("shard", 10, 0, 0, 0, 2, 1)  # type: ignore[arg-type]
 
 
 @given(n=st.integers(0, 200), size=st.integers(1, 9))

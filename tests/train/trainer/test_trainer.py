@@ -226,10 +226,13 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
 
 
 @pytest.mark.tf
-def test_resume_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
+def test_resume_without_a_checkpoint_begins_anew_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
     found = cell(of(Adam(), epochs=1), tmp_path).train(resume=True)
     assert found.resumed_from == 0 and len(found.epochs) == 1
+    assert f"{CHECKPOINT_NAME} is damaged, or of another config" in capsys.readouterr().err
 
 
 @pytest.mark.tf
