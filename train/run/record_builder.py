@@ -201,7 +201,8 @@ def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool)
 def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
     """Why numbers that only some techniques have are null."""
     return {
-        "epochs.noise": noise_reason(config),
+        "epochs.noise": why_not_measured(config)
+        or "one batch per step: there is nothing to compare it with, or no step was finite",
         **dict.fromkeys(
             ("epochs.noise.b_simple", "epochs.noise.low", "epochs.noise.high"),
             "see epochs.noise.interval: censored, as the interval of the squared gradient covers "
@@ -220,9 +221,3 @@ def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
         else "the config sets no sharpness_images",
         **TARGET_REASONS,
     }
-
-
-def noise_reason(config: RunConfig) -> str:
-    return why_not_measured(config) or (
-        "one batch per step: there is nothing to compare it with, or no step was finite"
-    )

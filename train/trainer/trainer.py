@@ -169,7 +169,7 @@ class Trainer:
             self.parts.evaluation.pull()
         epochs = list(progress.epochs) if progress else []
         if progress:
-            self.step.resume_at(progress.last_rate)
+            self.step.last_rate = progress.last_rate
             self.stepper.position = progress.position
             self.stepper.skipped_in_a_row = progress.skipped_in_a_row
             self.alarms = list(progress.alarms)

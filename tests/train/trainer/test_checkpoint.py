@@ -122,7 +122,7 @@ def test_a_restored_run_goes_on_as_if_never_interrupted(file: Path, name: str) -
     found = restore(file, of(optimizer), PRINT, resumed.state)
     assert found == progress(0.04)
     assert equal(resumed.values(), at_save)
-    resumed.step.resume_at(found.last_rate)
+    resumed.step.last_rate = found.last_rate
     resumed.advance(4, 8)
     assert equal(resumed.values(), straight.values())
     assert not list(file.parent.glob(".*")), "no temporary file is left"
