@@ -20,11 +20,13 @@ from train.record.cell_folder import (
     STOP_NAME,
     forget_earlier,
     rank_file,
+    read_epochs,
     refuse_other_config,
 )
 from train.record.run import (
     GOOD,
     RECORD_NAME,
+    EpochRecord,
     OtherCell,
     RecordError,
     RunError,
@@ -92,7 +94,8 @@ def main(arguments: Sequence[str]) -> int:
             if launch.rank == 0:
                 print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
             return 0
-        number = start_number(options.attempt, earlier)
+        trained = read_epochs(out) if options.resume else ()
+        number = start_number(options.attempt, earlier, trained)
         if not launch.supervised:
             forget_earlier(out, launch.rank, resume=options.resume)
     except (ConfigError, OSError) as error:
@@ -112,12 +115,18 @@ def _prepare_folder(out: Path) -> None:
         ) from error
 
 
-def start_number(given: int | None, earlier: RunRecord | None) -> int:
+def start_number(
+    given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
+) -> int:
     """Which start of the cell this is: what the supervisor says, else one more than its earlier
-    record counts; a good record that is to be replaced begins a new story."""
+    record counts, or than trained the epochs to go on from, since one that is killed leaves no
+    record; a good record that is to be replaced begins a new story."""
     if given is not None:
         return given
-    return 1 if earlier is None or earlier.status in GOOD else len(earlier.attempts) + 1
+    if earlier is not None and earlier.status in GOOD:
+        return 1
+    recorded = len(earlier.attempts) if earlier else 0
+    return 1 + max([recorded, *(epoch.attempt for epoch in trained)])
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:

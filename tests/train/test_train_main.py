@@ -159,7 +159,10 @@ def test_the_number_of_a_start(earlier, options, number) -> None:
 
     error = None if earlier == "completed" else ERROR
     found = record(config(gpus=2), status=earlier, error=error) if earlier else None
-    assert start_number(options.get("attempt"), found) == number
+    assert start_number(options.get("attempt"), found, ()) == number
+    trained = (epoch(1, config()), epoch(2, config(), attempt=4))  # by one that left no record
+    more = number if options else 5
+    assert start_number(options.get("attempt"), found, trained) == more
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])

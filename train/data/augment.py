@@ -29,10 +29,8 @@ class _Draw(IntEnum):
 def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: CropFlip) -> Pixels:
     """Changed copies of ``images``, uint8 [b, H, W, C].
 
-    positions: of each image in the training set, int64 [b]; epoch: of the run.
-
-    Raises:
-        ValueError: ``how.crop`` is no smaller than the images, whose reflection then ends.
+    positions: of each image in the training set, int64 [b]; epoch: of the run; how: its crop is
+    smaller than the images, whose reflection ends there.
     """
     key = _mixed(np.uint64(seed), epoch)
     changed = images
@@ -67,11 +65,6 @@ def _mirrored(
 def _cropped(images: Pixels, crop: int, offsets: tuple[Ints, Ints]) -> Pixels:
     """Windows of the old size out of images that are continued by reflection, edge not repeated."""
     count, height, width, channels = images.shape
-    if crop >= min(height, width):
-        raise ValueError(
-            f"augmentation: crop {crop} needs images of more than {crop} pixels to reflect, found "
-            f"{height}x{width}: use a smaller crop"
-        )
     wide = np.empty((count, height, width + 2 * crop, channels), np.uint8)
     wide[:, :, crop : crop + width] = images
     wide[:, :, :crop] = images[:, :, 1 : crop + 1][:, :, ::-1]

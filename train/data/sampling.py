@@ -40,11 +40,6 @@ def used_subset(labels: Labels, fraction: float) -> Indices:
     return chosen
 
 
-def epoch_order(n: int, seed: int, epoch: int) -> Indices:
-    """One permutation of 0..n-1 from SeedSequence([seed, epoch]), equal on all ranks."""
-    return shuffled(n, seed, epoch)
-
-
 def rank_batches(
     option: Literal["partition", "independent", "whole", "same"],
     n: int,
@@ -59,8 +54,9 @@ def rank_batches(
     All ranks get the same number of steps, n // (size * batch_per_rank); the remainder is left out.
 
     - "partition": step t takes the next size * batch_per_rank entries of the epoch's permutation,
-      and rank r the r-th contiguous slice of them. So ranks are disjoint, together they cover the
-      permutation's whole global batches, and k ranks of b see the global batches of one of k*b.
+      from SeedSequence([seed, epoch]) on all ranks, and rank r the r-th contiguous slice of them.
+      So ranks are disjoint, together they cover the permutation's whole global batches, and k ranks
+      of b see the global batches of one of k*b.
     - "independent": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
       rank, 1]): no image twice on one rank, yet some twice and some never over all ranks.
     - "whole": the same without the 1, as in records from before "independent" was there.
@@ -68,19 +64,15 @@ def rank_batches(
       the course's scripts do (one seed, no shard): k ranks of b take the steps of one rank of b,
       and 1/k of their number.
     """
-    if not 0 <= rank < size:
-        raise ValueError(f"rank {rank} is not in a world of {size}")
     steps = n // (size * batch_per_rank)
     if option == "partition":
-        order = epoch_order(n, seed, epoch)[: steps * size * batch_per_rank]
+        order = shuffled(n, seed, epoch)[: steps * size * batch_per_rank]
         return np.ascontiguousarray(order.reshape(steps, size, batch_per_rank)[:, rank])
     if option == "same":
-        order = epoch_order(n, seed, epoch)
-    elif option in ("independent", "whole"):
+        order = shuffled(n, seed, epoch)
+    else:
         words = (_INDEPENDENT,) if option == "independent" else ()
         order = shuffled(n, seed, epoch, rank, *words)
-    else:
-        raise ValueError(f"unknown option {option!r}; known: partition, independent, whole, same")
     return order[: steps * batch_per_rank].reshape(steps, batch_per_rank)
 
 

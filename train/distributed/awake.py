@@ -83,8 +83,8 @@ class Awake:
         """Both, as of one moment."""
         with self._lock:
             now = self._clock()
-            if self._looked is not None and now - self._looked > PERIOD_S + TOLERANCE_S:
-                self._look(now)  # awake again, and sooner than the watch
+            if self._looked is not None:
+                self._look(now)  # so that no gap reaches back before it
             return now - self._suspended_s, self._suspended_s
 
     def _look(self, now: float) -> float:

@@ -38,8 +38,8 @@ def build_model(
     where a relative path of pretrained weights begins.
 
     Raises:
-        ConfigError: the images are too small for the network, the weights file does not fit, or
-            ``pixels`` are missing or cannot be divided by.
+        ConfigError: the weights file does not fit, or ``pixels`` are missing or cannot be divided
+            by.
     """
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique, size)
@@ -130,9 +130,6 @@ def _cnn(x: tf.Tensor, parts: _Parts, seed: StepSeed) -> tf.Tensor:
     Conv 32 3x3, conv 64 3x3, max-pool 2, dropout 1/4, dense 128, dropout 1/2, dense. Where the
     technique normalises, batch norm stands between each of the three hidden layers and its ReLU.
     """
-    height, width = x.shape[1:3]
-    if min(height, width) < 6:
-        raise ConfigError(f"cnn needs images of at least 6x6 pixels, found {height}x{width}")
     x = parts.conv(32, 3, name="conv1")(x)
     x = L.ReLU()(parts.normalise(x, "bn1"))
     x = parts.conv(64, 3, name="conv2")(x)
@@ -187,11 +184,6 @@ def _resnet50(
 
     Input is prepared as its published weights expect: BGR, ImageNet's channel means subtracted.
     """
-    if shape[2] != 3 or min(shape[:2]) < 32:
-        raise ConfigError(
-            f"resnet50 needs RGB images of at least 32x32 pixels, found {shape}: "
-            "choose model cnn or resnet_mini, or a larger image_size"
-        )
     inputs = tf.keras.Input(shape, dtype="uint8", name="images")
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)

@@ -39,7 +39,6 @@ def normalisation_layer(
     return None
 
 
-@tf.keras.utils.register_keras_serializable(package="horoscale")
 class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
     """Batch norm whose statistics are those of ``ghost_batch`` neighbouring images at a time.
 
@@ -61,10 +60,6 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
         super().__init__(**kwargs)
         self.ghost_batch = ghost_batch
         self.momentum_per = momentum_per
-
-    def get_config(self) -> dict[str, Any]:
-        own = {"ghost_batch": self.ghost_batch, "momentum_per": self.momentum_per}
-        return {**super().get_config(), **own}
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """inputs: [batch, channels] or [batch, height, width, channels], the batch known.
@@ -109,7 +104,6 @@ def _move_in_turn(average: tf.Variable, values: tf.Tensor, momentum: float) -> N
     average.assign(momentum**count * average + tf.linalg.matvec(values, weights, transpose_a=True))
 
 
-@tf.keras.utils.register_keras_serializable(package="horoscale")
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     """Batch norm with the statistics of all ranks' batches together: one large batch.
 
@@ -125,9 +119,6 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         """size: ranks that take part."""
         super().__init__(**kwargs)
         self.size = size
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "size": self.size}
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """inputs: [batch, ..., channels], the same batch on all ranks."""

@@ -49,7 +49,7 @@ def _temporary(path: Path, content: str | bytes, mode: int = 0o644) -> Iterator[
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as out:
+        with _named(path), os.fdopen(handle, "wb") as out:
             out.write(content.encode("utf-8") if isinstance(content, str) else content)
             out.flush()
             os.fsync(out.fileno())
@@ -58,6 +58,16 @@ def _temporary(path: Path, content: str | bytes, mode: int = 0o644) -> Iterator[
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A full disk does not say which file it has no room for."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def forget_absent(folder: Path) -> None:
@@ -74,7 +84,7 @@ def forget_absent(folder: Path) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Append one line in one write, so that lines of one writer are never interleaved or torn."""
-    with path.open("a", encoding="utf-8") as out:
+    with _named(path), path.open("a", encoding="utf-8") as out:
         out.write(line.rstrip("\n") + "\n")
         out.flush()
 

@@ -177,7 +177,8 @@ def ended_record(
     told = _read_start(cell)
     epochs = read_epochs(cell)
     earlier = earlier_attempts(cell, config)
-    number = len(earlier) + 1
+    # one that was killed by hand left epochs and no record
+    number = max([len(earlier) + 1, *(epoch.attempt for epoch in epochs)])
     this = Attempt(
         number=number,
         resumed_from_epoch=sum(epoch.attempt < number for epoch in epochs),

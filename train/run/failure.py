@@ -12,23 +12,25 @@ from pathlib import Path
 from train.config.run import RunConfig
 from train.distributed.launch import Launch
 from train.record.atomic import write_atomically
-from train.record.cell_folder import ended_record, rank_file
+from train.record.cell_folder import ended_record, rank_file, read_failures
 from train.record.run import RECORD_NAME, RunError, Status, write_record
 
 #: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
 CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connection reset by peer",
                 "Connection closed by peer", "Broken pipe", "Collective ops is aborted by",
                 )  # fmt: skip
+#: How lines of a graph error begin that do not say what happened.
+_BESIDE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors")
 
 
 def headline(error: Exception) -> str:
     """One line that says what happened.
 
     TensorFlow's graph errors begin with a trace of the graph and end with the finding, followed by
-    the name of a node.
+    the name of a node and, where memory is used up, by a hint for programmers.
     """
     lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith(("[[{{", "File "))]
+    telling = [line for line in lines if line and not line.startswith(_BESIDE)]
     gone = [line for line in telling if any(words in line for words in CONSEQUENCES)]
     chosen = gone or (telling[-1:] if "Graph execution error" in str(error) else telling[:1])
     return f"{type(error).__name__}: {chosen[-1] if chosen else 'no message'}"
@@ -36,10 +38,13 @@ def headline(error: Exception) -> str:
 
 def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
     log = rank_file(cell, launch.rank, "log")  # which the supervisor makes
+    todo = _printable(f"read {log}") if launch.supervised else "read what the rank printed"
+    if "OOM when allocating" in what:
+        todo = "use a smaller batch_per_rank; accumulation keeps the global batch"
     return RunError(
         what=_printable(what),
         where=f"rank {launch.rank} of {launch.size} on {os.uname().nodename}",
-        what_to_do=_printable(f"read {log}") if launch.supervised else "read what the rank printed",
+        what_to_do=todo,
         rank=launch.rank,
         log_tail=tuple(_printable(line) for line in tail.splitlines()[-20:]),
     )
@@ -68,8 +73,11 @@ def leave(error: RunError, cell: Path) -> None:
 def leave_record(
     config: RunConfig, status: Status, error: RunError, out: Path, started_at: datetime
 ) -> None:
-    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong."""
+    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong; with
+    the error of the rank that did, where that is known."""
     ended_at = datetime.now(timezone.utc)
+    told = (f for f in read_failures(out) if f.at >= started_at and not f.consequence)
+    error = next((failure.error for failure in told), error)
     try:
         record = ended_record(out, config, status, error, started_at=started_at, ended_at=ended_at)
         write_record(out / RECORD_NAME, record)

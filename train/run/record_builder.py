@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from train.config.optimizer import Lamb, Larc, Lars
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -200,24 +201,23 @@ def _reasons(config: RunConfig, world: World, *, labelled: bool, diverged: bool)
 def technique_reasons(config: RunConfig, *, labelled: bool) -> dict[str, str]:
     """Why numbers that only some techniques have are null."""
     return {
-        "epochs.noise": noise_reason(config),
+        "epochs.noise": why_not_measured(config)
+        or "one batch per step: there is nothing to compare it with, or no step was finite",
         **dict.fromkeys(
             ("epochs.noise.b_simple", "epochs.noise.low", "epochs.noise.high"),
             "see epochs.noise.interval: censored, as the interval of the squared gradient covers "
             "zero, or fewer than 3 steps",
         ),
-        "epochs.trust": f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
+        "epochs.trust": "no step's layer-wise factors were numbers"
+        if isinstance(config.technique.optimizer, Lamb | Larc | Lars)
+        else f"optimizer {config.technique.optimizer.name} has no layer-wise factors",
         "epochs.gain": "not AdaScale",
         "epochs.lr_mean": "an epoch of an older version of this suite",
         "epochs.suspended_s": "an epoch of an older version of this suite",
         "classification": "random labels: classes have no meaning" if not labelled else "not known",
         "target": "the config sets none",
-        "sharpness": "the config sets no sharpness_images",
+        "sharpness": "second derivatives were no finite numbers"
+        if config.sharpness_images
+        else "the config sets no sharpness_images",
         **TARGET_REASONS,
     }
-
-
-def noise_reason(config: RunConfig) -> str:
-    return why_not_measured(config) or (
-        "one batch per step: there is nothing to compare it with, or no step was finite"
-    )

@@ -36,22 +36,13 @@ class AdaScale:
     a gradient that is zero in every way has gain 1.
     """
 
-    def __init__(self, small: int, big: int, base: int | None = None) -> None:
+    def __init__(self, small: int, big: int, base: int) -> None:
         """
         small, big: images behind one gradient, and behind the mean gradient of a step; base:
-        images of the batch that the base rate was chosen for, ``small`` where not said.
-
-        Raises:
-            ValueError: a step has one gradient only, which says nothing of its noise, of a batch
-                above the base one. At or below it the gain is 1.
+        images of the batch that the base rate was chosen for. A step of one gradient only, which
+        says nothing of its noise, has gain 1.
         """
-        self._small, self._big = small, big
-        self._base = small if base is None else base
-        if small == big > self._base:
-            raise ValueError(
-                f"AdaScale: the base rate is for {self._base} images, the step has {big} in one "
-                "gradient, whose noise cannot be seen: use 2 or more ranks, or accumulation"
-            )
+        self._small, self._big, self._base = small, big, base
         self._samples = 0
         self._trace = self._gradient_sq = 0.0
 

@@ -45,12 +45,9 @@ def over_ranks(
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Adasum of each gradient over the ranks, equal on all; and the mean of ``square`` over them.
 
-    gradients: float32, shapes known; square: float32 scalar, which rides with the dot products.
-
-    Raises:
-        ValueError: ``size`` is no power of two.
+    gradients: float32, shapes known; square: float32 scalar, which rides with the dot products;
+    size: a power of two.
     """
-    _check_power_of_two(size)
     shares = collect(gradients, size)
     mine = tf.stack([dot_products(share) for share in shares])
     sent = tf.concat([tf.reshape(mine, [-1]), [tf.cast(square, tf.float64)]], axis=0)
@@ -62,7 +59,7 @@ def over_ranks(
 
 
 def tree(vectors: tf.Tensor) -> tf.Tensor:
-    """Adasum in this process: float [k, ...] -> [...], k a power of two (ValueError otherwise)."""
+    """Adasum in this process: float [k, ...] -> [...], k a power of two."""
     flat = tf.reshape(vectors, [vectors.shape[0], -1])
     mixed = _mix(flat, tree_weights(dot_products(flat)))
     return tf.reshape(mixed, vectors.shape[1:])
@@ -82,7 +79,6 @@ def tree_weights(dots: tf.Tensor) -> tf.Tensor:
     left out: A(0, b) = b. What is not finite stays so, for the step to see.
     """
     k = dots.shape[-1]
-    _check_power_of_two(k)
     own = tf.linalg.diag_part(dots)[..., tf.newaxis, :]
     # one row per node of the present level, as weights of the k leaves
     nodes = tf.eye(k, batch_shape=dots.shape[:-2], dtype=dots.dtype)
@@ -109,13 +105,6 @@ def _mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """sum_r w_r v_r: [k, n], float64 [k] -> [n]. Rounded once, so that opposites end at zero."""
     mixed = tf.linalg.matvec(tf.cast(vectors, tf.float64), weights, transpose_a=True)
     return tf.cast(mixed, vectors.dtype)
-
-
-def _check_power_of_two(k: int) -> None:
-    if k < 1 or k & (k - 1):
-        raise ValueError(
-            f"Adasum pairs vectors in a binary tree, so it takes a power of two of them, found {k}"
-        )
 
 
 def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:

@@ -55,15 +55,7 @@ def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
     their mean. S = (small - big) / (1/b - 1/B) = b/(n-1) sum_r |g_r - mean|^2, G2 = big - S/B
     (1812.06162, equation A.2). Drawn without replacement from N images, S is unbiased still, and
     G2 + S/N estimates the squared norm of the gradient over those N.
-
-    Raises:
-        ValueError: b and B are not those of two or more small batches.
     """
-    if b < 1 or 2 * b > B or B % b:
-        raise ValueError(
-            f"noise of the gradient: found small batches of {b} images and a mean over {B}; "
-            "expected two or more whole small batches"
-        )
     small, big = np.asarray(small, np.float64), np.asarray(big, np.float64)
     trace = (small - big) / (1 / b - 1 / B)
     return trace, big - trace / B
@@ -76,9 +68,6 @@ def epoch_noise(smalls: Any, bigs: Any, b: int, B: int, *, seed: int) -> NoiseSc
     steps that mean has no bound. The interval is a moving-block bootstrap's (see ``_replicates``).
     Where that of G2 covers zero, the noise scale is censored: it has a lower bound and no value.
     Steps that are not finite are left out; None where there is no other.
-
-    Raises:
-        ValueError: as ``estimate``.
     """
     trace, gradient_sq = estimate(*_finite(smalls, bigs), b, B)
     steps = len(trace)
@@ -119,11 +108,7 @@ def same_data_alarm(
     that draw from the same images in orders of their own. Given the gradients of single batches,
     with accumulation it does not see ranks that repeat each other, since a rank's own batches
     differ: the caller asks again with those of ranks.
-
-    Raises:
-        ValueError: as ``estimate``.
     """
-    estimate(0.0, 0.0, b, B)  # checks the batches
     small, big = _finite(smalls, bigs)
     small, big = small[small > 0], big[small > 0]
     quiet = int(np.sum(small - big <= ROUNDING[compression] * small))

@@ -46,9 +46,6 @@ def build_reducer(technique: Technique, size: int) -> Reducer:
     """The reduction of one technique over ``size`` ranks.
 
     Alone there is nothing to reduce, nor to compress: a world of one computes in float32.
-
-    Raises:
-        ValueError: Adasum over a number of ranks that is no power of two (when traced).
     """
     if size == 1:
         return Reduced

@@ -63,7 +63,8 @@ class TrainStep:
         self._wire_scale = self.loss_scale if technique.compression == "fp16" else NoLossScale()
         self._reduce_over_ranks = build_reducer(technique, size)
         self._velocities = velocities(optimizer, technique.optimizer)
-        self._last_rate: float | None = None
+        #: of the last step that was applied, which momentum correction starts from
+        self.last_rate: float | None = None
         # the parts of a step, each in a graph of its own
         self._local_graph, self._add_graph = graph(self._local), graph(self._add)
         self._mean_graph, self._own_square_graph = graph(self._mean), graph(self._own_square)
@@ -79,15 +80,6 @@ class TrainStep:
         """Of one gradient, as it travels."""
         count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
         return count * (4 if self.technique.compression == "none" else 2)
-
-    @property
-    def last_rate(self) -> float | None:
-        """Of the last step that was applied, which momentum correction starts from."""
-        return self._last_rate
-
-    def resume_at(self, last_rate: float | None) -> None:
-        """``last_rate`` of the run that goes on."""
-        self._last_rate = last_rate
 
     def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
         """batches: whose gradients are averaged, of equal size; rate: lr of this step; step:
@@ -135,7 +127,7 @@ class TrainStep:
         small_sq, own_sq, big_sq = squares
         applied = math.isfinite(big_sq)
         if applied:
-            self._last_rate = rate
+            self.last_rate = rate
         if self.adascale:
             self.adascale.take_in(small_sq, big_sq)
         return StepResult(
@@ -198,7 +190,7 @@ class TrainStep:
 
     def _corrections(self, rates: Sequence[float]) -> list[float]:
         """Of the velocities, from the last rate that was applied to each."""
-        before = [self._last_rate, *rates[:-1]]
+        before = [self.last_rate, *rates[:-1]]
         return [rate / last if last else 1.0 for rate, last in zip(rates, before, strict=True)]
 
     def _local(

@@ -98,10 +98,8 @@ def reestimate_statistics(
     ranks. For the first layer these are mean and variance over all the images, however they were
     cut. Nothing else of the model changes; dropout keeps the mask of the step before.
 
-    batches: this rank's share, each uint8 [b, H, W, C] with one b; on all ranks the same number.
-
-    Raises:
-        ValueError: no batch, batches of different sizes, or of no whole number of ghosts.
+    batches: this rank's share, one or more, each uint8 [b, H, W, C] with one b, in whole ghosts; on
+    all ranks the same number.
     """
     layers = list(_layers(model))
     if not layers:
@@ -115,8 +113,6 @@ def reestimate_statistics(
                 together = len(images)
                 forward = _forward(model, layers, images.shape)
             total.add(*(part.numpy() for part in forward(tf.constant(images))))
-    if forward is None:
-        raise ValueError("no batch to estimate batch-norm statistics from, expected at least one")
     ends = np.cumsum([layer.moving_mean.shape[0] for layer in layers])[:-1]
     for layer, mean, within, between in zip(
         layers, *(np.split(values, ends) for values in total.result()), strict=True
@@ -138,18 +134,9 @@ def _ghosts(
     A forward pass over a ghost alone is that over its part of the batch, for all layers at once,
     since ghosts do not mix; so the statistics of each can be read off the layers.
     """
-    sizes = {layer.ghost_batch for layer in layers if isinstance(layer, GhostBatchNormalization)}
-    assert len(sizes) <= 1, f"one technique has one ghost size, found {sizes}"
-    expected = None
+    ghosts = [layer for layer in layers if isinstance(layer, GhostBatchNormalization)]
     for images in batches:
-        expected = expected or len(images)
-        ghost = sizes.copy().pop() if sizes else expected
-        if len(images) != expected or expected % ghost:
-            raise ValueError(
-                f"a batch of {len(images)} images to estimate batch-norm statistics from, expected "
-                f"{expected} as in the first one, in whole ghosts of {ghost}"
-            )
-        yield from np.split(images, expected // ghost)
+        yield from np.split(images, len(images) // ghosts[0].ghost_batch if ghosts else 1)
 
 
 @contextmanager

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import zipfile
-from dataclasses import dataclass
+import io
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig
+from train.errors import read_whole
+from train.record.atomic import write_atomically
 from train.record.run import EpochRecord
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Frozen):
     """What had been done when the checkpoint was written, at the end of an epoch."""
 
     epochs: tuple[EpochRecord, ...]
@@ -31,22 +27,11 @@ class Progress:
     alarms: tuple[str, ...] = ()
     image: str | None = None  # sha256 of the container image that it ran from, if any
 
-    @property
-    def epochs_done(self) -> int:
-        return len(self.epochs)
 
-
-class _Meta(Frozen):
+class _Meta(Progress):
     """What is in the file besides the arrays."""
 
     identity: str
-    epochs: tuple[EpochRecord, ...]
-    last_rate: float | None
-    position: float
-    adascale: tuple[float, ...] | None
-    skipped_in_a_row: int
-    alarms: tuple[str, ...] = ()
-    image: str | None = None
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -66,40 +51,14 @@ def save(
     Raises:
         OSError: disk full and the like; an older checkpoint stays as it was.
     """
-    meta = _Meta(
-        identity=_identity(config, fingerprint),
-        epochs=progress.epochs,
-        last_rate=progress.last_rate,
-        position=progress.position,
-        adascale=progress.adascale,
-        skipped_in_a_row=progress.skipped_in_a_row,
-        alarms=progress.alarms,
-        image=progress.image,
-    )
+    meta = _Meta(identity=_identity(config, fingerprint), **dict(progress))
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
+    content = io.BytesIO()
+    np.savez(content, **arrays)
     for left in path.parent.glob(f".{path.name}.*.tmp"):  # of a start that was killed while writing
         left.unlink(missing_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as out:
-            _write_arrays(out, arrays)
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def _write_arrays(out: IO[bytes], arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """What np.savez does, which on a full disk leaves its archive open behind it."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(  # type: ignore[no-untyped-call]
-                    entry, array, allow_pickle=False
-                )
+    write_atomically(path, content.getvalue())
 
 
 def restore(
@@ -109,9 +68,13 @@ def restore(
 
     A damaged file or one of another config, data set or version of this code is not an error: the
     cell starts anew. Nothing is loaded before all of it has been read.
+
+    Raises:
+        Unreadable: the file cannot be read now, and a run that began anew would replace it.
     """
+    content = read_whole(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(content or b""), allow_pickle=False) as stored:
             meta = _Meta.model_validate_json(stored["meta"].tobytes())
             values = [stored[f"v{i}"] for i in range(len(stored.files) - 1)]
     except Exception:  # noqa: BLE001  (no list is long enough for what damaged bytes may raise)
@@ -122,12 +85,4 @@ def restore(
         return None
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
-    return Progress(
-        meta.epochs,
-        meta.last_rate,
-        meta.position,
-        meta.adascale,
-        meta.skipped_in_a_row,
-        meta.alarms,
-        meta.image,
-    )
+    return Progress(**{name: getattr(meta, name) for name in Progress.model_fields})

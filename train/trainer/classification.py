@@ -28,17 +28,7 @@ def classification(
         confusion: images, [classes, classes]; row: true class, column: predicted class.
         names: of the classes.
         epoch: after which the evaluation was made.
-
-    Raises:
-        ValueError: the matrix is not square with a row per name.
     """
-    classes = len(names)
-    if len(confusion) != classes or any(len(row) != classes for row in confusion):
-        widths = sorted({len(row) for row in confusion})
-        raise ValueError(
-            f"a confusion matrix of {len(confusion)} rows of {widths} columns, expected "
-            f"{classes} x {classes}, one for each class"
-        )
     predicted = [sum(column) for column in zip(*confusion, strict=True)]
     scores = tuple(
         _score(name, confusion[i][i], predicted[i], sum(confusion[i]))

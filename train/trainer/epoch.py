@@ -62,7 +62,8 @@ class EpochAccumulator:
         return float(np.mean([result.gain for result in self.results]))
 
     def trust(self) -> TrustRatios | None:
-        known = [result.trust for result in self.results if result.trust is not None]
+        found = (result.trust for result in self.results if result.trust is not None)
+        known = [trust for trust in found if np.isfinite(trust[0]).all()]
         if not known:
             return None
         factors = np.stack([factors for factors, _ in known])  # (steps, variables)

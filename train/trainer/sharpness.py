@@ -48,8 +48,8 @@ def sharpness(
     images: int,
     ranks: Ranks,
     beat: Callable[[str], None] = lambda _: None,
-) -> Sharpness:
-    """Of the model's present weights; collective.
+) -> Sharpness | None:
+    """Of the model's present weights; None where second derivatives are no numbers; collective.
 
     Args:
         used: training images of the run; ``images`` of them are taken, evenly spaced, all where
@@ -58,9 +58,14 @@ def sharpness(
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
     hessian = _Hessian(model, data, chosen, ranks, beat)
     lengths = np.concatenate([_lengths(v.numpy()) for v in model.trainable_variables])
-    with _unfused(model):
-        raw = largest_eigenvalue(hessian.times, len(lengths))
-        scaled = largest_eigenvalue(lambda v: lengths * hessian.times(lengths * v), len(lengths))
+    try:
+        with _unfused(model):
+            raw = largest_eigenvalue(hessian.times, len(lengths))
+            scaled = largest_eigenvalue(
+                lambda v: lengths * hessian.times(lengths * v), len(lengths)
+            )
+    except np.linalg.LinAlgError:  # on all ranks, which add up the same products
+        return None
     return Sharpness(
         images=len(chosen),
         largest=raw.value,

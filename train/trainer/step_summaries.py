@@ -199,16 +199,16 @@ def append_steps(rows: Sequence[StepRow], file: Path) -> None:
 def keep_steps(file: Path, epochs: int) -> None:
     """Drop what an earlier start wrote of epochs that are trained again, and torn lines."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    before = file.read_text(encoding="utf-8").splitlines() if epochs and file.exists() else []
-    kept = [line for line in before if (epoch := _epoch_of(line)) is not None and epoch < epochs]
+    told = file.read_text(encoding="utf-8", errors="replace") if epochs and file.exists() else ""
+    kept = [line for line in told.splitlines() if _epoch_of(line) < epochs]
     write_atomically(file, "".join(f"{line}\n" for line in kept))
 
 
-def _epoch_of(line: str) -> int | None:
-    """Of a step's line, from 0; None where it is not whole."""
+def _epoch_of(line: str) -> float:
+    """Of a step's line, from 0; beyond all others where it is not whole."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return int(json.loads(line)["epoch"])
-    return None
+    return math.inf
 
 
 def _plain(value: float) -> float | None:

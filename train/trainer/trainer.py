@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from train.distributed.awake import Awake
 from train.distributed.communicator import Ranks
 from train.distributed.interfaces import moved, read_counters
 from train.distributed.world import Runtime
-from train.errors import Unfinished
+from train.errors import DataError, Unfinished
 from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
@@ -151,18 +152,24 @@ class Trainer:
 
     def _start(self, *, resume: bool) -> list[EpochRecord]:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint where asked."""
+        self.beat("comparing the ranks' images")
+        self._check_images()
         self.beat("broadcasting the initial state")
         progress = None
         if resume and self.runtime.rank == 0:
+            file = self.out / CHECKPOINT_NAME
             progress = checkpoint.restore(
-                self.out / CHECKPOINT_NAME, self.config, self.data.fingerprint, self.parts.state
+                file, self.config, self.data.fingerprint, self.parts.state
             )
+            if progress is None and file.exists():
+                told = "damaged, or of another config, data set or version of the code"
+                print(f"train: {file} is {told}: the cell starts anew", file=sys.stderr)
         progress = self.ranks.broadcast_state(self.parts.state, progress)
         if self.parts.evaluation:
             self.parts.evaluation.pull()
         epochs = list(progress.epochs) if progress else []
         if progress:
-            self.step.resume_at(progress.last_rate)
+            self.step.last_rate = progress.last_rate
             self.stepper.position = progress.position
             self.stepper.skipped_in_a_row = progress.skipped_in_a_row
             self.alarms = list(progress.alarms)
@@ -178,6 +185,21 @@ class Trainer:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
         return epochs
+
+    def _check_images(self) -> None:
+        """Collective.
+
+        Raises:
+            DataError: a node has other images than rank 0's.
+        """
+        told = self.ranks.allgather((socket.gethostname(), self.data.fingerprint))
+        first, images = told[0]
+        if others := {host for host, own in told if own != images}:
+            raise DataError(
+                f"{self.data.name}: the images on {', '.join(sorted(others))} are not those on "
+                f"{first}, so that ranks would train on different data sets: give all nodes one "
+                "shared folder, or copy the whole data folder of one node to all others"
+            )
 
     def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
         """Collective."""
@@ -254,9 +276,10 @@ class Trainer:
         if whole:
             adascale = self.step.adascale
             progress = checkpoint.Progress(
-                tuple(epochs), self.step.last_rate, self.stepper.position,
-                adascale.state() if adascale else None, self.stepper.skipped_in_a_row,
-                tuple(self.alarms), self.image,
+                epochs=tuple(epochs), last_rate=self.step.last_rate,
+                position=self.stepper.position, adascale=adascale.state() if adascale else None,
+                skipped_in_a_row=self.stepper.skipped_in_a_row, alarms=tuple(self.alarms),
+                image=self.image,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
             checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)

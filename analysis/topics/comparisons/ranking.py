@@ -147,7 +147,7 @@ def _ranked(of: Sweep) -> pd.DataFrame:
 def _best_of(of: Sweep) -> Iterable[Answer]:
     """Of each workload: whether the highest mean is shown to be above the others."""
     same = ("context", "framework", "gpus", "global_batch")
-    pairs = of.rows(paired)
+    pairs, scales = of.rows(paired), varies("global_batch")
     known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
     workloads = [rows for rows in groups(known, same) if len(rows) > 1]
     for rows in workloads[:_MOST]:
@@ -155,7 +155,8 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
         there = [p for p in pairs if all(p[name] == rows[0][name] for name in same)]
         if _is_said(of.rows(claims), rows, there):
             continue
-        verdict, more = _best(ordered, there, of_workload(rows[0], workloads))
+        batch = f" at batch {count(rows[0]['global_batch'])}" if scales(of) else ""
+        verdict, more = _best(ordered, there, of_workload(rows[0], workloads) + batch)
         yield Answer("ranking", "Which technique is best?", sentence(verdict), "ranking", "pairs",
                      {"first": ordered[0]["technique_label"], "accuracy": ordered[0]["accuracy"],
                       "low": ordered[0]["accuracy_low"], "high": ordered[0]["accuracy_high"],

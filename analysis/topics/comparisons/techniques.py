@@ -71,6 +71,8 @@ KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 INCONCLUSIVE = "inconclusive"
+#: Of an undecided row that has no p: an arm has one run, or all runs of both are identical.
+UNTESTED = "not tested"
 #: How a sentence says a verdict: of one technique, of several.
 _ENDS = {
     "higher": ("ends higher than", "end higher than"),
@@ -239,13 +241,14 @@ def _against(of: Sweep) -> Iterable[Answer]:
     def measured(row: Row) -> str:
         # with the interval of the family, whose test decides
         text = f"{named(row)} {estimate_in(row, 'difference_family').text(signed(3))}"
-        each = row["n"] == row["n_reference"]
-        return f"{text}, {runs_in_words(row['n'])} each" if each else text
+        each, other = runs_in_words(row["n"]), row["n_reference"]
+        return f"{text}, {each} each" if row["n"] == other else f"{text}, {each} against {other}"
 
     by: dict[str, list[Row]] = {verdict: [] for verdict in _ENDS}
     # the largest difference first, unknown ones last
     for row in sorted(found, key=lambda r: (r["difference"] is None, -abs(r["difference"] or 0))):
-        by.setdefault(row["verdict"], []).append(row)
+        open_ = row["verdict"] == INCONCLUSIVE and row["p_holm"] is None
+        by.setdefault(UNTESTED if open_ else row["verdict"], []).append(row)
     said = []
     for verdict, (one, many) in _ENDS.items():
         if rows := by[verdict]:

@@ -59,7 +59,7 @@ def test_a_global_batch_is_the_same_images_however_it_is_cut(gpus, accumulation,
 def test_the_ranks_share_the_epochs_permutation(
     invariant: Invariant, gpus: int, accumulation: int, batch: int
 ) -> None:
-    from train.data.sampling import epoch_order
+    from train.data.sampling import shuffled
 
     cut = steps(1, gpus=gpus, accumulation=accumulation, batch_per_rank=batch)
     own = [set.union(*map(ids, rank)) for rank in cut]
@@ -67,7 +67,7 @@ def test_the_ranks_share_the_epochs_permutation(
     twice = sum(map(len, own)) - len(seen)
     invariant("T0 naive", "the ranks' images of an epoch: seen by two ranks", twice, 0)
     whole = N - N % (gpus * accumulation * batch)  # the last, broken batch is left out
-    order = epoch_order(N, config().seed, 1)
+    order = shuffled(N, config().seed, 1)
     missed = len(seen ^ {int(i) for i in order[:whole]})
     invariant("T0 naive", "... not of the epoch's permutation, or missing of it", missed, 0)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from train.config.run import used_train_images
-from train.data.sampling import epoch_order, evaluation_shard, rank_batches, used_subset
+from train.data.sampling import evaluation_shard, rank_batches, shuffled, used_subset
 
 SEEDS = st.integers(0, 2**31 - 1)
 EPOCHS = st.integers(0, 500)
@@ -16,31 +15,31 @@ EPOCHS = st.integers(0, 500)
 
 @given(n=st.integers(0, 400), seed=SEEDS, epoch=EPOCHS)
 def test_an_epoch_is_one_permutation(n: int, seed: int, epoch: int) -> None:
-    order = epoch_order(n, seed, epoch)
+    order = shuffled(n, seed, epoch)
     assert order.dtype == np.int64
     assert np.array_equal(np.sort(order), np.arange(n))
-    assert np.array_equal(order, epoch_order(n, seed, epoch))
+    assert np.array_equal(order, shuffled(n, seed, epoch))
 
 
 @given(seed=SEEDS, epoch=EPOCHS)
 def test_epochs_and_seeds_differ(seed: int, epoch: int) -> None:
-    order = epoch_order(100, seed, epoch)
-    assert not np.array_equal(order, epoch_order(100, seed, epoch + 1))
-    assert not np.array_equal(order, epoch_order(100, (seed + 1) % 2**31, epoch))
+    order = shuffled(100, seed, epoch)
+    assert not np.array_equal(order, shuffled(100, seed, epoch + 1))
+    assert not np.array_equal(order, shuffled(100, (seed + 1) % 2**31, epoch))
 
 
 def test_order_is_uniform() -> None:
     """Chi-squared of value against place over 4,000 seeds; 25 cells, 16 degrees of freedom."""
     counts = np.zeros((5, 5))
     for seed in range(4000):
-        counts[np.arange(5), epoch_order(5, seed, 3)] += 1
+        counts[np.arange(5), shuffled(5, seed, 3)] += 1
     assert ((counts - 800) ** 2 / 800).sum() < 45  # p = 1e-4 at 39.3
 
 
 def test_order_never_changes() -> None:
     """Written down, so that a new NumPy that shuffles otherwise is noticed."""
-    assert epoch_order(10, 0, 0).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
-    assert epoch_order(10, 7, 3).tolist() == [2, 4, 7, 3, 5, 1, 8, 9, 0, 6]
+    assert shuffled(10, 0, 0).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
+    assert shuffled(10, 7, 3).tolist() == [2, 4, 7, 3, 5, 1, 8, 9, 0, 6]
 
 
 @given(
@@ -51,7 +50,7 @@ def test_partition_is_disjoint_and_covers(n: int, size: int, b: int, seed: int, 
     steps = n // (size * b)
     assert all(part.shape == (steps, b) and part.dtype == np.int64 for part in parts)
     together = np.concatenate([part.ravel() for part in parts])
-    covered = epoch_order(n, seed, epoch)[: steps * size * b]
+    covered = shuffled(n, seed, epoch)[: steps * size * b]
     assert len(set(together.tolist())) == len(together)
     assert set(together.tolist()) == set(covered.tolist())
 
@@ -75,9 +74,9 @@ def test_independent_has_no_image_twice_on_a_rank(n: int, size: int, b: int, see
 def test_rank_0_of_independent_does_not_draw_what_a_partition_does() -> None:
     for epoch in range(3):
         mine = rank_batches("independent", 1000, 5, epoch, 0, 1, 1000)[0]
-        assert (mine == epoch_order(1000, 5, epoch)).mean() < 0.1
+        assert (mine == shuffled(1000, 5, epoch)).mean() < 0.1
         before = rank_batches("whole", 1000, 5, epoch, 0, 1, 1000)[0]
-        assert np.array_equal(before, epoch_order(1000, 5, epoch)), "as in records that are there"
+        assert np.array_equal(before, shuffled(1000, 5, epoch)), "as in records that are there"
 
 
 def test_independent_ranks_draw_by_themselves() -> None:
@@ -96,17 +95,6 @@ def test_ranks_of_same_repeat_the_first_steps_of_one_rank(
     alone = rank_batches("partition", n, seed, 1, 0, 1, b)[: n // (size * b)]
     for rank in range(size):
         assert np.array_equal(rank_batches("same", n, seed, 1, rank, size, b), alone)
-
-
-@pytest.mark.parametrize("rank", [-1, 2])
-def test_a_rank_outside_of_the_world_is_refused(rank: int) -> None:
-    with pytest.raises(ValueError, match="world of 2"):
-        rank_batches("partition", 10, 0, 0, rank, 2, 1)
-
-
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(ValueError, match="known: partition, independent, whole, same"):
-        rank_batches("shard", 10, 0, 0, 0, 2, 1)  # type: ignore[arg-type]
 
 
 @given(n=st.integers(0, 200), size=st.integers(1, 9))

@@ -68,6 +68,19 @@ def test_a_busy_machine_is_no_suspension() -> None:
     assert awake.now() - began == 20 and awake.suspended_s() == 0
 
 
+def test_it_never_goes_back() -> None:
+    """A gap found late may not reach back before a moment that somebody has read: an epoch would
+    have taken less than no time."""
+    machine = Machine()
+    awake = machine.awake()
+    awake.look()
+    machine.time += 2.2  # stopped; who wakes up first reads
+    began = awake.now()
+    machine.time += 0.1
+    awake.look()
+    assert awake.now() >= began
+
+
 def test_native_code_that_keeps_the_watch_waiting_is_no_suspension() -> None:
     machine = Machine()
     awake = machine.awake()

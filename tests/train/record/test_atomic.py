@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(small_disk: Path) -> N
     write_atomically(file, "the old one")
     with pytest.raises(OSError) as full:
         write_atomically(file, "x" * SMALL_DISK_BYTES)
-    assert full.value.errno == errno.ENOSPC
+    assert (full.value.errno, full.value.filename) == (errno.ENOSPC, str(file))
     assert file.read_text() == "the old one"
     assert not temporaries(small_disk)
     write_atomically(file, "there is room again")
@@ -65,7 +65,7 @@ def test_a_line_for_a_full_disk_is_an_error_and_the_lines_before_stay(small_disk
     with pytest.raises(OSError) as full:
         for _ in range(3):  # what is left of the file's own block takes some
             append_line(file, json.dumps({"epoch": 2, "fill": "x" * 3000}))
-    assert full.value.errno == errno.ENOSPC
+    assert (full.value.errno, full.value.filename) == (errno.ENOSPC, str(file))
     assert json.loads(file.read_text().splitlines()[0]) == {"epoch": 1}
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.builders import config
 from train.distributed.launch import read_launch
 from train.record.cell_folder import rank_file, read_failures
-from train.run.failure import describe, headline, leave
+from train.record.run import RECORD_NAME, read_record
+from train.run.failure import describe, headline, leave, leave_record
 
 # as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
 PEER_GONE = """Graph execution error:
@@ -36,6 +39,35 @@ Detected at node Gather defined at (most recent call last):
 
 indices[0] = 12 is not in [0, 10)
 \t [[{{node Gather}}]] [Op:__inference__run_1]"""
+# two devices' words, as TensorFlow puts them together
+OUT_OF_MEMORY = """Graph execution error:
+
+Detected at node zeros defined at (most recent call last):
+  File "/x/train/step/train_step.py", line 83, in _run
+
+2 root error(s) found.
+  (0) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9,9] and type float on GPU:0
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+
+\t [[while/body/_1/loss/_12]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+
+  (1) RESOURCE_EXHAUSTED:  OOM when allocating tensor with shape[9,9] and type float on GPU:0
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+
+0 successful operations.
+0 derived errors ignored. [Op:__inference_f_13]"""
+ONE_OUT_OF_MEMORY = """Graph execution error:
+
+Detected at node zeros defined at (most recent call last):
+  File "/x/train/step/train_step.py", line 83, in _run
+
+OOM when allocating tensor with shape[9,9] and type float on CPU:0 by allocator cpu
+\t [[{{node zeros}}]]
+Hint: If you want to see a list of allocated tensors when OOM happens, add report_tensor
+ [Op:__inference_f_13]"""
 
 
 @pytest.mark.parametrize(
@@ -44,6 +76,8 @@ indices[0] = 12 is not in [0, 10)
         (PEER_GONE, "Connection reset by peer", True),
         (WORKER_GONE, "Collective ops is aborted by: Socket closed", True),
         ("Horovod has been shut down. This was caused by an exception", "shut down", True),
+        (OUT_OF_MEMORY, "OOM when allocating tensor with shape[9,9]", False),
+        (ONE_OUT_OF_MEMORY, "OOM when allocating tensor with shape[9,9]", False),
         (OUT_OF_RANGE, "indices[0] = 12 is not in [0, 10)", False),
         ("disk on fire\nmore", "RuntimeError: disk on fire", False),
         ("", "RuntimeError: no message", False),
@@ -57,6 +91,7 @@ def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
     (found,) = read_failures(tmp_path)
     assert found.consequence is consequence
     assert found.error.what == what
+    assert ("batch_per_rank" in found.error.what_to_do) == ("OOM" in text)
     told = json.loads(rank_file(tmp_path, 0, "error.json").read_text())
     assert set(told) == {"at", "consequence", "error"}
 
@@ -75,3 +110,21 @@ def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
 def test_a_rank_with_a_supervisor_elsewhere_points_to_its_log(tmp_path) -> None:
     assert "rank-0.log" in describe("x", read_launch({}, supervised=True), tmp_path).what_to_do
     assert "rank-0.log" not in describe("x", read_launch({}), tmp_path).what_to_do
+
+
+@pytest.mark.parametrize("earlier_s", [1, -1])
+def test_a_record_by_hand_tells_the_rank_that_failed_and_not_who_missed_it(
+    tmp_path, earlier_s: float
+) -> None:
+    """Unless a start before this one left that error."""
+    (tmp_path / "logs").mkdir()
+    now = datetime.now(UTC)
+    ranks = [read_launch({f"HOROVOD_{name}": value for name, value in {
+        "RANK": str(rank), "SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_SIZE": "2"}.items()})
+        for rank in range(2)]  # fmt: skip
+    leave(describe("OSError: no space", ranks[1], tmp_path), tmp_path)
+    gone = describe("UnknownError: Horovod has been shut down", ranks[0], tmp_path)
+    leave(gone, tmp_path)
+    leave_record(config(), "failed", gone, tmp_path, now - timedelta(seconds=earlier_s))
+    told = read_record(tmp_path / RECORD_NAME).error
+    assert told.rank == (1 if earlier_s > 0 else 0)

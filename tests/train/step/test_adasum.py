@@ -113,13 +113,6 @@ def test_not_finite_stays_not_finite():
             assert not np.isfinite(combined(place)).all(), place
 
 
-@pytest.mark.tf
-@pytest.mark.parametrize("k", [3, 6])
-def test_refuses_what_is_no_binary_tree(k):
-    with pytest.raises(ValueError, match=f"power of two.*found {k}"):
-        combined(np.ones((k, 2)))
-
-
 @pytest.mark.ranks2
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_real_ranks(start_ranks, tmp_path, invariant, size):

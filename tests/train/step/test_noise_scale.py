@@ -111,9 +111,3 @@ def test_drawing_without_replacement_leaves_the_trace_unbiased(invariant: Invari
     invariant(S2, f"G2 + S/N {name}", z_score(gradient_sq + truth / images, float(mean @ mean)), 3)
     # and the correction is no small change here
     assert z_score(gradient_sq, float(mean @ mean)) > 10
-
-
-@pytest.mark.parametrize(("b", "big"), [(32, 32), (32, 16), (32, 80), (0, 8)])
-def test_batches_that_are_no_small_and_big_one(b: int, big: int) -> None:
-    with pytest.raises(ValueError, match=f"small batches of {b} images and a mean over {big}"):
-        estimate(1.0, 0.5, b, big)

@@ -164,21 +164,6 @@ def test_estimating_changes_nothing_else_and_graphs_keep_their_momentum() -> Non
     np.testing.assert_allclose(layer.moving_mean, 0.81 * exact, rtol=1e-6)
 
 
-@pytest.mark.tf
-def test_batches_that_cannot_be_estimated_from_are_refused() -> None:
-    from train.trainer.batch_statistics import reestimate_statistics
-
-    images = np.zeros((8, 6, 5, 3), np.uint8)
-    plain, ghost = small_net("batch_norm"), small_net("ghost_batch_norm")
-    with pytest.raises(ValueError, match="no batch"):
-        reestimate_statistics(plain, [], 1)
-    with pytest.raises(ValueError, match=r"batch of 7 images .* expected 8 as in the first"):
-        reestimate_statistics(plain, [images, images[:7]], 1)
-    with pytest.raises(ValueError, match=r"batch of 6 images .* whole ghosts of 4"):
-        reestimate_statistics(ghost, [images[:6]], 1)
-    assert plain.get_layer("maps").momentum == 0.9
-
-
 @pytest.mark.ranks2
 @pytest.mark.slow
 def test_two_ranks_estimate_what_one_process_does(

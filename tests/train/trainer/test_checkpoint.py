@@ -17,8 +17,10 @@ import pytest
 
 from tests.builders import config, epoch
 from tests.train.conftest import SMALL_DISK_BYTES
+from tests.unreadable import unreadable
 from train.config.optimizer import Adam, Lamb, Sgd
 from train.config.technique import Technique
+from train.errors import Unreadable
 
 pytestmark = pytest.mark.tf
 
@@ -83,8 +85,9 @@ def progress(last_rate: float | None = 0.04):
 
     done = (epoch(1, of()), epoch(2, of(), validation_loss=None))
     return Progress(
-        done, last_rate, 2.5, (0.5,), skipped_in_a_row=3, alarms=("same",), image="ab12"
-    )
+        epochs=done, last_rate=last_rate, position=2.5, adascale=(0.5,), skipped_in_a_row=3,
+        alarms=("same",), image="ab12",
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -117,9 +120,9 @@ def test_a_restored_run_goes_on_as_if_never_interrupted(file: Path, name: str) -
     resumed = training(optimizer, init=1)  # other weights: all must come from the file
     assert not equal(resumed.values(), at_save)
     found = restore(file, of(optimizer), PRINT, resumed.state)
-    assert found == progress(0.04) and found.epochs_done == 2
+    assert found == progress(0.04)
     assert equal(resumed.values(), at_save)
-    resumed.step.resume_at(found.last_rate)
+    resumed.step.last_rate = found.last_rate
     resumed.advance(4, 8)
     assert equal(resumed.values(), straight.values())
     assert not list(file.parent.glob(".*")), "no temporary file is left"
@@ -178,8 +181,15 @@ def test_no_file_is_no_checkpoint(file: Path) -> None:
     from train.trainer.checkpoint import restore
 
     assert restore(file, of(), PRINT, training().state) is None
-    file.mkdir()
-    assert restore(file, of(), PRINT, training().state) is None
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_no_reason_to_begin_anew(file: Path) -> None:
+    """The first epoch of a run that began anew would replace it."""
+    from train.trainer.checkpoint import restore
+
+    unreadable(file)
+    with pytest.raises(Unreadable, match="have its disk"):
+        restore(file, of(), PRINT, training().state)
 
 
 def test_a_file_cut_anywhere_is_refused_and_loads_nothing(file: Path) -> None:
@@ -255,7 +265,7 @@ def test_a_checkpoint_from_before_alarms_were_kept_has_none(file: Path) -> None:
 
     run = saved(file)
     change_meta(file, lambda meta: meta.pop("alarms"))
-    assert restore(file, of(), PRINT, run.state) == dataclasses.replace(progress(), alarms=())
+    assert restore(file, of(), PRINT, run.state) == progress().model_copy(update={"alarms": ()})
 
 
 def test_a_pickle_in_the_file_is_never_loaded(file: Path) -> None:

@@ -86,9 +86,3 @@ def test_the_matrix_is_kept_in_plain_integers() -> None:
     assert found.confusion == ((3, 1), (0, 2)) and found.epoch == 5
     assert type(found.confusion[0][0]) is int and type(found.classes[0].support) is int
     assert Classification.model_validate_json(found.model_dump_json()) == found
-
-
-@pytest.mark.parametrize("wrong", [[[1, 0]], [[1, 0], [0, 1, 2]], [[1] * 3] * 3])
-def test_a_matrix_of_other_classes_is_refused(wrong: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match="expected 2 x 2"):
-        classification(wrong, ("a", "b"), 1)

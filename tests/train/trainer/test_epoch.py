@@ -101,6 +101,15 @@ def test_trust_is_over_all_steps_and_variables() -> None:
     assert tally(step()).trust() is None
 
 
+def test_trust_leaves_out_what_is_no_number() -> None:
+    """In the last step before weights overflow: the run has diverged, and its record says so."""
+    kept = np.zeros(2, np.float32)
+    fine, over = np.array([0.1, 0.2], np.float32), np.array([0.1, math.inf], np.float32)
+    found = tally(step(trust=(fine, kept)), step(trust=(over, kept))).trust()
+    assert found.largest == pytest.approx(0.2)
+    assert tally(step(trust=(over, kept))).trust() is None
+
+
 def test_one_batch_a_step_has_no_noise_scale_and_no_alarm() -> None:
     assert tally(step()).noise(4, 4, 0) is None
     assert tally(step(small_sq=4.0, own_sq=4.0)).alarm(4, 4, 4, "none") is None

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from train.data.dataset import Dataset, make_dataset
-from train.record.measurements import Sharpness
 
 pytestmark = pytest.mark.tf
 
@@ -60,7 +59,7 @@ def dense_hessian(net: Any, given: Dataset, rows: slice) -> Any:
     return np.concatenate([c.numpy().reshape(len(flat), -1) for c in columns], 1, dtype=np.float64)
 
 
-def measured(net: Any, given: Dataset, images: int = IMAGES) -> Sharpness:
+def measured(net: Any, given: Dataset, images: int = IMAGES) -> Any:
     from train.distributed.communicator import Ranks
     from train.trainer.sharpness import sharpness
 
@@ -117,6 +116,15 @@ def test_a_matrix_of_zeros_has_no_curvature() -> None:
     from train.trainer.sharpness import largest_eigenvalue
 
     assert largest_eigenvalue(lambda vector: 0 * vector, 5).value == 0
+
+
+def test_a_network_without_finite_second_derivatives_has_none() -> None:
+    """Its run has come to its end all the same, and must not lose its record for it."""
+    net = network()  # its loss is 1.1
+    for place, factor in ((1, 1e25), (-1, 1e-28)):
+        layer = net.layers[place]
+        layer.set_weights([factor * weight for weight in layer.get_weights()])
+    assert measured(net, data()) is None
 
 
 def test_it_is_the_eigenvalue_of_the_written_out_hessian() -> None:

@@ -238,8 +238,8 @@ def test_steps_that_are_trained_again_are_forgotten(tmp_path: Path) -> None:
     assert file.read_text() == ""
     for number in range(3):
         append_steps([row(number, 0.5, 1.0, 0.25)] * 2, file)
-    with file.open("a") as out:
-        out.write('{"epoch": 1, "inp')  # the rank was killed while it wrote
+    with file.open("ab") as out:
+        out.write(b'{"epoch": 1, "inp\xff')  # the node went down while the rank wrote
     keep_steps(file, 2)
     assert [json.loads(line)["epoch"] for line in file.open()] == [0, 0, 1, 1]
     keep_steps(file, 0)

@@ -17,6 +17,7 @@ from train.config.run import RunConfig, Target
 from train.config.technique import Technique
 from train.data.dataset import Dataset, make_dataset
 from train.distributed.awake import Awake
+from train.errors import DataError
 from train.record.cell_folder import CHECKPOINT_NAME, rank_file, read_epochs
 from train.record.run import read_record
 
@@ -89,6 +90,21 @@ def killed_at(moment: str) -> Any:
             raise Killed
 
     return beat
+
+
+@pytest.mark.tf
+def test_ranks_of_different_images_do_not_train(tmp_path: Path) -> None:
+    """Copies on the nodes' own disks, of which one is an older one."""
+    from train.distributed.communicator import Ranks
+
+    class TwoNodes(Ranks):
+        def allgather(self, mine: Any) -> list[Any]:
+            return [("n1", "f" * 64), mine]
+
+    run = cell(of(Sgd()), tmp_path)
+    run.ranks = TwoNodes(0, 1)
+    with pytest.raises(DataError, match=r"squares: the images on .+ are not those on n1"):
+        run.train(resume=False)
 
 
 @pytest.mark.tf
@@ -210,10 +226,13 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
 
 
 @pytest.mark.tf
-def test_resume_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
+def test_resume_without_a_checkpoint_begins_anew_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
     found = cell(of(Adam(), epochs=1), tmp_path).train(resume=True)
     assert found.resumed_from == 0 and len(found.epochs) == 1
+    assert f"{CHECKPOINT_NAME} is damaged, or of another config" in capsys.readouterr().err
 
 
 @pytest.mark.tf
