@@ -112,9 +112,9 @@ def figure(runs: pd.DataFrame) -> Figure | None:
 
 def _lines(row: Row, known: pd.DataFrame, name: str, look: Look) -> tuple[Line, Line]:
     """The law, and a dot for each of its runs."""
-    same = {**{key: row[key] for key in ("technique_label", "gpus", "global_batch")},
-            "line": row["context"] or ""}  # fmt: skip
+    same = {key: row[key] for key in ("technique_label", "gpus", "global_batch")}
     own = known[(known[list(same)] == pd.Series(same)).all(axis=1)]
+    own = own[own["line"].map(lambda line: line == row["context"])]
     ends = np.geomspace(row["images_low"], row["images_high"], 2)
     tips = [
         f"{count(run['train_images'])} images, seed {run['seed']}: error "

@@ -25,6 +25,11 @@ LEFT_OUT = "left out, since it may name a host"
 _MOST_CHARACTERS = 500
 #: Causes in a sentence; more are counted.
 _MOST = 3
+#: How a sentence says that all cells ended so.
+_ENDED = {
+    "failed": "failed", "timeout": "ran out of time", "preempted": "were preempted",
+    "cancelled": "were cancelled", "lost": "were lost",
+}  # fmt: skip
 #: What follows a quantity.
 _UNIT = re.compile(r" (?:s|ms|min|h|%|[kKMG]i?B)")
 
@@ -104,18 +109,22 @@ def complete(frames: Frames) -> Iterable[Answer]:
 
 def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
     usable, plan = len(frames.runs), len(frames.planned)
+    ends = Counter(p.status if p.kind == "failed" else p.kind for p in frames.problems)
     if kinds["failed"] < plan:
-        lacking = joined([f"{kinds[kind]:,} {kind}" for kind in KINDS if kinds[kind]], ", ")
+        lacking = joined(
+            [f"{ends[end]:,} {end}" for end in dict.fromkeys((*_ENDED, *KINDS)) if ends[end]], ", "
+        )
         diverged = int((frames.runs["status"] == "diverged").sum())
         among = f", {diverged:,} of them diverged" if diverged else ""
         are = f"{'is' if usable == 1 else 'are'} usable{among} ({lacking})"
         return f"{usable:,} of {plan:,} planned cells {are}"
+    what = _ENDED[next(iter(ends))] if len(ends) == 1 else "failed"
     if plan == 1:
-        return "The only cell failed"
+        return f"The only cell {what.replace('were', 'was')}"
     reasons = "one reason" if len(found) == 1 else counted(len(found), "reason")
     # of causes that are left out, nothing tells how many they are
     reasons = "" if found[0].text == LEFT_OUT else f", for {reasons}"
-    return f"All {plan:,} cells failed{reasons}"
+    return f"All {plan:,} cells {what}{reasons}"
 
 
 @lru_cache(maxsize=1)  # for the answer and the page

@@ -16,6 +16,7 @@ from analysis.table import (
     Column,
     Row,
     Table,
+    count,
     estimate_in,
     estimates_as,
     frame,
@@ -174,7 +175,7 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
     none = all(row["verdict"] == INCONCLUSIVE for row in against)
     none = none and all(pair["verdict"] == UNDECIDED for pair in pairs)
     known = any(pair["p_holm"] is not None for pair in pairs)
-    return len(rows) == 2 or (known and none)
+    return known and (none or len(against) == len(pairs) == 1)
 
 
 def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:

@@ -206,7 +206,7 @@ def test_batches_with_a_target(tmp_path: Path) -> None:
     """Steps that follow 48 (1 + 64 / B), exactly or with one run censored."""
     items = [run_to_target(batch) for batch in (16, 32, 64, 128)]
     found = sweep(tmp_path / "a", items)
-    assert found["critical_batch"].verdict == "Up to a batch of 64 images with naive, 4 runs."
+    assert found["critical_batch"].verdict == "64 images with naive, 4 runs."
     assert found["critical_batch"].numbers["images"] == pytest.approx(64, rel=1e-4)
     censored = run_to_target(256, 1, met=False, epochs=30)
     found = sweep(tmp_path / "b", [*items, censored])
@@ -346,13 +346,13 @@ def of_rates(
 GAINS = {
     "loss": ([70.0, 70.5, 71.0], "times the throughput of 1: a loss."),
     "no gain": ([85.0, 89.0, 94.0], "give 0.89 (0.79 to 1.01) times the throughput of 1: no gain"),
-    "little": ([120.0, 121.0, 122.0], "an added rank gives less than 70 % of the throughput of on"),
+    "little": ([120.0, 121.0, 122.0], "an added rank gives less than 70 % of the throughput that"),
     "much, perhaps": ([120.0, 170.0, 190.0], ": no gain is shown."),
     "open": (
         [150.0, 165.0, 185.0],
         "; whether each added rank up to 2 gives 70 % of the throughput",
     ),
-    "gain": ([185.0, 186.0, 187.0], "Each added rank up to 2 gives at least 70 %"),
+    "gain": ([185.0, 186.0, 187.0], "Yes, up to 2 ranks: each added one gives at least 70 %"),
     "one run": ([190.0], "times the throughput of 1, too few runs for an interval."),
 }
 
@@ -492,4 +492,5 @@ def test_changes_by_the_batch_of_several_techniques_are_no_ranking(tmp_path: Pat
              for run in (*runs(name), *runs(name, batch_per_rank=64, mean=large))]  # fmt: skip
     text = sweep(tmp_path, items)["larger_batch"].text
     assert "lie between -0.100 (-0.105 to -0.095) with naive and -0.010" in text
-    assert text.endswith("These are the extremes of 2 techniques, which no test compares.")
+    assert text.startswith("From batch 16 to 64, 2 of 2 techniques are shown to lose accuracy. ")
+    assert text.endswith("no test compares them.")

@@ -47,7 +47,7 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
     assert found.text == (
         "All 6 cells failed, for one reason: job 11, 12, 13 and 3 more: Slurm could not open the "
         f"job's log (on node1, node2, node3 and 1 more) ({logs_of(items[0])} shows more). "
-        "Once that is put right, make sweep SWEEP=smoke runs them again."
+        "What to do: see logs/. Once that is put right, make sweep SWEEP=smoke runs them again."
     )
     assert found.numbers["causes"] == [{
         "kind": "failed", "cells": 6, "cell": items[0].cell_id, "command": logs_of(items[0]),
@@ -92,7 +92,8 @@ def test_two_causes_and_more(tmp_path: Path) -> None:
     text = first_answer(tmp_path / "two", items).text
     assert text.startswith(
         f"All 4 cells failed, for 2 reasons: no space left (3 cells: {logs_of(items[0], 'two')} "
-        f"shows more). Also: a hang (1 cell: {logs_of(items[1], 'two')} shows more). Once"
+        "shows more). What to do: see logs/. "
+        f"Also: a hang (1 cell: {logs_of(items[1], 'two')} shows more). Once"
     )
     more = failures(*"aabcdefff")
     found = first_answer(tmp_path / "many", more)

@@ -63,7 +63,7 @@ def test_an_answer_that_fails_is_an_alarm(
     found = build(load_frames(folder), draw=False)
     (alarm,) = (caution for caution in found.cautions if caution.is_alarm)
     assert "could not be made: ValueError" in alarm.text
-    assert {"scaling", "ranking"} <= {answer.key for answer in found.answers}
+    assert {"scaling", "more_ranks"} <= {answer.key for answer in found.answers}
     assert found.exit_code == 3
 
 

@@ -99,7 +99,9 @@ def test_a_number_of_a_technique_is_an_axis_at_each_batch(tmp_path: Path) -> Non
         decayed(0.4, 0.001, batch_per_rank=32),
     )
     text = said(found)["What changes with weight decay?"]
-    assert "with batch 16 no change is shown of validation accuracy (+0.005, -0.018 to" in text
+    assert (
+        "with batch 16 no change is shown: validation accuracy changes by +0.005 (-0.018 to" in text
+    )
     assert "With batch 32 validation accuracy falls from 0.500 to 0.400, by -0.100 (" in text
 
 
@@ -110,7 +112,7 @@ def test_sharpness_is_a_ratio(tmp_path: Path) -> None:
     )
     text = said(found)["What changes with width?"]
     assert "the largest eigenvalue of the Hessian is multiplied by 4.00 (3.9" in text
-    assert "no change is shown of validation accuracy (+0.000, -0.02" in text
+    assert "no change is shown: validation accuracy changes by +0.000 (-0.02" in text
 
 
 def test_what_follows_from_an_axis_is_named_and_is_no_axis(tmp_path: Path) -> None:
@@ -151,7 +153,9 @@ def test_one_run_each_claims_nothing(tmp_path: Path) -> None:
     text = said(
         report(tmp_path, *(runs(a, width=w, **of)[:1] for a, w in ((0.4, 0.5), (0.7, 1.0))))
     )
-    assert "no change is shown of validation accuracy (+0.300, without an interval)" in str(text)
+    assert "no change is shown: validation accuracy changes by +0.300 without an interval" in str(
+        text
+    )
 
 
 def test_ranks_batch_technique_and_rate_are_no_axes(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_all_measured_ranks_may_be_worth_it(tmp_path: Path) -> None:
     (worth,) = plain_rows(found.tables["recommended"].data)
     assert (worth["gpus"], worth["gpus_note"]) == (4, "4 is the largest count measured")
     (answer,) = (a for a in found.answers if a.key == "more_ranks")
-    assert answer.text.startswith("Each added rank up to 4 gives at least 70 % of the ")
+    assert answer.text.startswith("Yes, up to 4 ranks: each added one gives at least 70 % ")
 
 
 def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
