@@ -27,7 +27,7 @@ LEAST_BATCHES = 3
 BEYOND = 1000.0
 _ROOM = math.log(BEYOND)
 _EXACT = 1e-8  # sd of log steps below which the points are exact: they then give no interval
-_GRID, _STEPS = 401, 61
+_GRID = 61
 _Ends = tuple[float | None, float | None]
 
 
@@ -58,148 +58,85 @@ def fit_critical_batch(
         batches, steps: > 0. steps: to the target; where ``reached`` is False, those that the run
             had.
     """
-    sizes, logs, ok = np.asarray(batches, float), np.log(steps), np.asarray(reached, bool)
-    n, distinct = int(ok.sum()), len(set(sizes[ok]))
+    batch, logs, ok = np.log(batches), np.log(steps), np.asarray(reached, bool)
+    n, distinct = int(ok.sum()), len(set(batch[ok]))
     if distinct < LEAST_BATCHES:
         return Refusal(
             f"{distinct} batch sizes reached the target, and the law needs {LEAST_BATCHES}"
         )
     # of thousands of runs many end with the same budget
-    cut, times = np.unique([np.log(sizes[~ok]), logs[~ok]], axis=1, return_counts=True)
-    data = _Likelihood(np.log(sizes[ok]), logs[ok], cut, times.astype(float))
-    best, level, sd = data.best()
-    (least,) = data.steps_min(best)
+    cut, times = np.unique([batch[~ok], logs[~ok]], axis=1, return_counts=True)
+    middle = float(batch[ok].mean())
+    ends = (float(batch[ok].min()) - _ROOM, float(batch[ok].max()) + _ROOM)
+
+    def away(c: float, at: Floats, steps: Floats) -> Floats:
+        """Log of steps over those that the law has at the middle batch if it has 1 there."""
+        return steps - np.log1p(np.exp(c - at)) + np.log1p(np.exp(c - middle))
+
+    def loss(m: float, s: float, c: float) -> float:
+        """Minus the log-likelihood. m: log of the steps at the middle batch, which hardly depends
+        on c, the log of B_crit. s: log of the standard deviation."""
+        z = (away(c, batch[ok], logs[ok]) - m) * math.exp(-s)
+        beyond = special.log_ndtr((m - away(c, *cut)) * math.exp(-s)) @ times
+        return float(n * s + z @ z / 2 - beyond)
+
+    def held(c: float, m: float | None = None) -> tuple[float, float, float]:
+        """At this c, and m where it is given: the least loss, with its m and s."""
+        left = away(c, batch[ok], logs[ok])
+        mean = left.mean() if m is None else m
+        s = math.log(max(math.sqrt(np.square(left - mean).mean()), _EXACT / 2))
+        if not len(times):
+            return loss(mean, s, c), mean, s
+        if m is None:
+            found = optimize.minimize(lambda x: loss(float(x[0]), float(x[1]), c), (mean, s))
+            return float(found.fun), float(found.x[0]), float(found.x[1])
+        found = optimize.minimize_scalar(lambda s: loss(m, s, c), (s, s + 0.5))
+        return float(found.fun), m, float(found.x)
+
+    def steps_min(c: float, m: float) -> float:
+        return m - math.log1p(math.exp(c - middle))
+
+    grid = np.linspace(*ends, _GRID)
+    top, step = min(grid, key=lambda c: held(c)[0]), grid[1] - grid[0]
+    best = top + optimize.minimize_scalar(
+        lambda more: held(top + more)[0], method="bounded", options={"xatol": 1e-10},
+        bounds=(max(-step, ends[0] - top), min(step, ends[1] - top)),
+    ).x  # fmt: skip
+    least, m, s = held(best)
     critical: _Ends = (None, None)
     smallest: _Ends = (None, None)
-    if sd > _EXACT:
-        fallen = level - n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
-        ends = (float(data.range[0]), float(data.range[1]))
-        critical = _where_above(lambda c: data.profile(c)[0] - fallen, (best, best), ends)
+    if math.exp(s) > _EXACT:
+        limit = least + n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
+        critical = _where_above(lambda c: limit - held(c)[0], best, ends)
         if critical == (None, None):
             return Refusal("these batches do not tell where the critical one is")
-        low, high = (e if end is None else end for e, end in zip(ends, critical, strict=True))
-        count = int(np.clip((high - low) / 0.01, _STEPS, _GRID))
-        within = np.linspace(low, high, count)
-        likely = data.steps_min(*within)  # between them a narrow likelihood dips, for want of c
-        smallest = _where_above(
-            lambda a: data.profile_of_steps_min(a, within) - fallen,
-            (likely.min(), likely.max()), (least - 2 * _ROOM, float(logs.max())),
-        )  # fmt: skip
+
+        within = [e if end is None else end for e, end in zip(ends, critical, strict=True)]
+
+        def over(a: float) -> float:
+            """At this log of S_min, over all c."""
+            found = optimize.minimize_scalar(
+                lambda c: held(c, a + math.log1p(math.exp(c - middle)))[0], bounds=within,
+                method="bounded", options={"xatol": 1e-9},
+            )  # fmt: skip
+            return limit - float(found.fun)
+
+        a = steps_min(best, m)
+        smallest = _where_above(over, a, (a - 2 * _ROOM, float(logs.max())))
+    why = _why_open(critical) if math.exp(s) > _EXACT else "no variance"
     return CriticalBatch(
-        _estimate(least, smallest, n, None),
-        _estimate(best, critical, n, _why_open(critical) if sd > _EXACT else "no variance"),
-        sd,
+        _estimate(steps_min(best, m), smallest, n, None),
+        _estimate(best, critical, n, why),
+        math.exp(s),
     )
 
 
-class _Likelihood:
-    """Of log steps, normal around the law; c is log B_crit, a is log S_min, t is 1 / sd.
-
-    In the place of a stands m, the log of the steps at the middle batch: it hardly depends on c, so
-    grids over c are enough, also where B_crit runs away.
-    """
-
-    def __init__(self, batch: Floats, steps: Floats, cut: Floats, times: Floats) -> None:
-        self.batch, self.steps = batch, steps
-        self.batch_cut, self.steps_cut = cut  # of runs that never reached it
-        self.times = times  # how many of them have these two
-        self.middle = float(batch.mean())
-        self.range = np.array([batch.min() - _ROOM, batch.max() + _ROOM])
-
-    def steps_min(self, *c: float) -> Floats:
-        """a of the best m at each c."""
-        return self.profile(np.array(c))[1] - np.log1p(np.exp(np.array(c) - self.middle))
-
-    def best(self) -> tuple[float, float, float]:
-        """c, log-likelihood and sd of the maximum."""
-        low, high = self.range
-        grid, step = np.linspace(low, high, _GRID), (high - low) / (_GRID - 1)
-        top = float(grid[self.profile(grid)[0].argmax()])
-        # from the grid's best on: the tolerance of the search grows with its numbers
-        found = optimize.minimize_scalar(
-            lambda more: -self.profile(np.array([top + more]))[0][0], method="bounded",
-            bounds=(max(-step, low - top), min(step, high - top)), options={"xatol": 1e-10},
-        )  # fmt: skip
-        level, _, t = self.profile(np.array([top + found.x]))
-        return top + float(found.x), float(level[0]), float(1 / t[0])
-
-    def profile(self, c: Floats) -> tuple[Floats, Floats, Floats]:
-        """Largest log-likelihood at each c, with its m and t."""
-        left = self.steps - self._shape(c, self.batch)
-        m = left.mean(axis=1)
-        squares, cut = left.var(axis=1) * len(self.steps), self._cut(c)
-        level, t = self._over_sd(squares, cut - m[:, None])
-        if not len(self.steps_cut):
-            return level, m, t
-        n, mean = len(self.steps), m.copy()
-        # by turns, each concave (Olsen 1978)
-        for _ in range(60):
-            z = t[:, None] * (cut - m[:, None])
-            hazard = _hazard(z)
-            slope = t**2 * n * (mean - m) + t * (hazard @ self.times)
-            bend = n + (hazard * (hazard - z)) @ self.times
-            before, m = m, m + slope / (t**2 * bend)
-            level, t = self._over_sd(squares + n * (mean - m) ** 2, cut - m[:, None], t)
-            if np.allclose(before, m, rtol=0, atol=1e-9):
-                break
-        return level, m, t
-
-    def profile_of_steps_min(self, a: Floats, c: Floats) -> Floats:
-        """Largest log-likelihood at each a, over the given c."""
-        left = self.steps - self._shape(c, self.batch)
-        mean, squares = left.mean(axis=1), left.var(axis=1) * len(self.steps)
-        m = a[:, None] + np.log1p(np.exp(c - self.middle))
-        cut = self._cut(c) - m[:, :, None]
-        level, _ = self._over_sd(squares + len(self.steps) * (mean - m) ** 2, cut)
-        return level.max(axis=1)
-
-    def _shape(self, c: Floats, batch: Floats) -> Floats:
-        """Log of steps over those at the middle batch; (c, batch)."""
-        at = np.log1p(np.exp(c - self.middle))
-        return np.log1p(np.exp(c[:, None] - batch)) - at[:, None]
-
-    def _cut(self, c: Floats) -> Floats:
-        return self.steps_cut - self._shape(c, self.batch_cut)
-
-    def _over_sd(
-        self, squares: Floats, cut: Floats, start: Floats | None = None
-    ) -> tuple[Floats, Floats]:
-        """The maximum over t. squares: of the runs that reached the target; cut: how far the
-        budget of each other run is above the law."""
-        n = len(self.steps)
-        squares = np.maximum(squares, n * _EXACT**2 / 4)
-        t = np.sqrt(n / squares) if start is None else start
-        for _ in range((12 if start is None else 2) if cut.shape[-1] else 0):
-            z = t[..., None] * cut
-            hazard = _hazard(z)
-            slope = n / t - t * squares - (cut * hazard) @ self.times
-            bend = n / t**2 + squares + (cut**2 * hazard * (hazard - z)) @ self.times
-            before, t = t, np.clip(t + slope / bend, t / 3, t * 3)
-            if np.allclose(before, t, rtol=1e-6, atol=0):
-                break
-        beyond = special.log_ndtr(-t[..., None] * cut) @ self.times
-        return n * np.log(t) - t**2 * squares / 2 + beyond, t
-
-
-def _hazard(z: Floats) -> Floats:
-    """Normal density over upper tail."""
-    found: Floats = np.exp(-(z**2) / 2 - special.log_ndtr(-z)) / math.sqrt(2 * math.pi)
-    return found
-
-
-def _where_above(
-    height: Callable[[Floats], Floats], likely: tuple[float, float], ends: tuple[float, float]
-) -> _Ends:
-    """Where ``height`` falls below 0 on either side of ``likely``; None: not before the end."""
-
-    def at(place: float) -> float:
-        return float(height(np.array([place]))[0])
-
+def _where_above(height: Callable[[float], float], best: float, ends: Sequence[float]) -> _Ends:
+    """Where ``height`` falls below 0 on either side of ``best``; None: not before the end."""
     low, high = (
-        None if at(end) >= 0
-        else float(optimize.brentq(at, start, end, xtol=1e-7)) if at(start) > 0 else start
-        for start, end in zip(likely, ends, strict=True)
-    )  # fmt: skip
+        None if height(end) >= 0 else float(optimize.brentq(height, best, end, xtol=1e-7))
+        for end in ends
+    )
     return low, high
 
 
