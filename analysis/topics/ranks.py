@@ -36,7 +36,7 @@ from analysis.table import (
 )
 from analysis.topics.names import NAMES, only
 from analysis.topics.scaling.nodes import ready_command
-from analysis.topics.topic import Answer, Sweep, Topic, groups, sentence, some
+from analysis.topics.topic import Answer, Sweep, Topic, counted, groups, sentence, some
 
 FEWEST, ALPHA, LATER = 4, 0.05, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
@@ -140,7 +140,8 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         slow = [row for row in own if row["late"]]
         alike.setdefault(_who(slow, own), []).append(slow)
     said = [_behind(who, slow) for who, slow in [*alike.items()][:_MOST]]
-    more = f"; so are others in {len(alike) - _MOST} more cases" if len(alike) > _MOST else ""
+    others = counted(len(alike) - _MOST, "more case")
+    more = f"; so are others in {others}" if len(alike) > _MOST else ""
     numbers = {"cell": runs[0], "rank": late[0]["rank"], "host": late[0]["host"],
                "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
     text = f"{'; '.join(said)}{more}"

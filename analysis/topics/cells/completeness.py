@@ -89,7 +89,8 @@ def complete(frames: Frames) -> Iterable[Answer]:
         cells = "" if alone else f"{counted(cause.cells, 'cell')}: "
         said.append(f"{why_so} ({cells}{own['command']} shows more)")
     verdict, more = joined([_head(frames, kinds, found), *said[:1]], ": "), []
-    todo = found[0].first.what_to_do if found else None
+    todo = (found[0].first.what_to_do or "") if found else ""
+    todo = " ".join(printable(todo).split()).removesuffix(".")
     more += [f"what to do: {todo}"] if todo and found[0].text != LEFT_OUT else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:

@@ -144,9 +144,10 @@ def family_interval(row: Row, name: str, write: Callable[[Any], str]) -> str:
 
 def further_in_words(rows: Sequence[Row]) -> str:
     """How many more runs would tell undecided rows apart, if they differ; empty where unknown."""
-    needed = [row["further_runs"] for row in rows if row["further_runs"]]
-    more = f"{count(max(needed, default=0))} more runs of each"
-    return f"{more} would detect a difference of {MARGIN:g}" if needed else ""
+    most = max((row["further_runs"] or 0 for row in rows), default=0)
+    runs = "run" if most == 1 else "runs"
+    needed = f"{count(most)} more {runs} of each would detect a difference of {MARGIN:g}"
+    return needed if most else ""
 
 
 DIFFERENCE = Column(

@@ -39,8 +39,17 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
-from analysis.topics.names import ranks_text
-from analysis.topics.topic import THREE, Answer, Sweep, Topic, groups, sentence, some, varies
+from analysis.topics.topic import (
+    THREE,
+    Answer,
+    Sweep,
+    Topic,
+    counted,
+    groups,
+    sentence,
+    some,
+    varies,
+)
 
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
@@ -150,34 +159,36 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         if not whole:
             continue
         best, worst = whole[0], whole[-1]
-        text = f"{_span(best)}{of_workload(best, compared)}, "
-        more = []
+        text = f"{_span(best, of.what)}{of_workload(best, compared)}, "
+        more, lose = [], sum((row["difference_high"] or 0) < 0 for row in whole)
         if len(whole) == 1:
             text += f"{best['technique_label']} {_change(best)}"
         else:
             changes = [estimate_in(row, "difference").text(signed(3)) for row in (worst, best)]
             ends = [f"{change} with {row['technique_label']}"
                     for change, row in zip(changes, (worst, best), strict=True)]  # fmt: skip
-            lose = sum((row["difference_high"] or 0) < 0 for row in whole)
             shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
             text += f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
+            tested = any(row["difference_low"] is not None for row in whole)
+            alone = "each interval is of its technique alone: " if tested else ""
             more = [f"mean changes lie between {ends[0]} and {ends[1]}",
-                    "each interval is of its technique alone: no test compares them"]  # fmt: skip
+                    f"{alone}no test compares them"]  # fmt: skip
         if lost:
             more.append(f"some runs diverged of {some([row['technique_label'] for row in lost])}")
         yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
                      "larger_batch", "runs",
                      {"technique": best["technique_label"], "difference": best["difference"],
-                      "low": best["difference_low"], "high": best["difference_high"]},
+                      "low": best["difference_low"], "high": best["difference_high"],
+                      "lose": lose, "techniques": len(whole)},
                      more)  # fmt: skip
 
 
-def _span(row: Row) -> str:
-    """From which batch to which, with the ranks where they change, too."""
+def _span(row: Row, what: str) -> str:
+    """From which batch to which, with the ranks where they change, too; ``what``: see Sweep."""
     ends = []
     for end in ENDS:
         gpus = row[f"gpus_{end}"]
-        on = "" if row["gpus_small"] == row["gpus_large"] else f" on {ranks_text(gpus)}"
+        on = "" if row["gpus_small"] == row["gpus_large"] else f" on {counted(gpus, what)}"
         ends.append(f"{count(row[f'global_batch_{end}'])}{on}")
     return f"from batch {' to '.join(ends)}"
 

@@ -49,7 +49,18 @@ from analysis.topics.comparisons.contrast import (
     further_in_words,
 )
 from analysis.topics.comparisons.techniques import INCONCLUSIVE, claims
-from analysis.topics.topic import THREE, Answer, Rows, Sweep, Topic, groups, sentence, some, varies
+from analysis.topics.topic import (
+    THREE,
+    Answer,
+    Rows,
+    Sweep,
+    Topic,
+    counted,
+    groups,
+    sentence,
+    some,
+    varies,
+)
 
 UNDECIDED, HIGHER = "undecided", "higher"
 #: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
@@ -192,8 +203,9 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
         means = joined([_mean(row) for row in ordered[:_MOST]], ", ")
         return f"no difference between techniques is tested{of}; the first means: {means}", []
     if not any(pair and pair["verdict"] == HIGHER for pair in its):
-        counted = f"{len(tested) - len(open_)} of {len(tested)} pairs"
-        none = "no pair is told apart" if len(open_) == len(tested) else f"{counted} are told apart"
+        told = len(tested) - len(open_)
+        which = f"{told} of {counted(len(tested), 'pair')}" if told else "no pair"
+        none = f"{which} {'are' if told > 1 else 'is'} told apart"
         means = f"the means of {len(ordered)} techniques lie between {low} and {high}"
         more = [means, further_in_words(open_)]
         return f"no technique is shown to be best{of}: {none}", more

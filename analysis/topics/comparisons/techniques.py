@@ -235,8 +235,8 @@ def _against(of: Sweep) -> Iterable[Answer]:
     name_of = namer(found)
 
     def named(row: Row) -> str:
-        than = f" than {row['reference']}" if len(references) > 1 and row["reference"] else ""
-        return f"{name_of(row)}{than}"
+        other = f" against {row['reference']}" if len(references) > 1 and row["reference"] else ""
+        return f"{name_of(row)}{other}"
 
     def measured(row: Row) -> str:
         # with the interval of the family, whose test decides
@@ -287,7 +287,7 @@ def _one_against(row: Row, reference: str) -> str:
         return f"{name} against {reference} confirms nothing: some runs diverged"
     if row["verdict"] == ALL_DIVERGED:
         return f"all runs of {name} diverged"
-    return f"{name} is not compared with {reference}" + (f" ({note})" if note else "")
+    return f"not compared with {reference}: {name}" + (f" ({note})" if note else "")
 
 
 TOPIC = Topic(

@@ -210,7 +210,7 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
         text += runs_in_words(row["reached"] + row["censored"])
         said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
     said += [f"{len(known) - _MOST} more in the table"] if len(known) > _MOST else []
-    more = ["at this critical batch a run takes twice the fewest steps and twice the fewest images",
+    more = ["at the critical batch a run takes twice the fewest steps and twice the fewest images",
             "doubling the batch from there saves a quarter of the steps"]  # fmt: skip
     first = known[0]
     ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]

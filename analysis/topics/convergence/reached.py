@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,7 @@ from analysis.table import (
     estimate_in,
     estimates_as,
     frame,
+    joined,
     number,
     plain_rows,
     runs_in_words,
@@ -39,7 +41,7 @@ from analysis.topics.names import (
     with_context,
 )
 from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.topic import THREE, Answer, Sweep, Topic, groups, sentence
+from analysis.topics.topic import THREE, Answer, Sweep, Topic, counted, groups, sentence
 
 CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
@@ -59,6 +61,7 @@ _MEASURES: dict[str, Kind] = {
 }  # fmt: skip
 #: Conditions in a sentence.
 _MOST = 3
+_NO_CHANGE = "no change is shown"
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -200,15 +203,20 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
             spans.setdefault((small, large), []).append((str(label), times, each))
     said: list[str] = []
     for (small, large), found in [*spans.items()][:_MOST]:
-        shown = {_direction(times) for _, times, _ in found}
-        verdict = shown.pop() if len(shown) == 1 else "what minima do depends on the technique"
+        shown = Counter(_direction(times) for _, times, _ in found)
+        verdict = next(iter(shown))
+        if len(shown) > 1:
+            told = (f"{what} in {n} of {len(found)} comparisons"
+                    for what, n in shown.items() if what != _NO_CHANGE)  # fmt: skip
+            verdict = joined(told, ", ")
         by = [f"{times.text(significant)} with {label} ({each})" for label, times, each in found]
         more = f" and {len(by) - _MOST} more in the table" if len(by) > _MOST else ""
         largest = "the largest eigenvalue of the Hessian" if not said else "it"
         said.append(f"from batch {count(small)} to {count(large)}, {verdict}: {largest} is "
                     f"multiplied by {', by '.join(by[:_MOST])}{more}")  # fmt: skip
     if said:
-        said += [f"{len(spans) - _MOST} more pairs of batches"] if len(spans) > _MOST else []
+        others = counted(len(spans) - _MOST, "more pair")
+        said += [f"{others} of batches"] if len(spans) > _MOST else []
         times = next(iter(spans.values()))[0][1]
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
                      sentence(said[0]), "convergence", "runs",
@@ -221,7 +229,7 @@ def _direction(times: Estimate) -> str:
         return "minima get sharper"
     if times.high is not None and times.high < 1:
         return "minima get flatter"
-    return "no change is shown"
+    return _NO_CHANGE
 
 
 def alone(of: Sweep) -> Iterable[Answer]:

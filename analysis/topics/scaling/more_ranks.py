@@ -156,14 +156,15 @@ def _up_to(own: Row, steps: Rows, what: str, whose: str) -> str:
         return f"{upto}: each added one gives at least {gives}{more}"
     speed = estimate_in(first, "speedup")
     if speed.low is None or speed.high is None:
-        verdict = ", too few runs for an interval"
+        few = ", too few runs for an interval"
+        verdict = few if first["n"] < 2 else ", without an interval: the runs are identical"
     elif speed.low <= 1:
         verdict = ": a loss" if speed.high < 1 else ": no gain is shown"
     elif most > first["before"]:
         verdict = f"; whether each added {what} up to {most} gives {gives} is undecided"
     else:
         verdict = f"; an added {what} gives less than {gives}"
-    give = f"{counted(first['gpus'], what)} give {speed.text(TWO)} times the throughput of "
+    give = f"{counted(first['gpus'], what)} give {speed.text(ratio_text)} times the throughput of "
     return f"{joined([whose, give], ', ')}{first['before']}{verdict}"
 
 

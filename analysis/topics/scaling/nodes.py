@@ -193,7 +193,8 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
         # without its site a command would not run: names may have been left out
         if site := only([*of.frames.attempts["site"].dropna().unique()]):
             numbers["command"] = ready = ready_command(slow, found, site)
-            more = [f"to measure the network there and compare the hosts: {ready}"]
+            # no full stop follows the command, which a shell would take for its last node
+            more = [f"the command {ready} measures the network there and compares the hosts"]
         yield Answer("nodes", "Is a machine to blame?", f"{blamed(slow)}.", "node_effects", "hosts",
                      numbers, more)  # fmt: skip
 

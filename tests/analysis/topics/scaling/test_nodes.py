@@ -241,8 +241,8 @@ def test_a_suspect_is_an_answer_with_its_command(tmp_path: Path) -> None:
     low, high = (f"{100 * slowest[f'effect_{end}']:.0f} %" for end in ("low", "high"))
     assert answer.text == (
         f"Steps take {100 * slowest['effect']:.0f} % ({low} to {high}) longer on node3.centre "
-        "(5 runs with it, 10 without). To measure the network there and compare the hosts: "
-        f"make interconnect SITE=mycluster NODES={named}."
+        "(5 runs with it, 10 without). The command make interconnect SITE=mycluster "
+        f"NODES={named} measures the network there and compares the hosts."
     )
     assert answer.numbers["command"] == f"make interconnect SITE=mycluster NODES={named}"
     assert [answer.key for answer in report.answers] == ["nodes", "one"]
