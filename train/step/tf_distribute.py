@@ -64,7 +64,13 @@ class DistributedStep(OneGraphStep):
         self._replicas_graph = graph(self._on_replicas)
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
-        """As the parent's, but every tensor is one of each replica, whose batches these are."""
+        """As the parent's, but every tensor is one of each replica.
+
+        Raises:
+            ValueError: not one batch for each replica.
+        """
+        if len(batches) != self.replicas:
+            raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
         sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
         found = self._replicas_graph(
