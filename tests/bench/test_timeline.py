@@ -23,7 +23,7 @@ def test_a_large_gradient_is_added_up_before_the_backward_pass_ends(tmp_path: Pa
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs 2 cores")
     # none where a step serialises; all on quiet cores, fewer where ranks wait for a core
-    assert any(steps_that_overlap(tmp_path / f"{run}.json") >= 2 for run in range(20))
+    assert any(steps_that_overlap(tmp_path / f"{run}.json") >= 2 for run in range(6))
 
 
 def steps_that_overlap(file: Path) -> int:
