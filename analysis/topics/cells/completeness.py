@@ -157,15 +157,21 @@ def command(goal: str, results: Path = Path(), **variables: str) -> str:
 
     ``results``: the folder of the sweeps; RESULTS= is repeated where make was called with it.
     """
-    asked = Path(os.environ.get("RESULTS") or "results").resolve()
-    if asked == results.resolve() != Path("results").resolve():
-        variables["RESULTS"] = str(asked)
+    if elsewhere := _elsewhere(results, os.environ.get("RESULTS") or "results", Path.cwd()):
+        variables["RESULTS"] = elsewhere
     sweep, slash, cell = variables.get("CELL", "").partition("/")
     if slash:
         variables |= {"SWEEP": sweep, "CELL": cell}
     # make takes $ for its own before the shell does
     given = (f"{key}={shlex.quote(text).replace('$', '$$')}" for key, text in variables.items())
     return " ".join(["make", goal, *given])
+
+
+@lru_cache(maxsize=8)  # a case of junit.xml asks for each failed cell
+def _elsewhere(results: Path, asked: str, here: Path) -> str:
+    """What make was called with, where it is the folder of these results and not the usual one."""
+    place = (here / asked).resolve()
+    return str(place) if place == results.resolve() != (here / "results").resolve() else ""
 
 
 def _seen(lines: Sequence[Sequence[str]]) -> str:
