@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -271,6 +272,8 @@ def interconnect(
 
 if __name__ == "__main__":
     enter("command", os.environ)
+    # 10,000 cells stay to the end: a search for cycles at each 700th object takes a quarter of it
+    gc.set_threshold(100_000)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     interrupt_on_signals()

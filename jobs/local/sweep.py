@@ -28,7 +28,7 @@ from jobs.local.supervisor import Machine, launch_line, run_cell
 from jobs.messages import EXIT_INTERRUPTED, ROOT, Interrupted, say, without_links
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import completed_cells, known_rates
-from jobs.plan.rows import plan_rows
+from jobs.plan.rows import plan_rows, plans_of
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
@@ -64,7 +64,7 @@ def _shown_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
 
 def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
     """Run every cell that has no good record; returns the exit code."""
-    plan_rows(wanted.configs, train_images(wanted.configs, machine.data, machine.store), {})
+    plans_of(wanted.configs, train_images(wanted.configs, machine.data, machine.store))
     lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
     cells = checked([stand(c, folder / c.cell_id()) for c in wanted.configs], force=force)
     say_standing(wanted, cells)

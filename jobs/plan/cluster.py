@@ -41,7 +41,8 @@ def plan_cluster(wish: SweepRequest) -> None:
     sending = context_for(wish, _image(wish))
     images = train_images(configs, wish.data, wish.store, fetch=False)
     rows = plan_rows(configs, images, known_rates(completed))
-    limits = time_limits(wish.site, wish.results, rows, todo, completed)
+    plans = {row.cell_id: row.plan for row in rows}
+    limits = time_limits(wish.site, wish.results, plans, todo, completed)
     sending = replace(sending, minutes=limits)
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
     seconds = {row.cell_id: row.time.seconds for row in rows}

@@ -13,8 +13,8 @@ from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
 from jobs.messages import clock, columns
 from jobs.plan.estimate import Completed, estimate, known_rates, rate_key
-from jobs.plan.rows import PlanRow
 from jobs.slurm.submissions import Array, jobs_at
+from train.config.plan import RunPlan
 from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.
@@ -28,7 +28,7 @@ Seconds = Mapping[str, float | None]
 def time_limits(
     named: NamedSite,
     results: Path,
-    rows: Iterable[PlanRow],
+    plans: Mapping[str, RunPlan],
     todo: Iterable[CellState],
     completed: Completed,
 ) -> dict[str, int]:
@@ -39,16 +39,15 @@ def time_limits(
     if site.time_min is not None:
         return {}
     rates = known_rates(completed, jobs_at(results, named.name, site.partition))
-    told = {cell.name for cell in todo if cell.status != "timeout"}
     limits = {}
-    for row in rows:
-        rate = rates.get(key := rate_key(row.plan.config))
-        if rate is None or rate.cells < LIKE_IT or row.cell_id not in told:
+    for cell in todo:
+        rate = rates.get(key := rate_key(cell.config))
+        if rate is None or rate.cells < LIKE_IT or cell.status == "timeout":
             continue
-        seconds = estimate(row.plan, {key: rate}).seconds
+        seconds = estimate(plans[cell.name], {key: rate}).seconds
         assert seconds is not None  # the key is among the rates
         needed = math.ceil((MARGIN * seconds + site.signal_s) / 60)
-        limits[row.cell_id] = min(max(LEAST_MIN, needed), site.max_time_min)
+        limits[cell.name] = min(max(LEAST_MIN, needed), site.max_time_min)
     return limits
 
 

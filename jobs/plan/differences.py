@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,22 +24,26 @@ def apart(configs: Sequence[RunConfig]) -> dict[str, Settings]:
     Settings of a technique are there if they differ between cells of one technique, and numbers of
     a kind (the momentum of sgd) if they differ within that kind: names say the rest.
     """
-    examples = {condition_of(config): config for config in configs}
-    settings = {condition: tuple(_settings(config)) for condition, config in examples.items()}
+    conditions = by_condition(configs)
+    settings = [tuple(_settings(cells[0])) for cells in conditions]
     values: dict[tuple[str, str], set[Any]] = {}
-    for key, scope, value in chain.from_iterable(settings.values()):
+    for key, scope, value in chain.from_iterable(settings):
         values.setdefault((key, scope), set()).add(value)
     keys = dict.fromkeys(key for (key, _), different in values.items() if len(different) > 1)
-    texts = {
-        condition: dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in those if key in keys}
-        for condition, those in settings.items()
-    }
-    return {config.cell_id(): texts[condition_of(config)] for config in configs}
+    found: dict[str, Settings] = {}
+    for cells, those in zip(conditions, settings, strict=True):
+        texts = dict.fromkeys(keys, "") | {key: _text(v) for key, _, v in those if key in keys}
+        found |= dict.fromkeys((config.cell_id() for config in cells), texts)
+    return found
 
 
-def condition_of(config: RunConfig) -> Hashable:
-    """All but the seed: cells of one condition are planned alike."""
-    return tuple(value for key, value in config if key != "seed")
+def by_condition(configs: Iterable[RunConfig]) -> Collection[Sequence[RunConfig]]:
+    """Cells that are equal in all but their seeds: these are planned alike."""
+    found: dict[Hashable, list[RunConfig]] = {}
+    for config in configs:
+        condition = tuple(value for key, value in config if key != "seed")
+        found.setdefault(condition, []).append(config)
+    return found.values()
 
 
 def in_words(settings: Settings) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.plan.differences import Settings, apart, condition_of
+from jobs.plan.differences import Settings, apart, by_condition
 from jobs.plan.estimate import Estimate, Rate, RateKey, estimate
 from train.config.plan import RunPlan, plan_of
 from train.config.run import RunConfig
@@ -22,32 +22,39 @@ class PlanRow:
     apart: Settings  # settings that set it apart from others of the sweep
 
 
-def plan_rows(
-    configs: Sequence[RunConfig],
-    images: Mapping[tuple[str, int | None], int],
-    rates: Mapping[RateKey, Rate],
-) -> tuple[PlanRow, ...]:
-    """The rows of the plan, in the order of the configs.
+def plans_of(
+    configs: Sequence[RunConfig], images: Mapping[tuple[str, int | None], int]
+) -> dict[str, RunPlan]:
+    """Cell id -> plan.
 
     ``images``: (data set, image size) -> training images that there are.
 
     Raises:
         ConfigError: cells that the data is too small for, all of them in one message.
     """
-    rows, wrong = [], []
-    differing = apart(configs)
-    planned: dict[Hashable, tuple[RunPlan, Estimate]] = {}
-    for config in configs:
-        condition = condition_of(config)
-        try:
-            if condition not in planned:
-                plan = plan_of(config, images[config.dataset, config.image_size])
-                planned[condition] = plan, estimate(plan, rates)
-            cell_id = config.cell_id()
-            rows.append(PlanRow(cell_id, *planned[condition], differing[cell_id]))
-        except ConfigError as error:
-            wrong.append(str(error))
+    plans: dict[str, RunPlan] = {}
+    wrong = []
+    for cells in by_condition(configs):
+        plan = None
+        for config in cells:
+            try:
+                plan = plan or plan_of(config, images[config.dataset, config.image_size])
+                plans[config.cell_id()] = plan
+            except ConfigError as error:
+                wrong.append(str(error))
     if wrong:
         count = f"{len(wrong)} of {len(configs)} cells"
         raise ConfigError("\n  ".join([f"{count} cannot run on their data:", *wrong]))
-    return tuple(rows)
+    return plans
+
+
+def plan_rows(
+    configs: Sequence[RunConfig],
+    images: Mapping[tuple[str, int | None], int],
+    rates: Mapping[RateKey, Rate],
+) -> tuple[PlanRow, ...]:
+    """The rows of the plan, in the order of the configs. Arguments, errors: see plans_of()."""
+    plans, differing = plans_of(configs, images), apart(configs)
+    times = {key: estimate(plan, rates) for key, plan in {id(p): p for p in plans.values()}.items()}
+    names = [config.cell_id() for config in configs]
+    return tuple(PlanRow(n, plans[n], times[id(plans[n])], differing[n]) for n in names)

@@ -16,7 +16,7 @@ from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.cost import time_limits
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import completed_cells, estimate, known_rates
-from jobs.plan.rows import plan_rows
+from jobs.plan.rows import plans_of
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
@@ -39,7 +39,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
     wanted, context = request.wanted, prepare(request)
     with only_sweep(request.folder), slurm_refusals(request.site):
         images = train_images(wanted.configs, request.data, request.store)
-        rows = plan_rows(wanted.configs, images, {})
+        plans = plans_of(wanted.configs, images)
         lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
@@ -51,8 +51,8 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             needed = request.budget is not None or context.site.time_min is None
             completed = completed_cells(request.results, configs if needed else ())
             rates = {} if request.budget is None else known_rates(completed)
-            seconds = {row.cell_id: estimate(row.plan, rates).seconds for row in rows}
-            limits = time_limits(request.site, request.results, rows, todo, completed)
+            seconds = {cell.name: estimate(plans[cell.name], rates).seconds for cell in todo}
+            limits = time_limits(request.site, request.results, plans, todo, completed)
             context = replace(context, minutes=limits)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)

@@ -13,7 +13,7 @@ from jobs.config.site import NamedSite, Site
 from jobs.plan import cost
 from jobs.plan.cost import array_lines, check_budget, time_limits
 from jobs.plan.estimate import Rate, rate_key
-from jobs.plan.rows import plan_rows
+from jobs.plan.rows import plans_of
 from jobs.slurm.submissions import Array
 from tests.builders import config
 from train.errors import ConfigError
@@ -98,10 +98,10 @@ def limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., lis
         key = rate_key(config(gpus=2, batch_per_rank=64))
         monkeypatch.setattr(cost, "known_rates", lambda *_: {key: rate})
         one = config(**{"gpus": 2, "batch_per_rank": 64, "epochs": 1, **changes})
-        rows = plan_rows([one], {("digits", None): 1437}, {})
+        plans = plans_of([one], {("digits", None): 1437})
         todo = [CellState(one, tmp_path / one.cell_id(), status)]
         named = NamedSite("mine", site, Path("mine.yaml"))
-        return list(time_limits(named, tmp_path, rows, todo, {}).values())
+        return list(time_limits(named, tmp_path, plans, todo, {}).values())
 
     return of
 
