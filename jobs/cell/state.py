@@ -211,10 +211,13 @@ def lay_out(
             config.json of another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
-    missing = []
+    new, changed = [], []
     for config in configs:
         folder = sweep / config.cell_id()
-        if folder.exists() and not folder.is_dir():
+        if not folder.exists():
+            new.append((folder, config))
+            continue
+        if not folder.is_dir():
             raise ConfigError(
                 f"{folder} is a file, expected the folder of a cell or nothing: move it away"
             )
@@ -222,11 +225,10 @@ def lay_out(
             if not _holds(folder / CONFIG_NAME, config):
                 if not force:
                     refuse_other_config(folder, config)
-                missing.append((folder, config))
-    for folder, config in missing:
-        if (folder / CONFIG_NAME).exists():
-            write_atomically(folder / CONFIG_NAME, _text(config))  # somebody may read it now
-            continue
+                changed.append((folder, config))
+    for folder, config in changed:
+        write_atomically(folder / CONFIG_NAME, _text(config))  # somebody may read it now
+    for folder, config in new:
         folder.mkdir(parents=True, exist_ok=True)
         # not flushed: ten thousand take minutes, and the next sweep writes half a file again
         (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")

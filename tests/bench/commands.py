@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.config.load import load_sweep
 from jobs.plan.datasets import train_images
-from jobs.slurm.submissions import job_name, read_notes
+from jobs.slurm.submissions import job_name, read_notes, write_note
 from tests.builders import record
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from train.config.run import RunConfig
@@ -105,13 +106,16 @@ def commands(folder: Path, fake: FakeSlurm) -> Iterator[list[str]]:
     yield ["new", "sweep", *here]
     shutil.rmtree(sweep)
     yield ["new", *submit]
-    jobs = [job for array in read_notes(sweep)[0].arrays for job in array.elements()]
+    arrays = [array for note in read_notes(sweep) for array in note.arrays]
+    jobs = [job for array in arrays for job in array.elements()]
     fake.queue(dict.fromkeys(jobs, "PENDING"), job_name("many", sweep))
     yield ["new", "status"]
     (sweep / ".slurm").rename(another / ".slurm")
     shutil.rmtree(sweep)
     (folder / "ended").mkdir()
-    another.rename(folder / "ended" / "many")
+    ended = another.rename(folder / "ended" / "many")
+    for note in read_notes(ended):  # before their records
+        write_note(ended, note.model_copy(update={"submitted_at": datetime(2020, 1, 1, tzinfo=UTC)}))
     fake.queue({}, "nobody")
     yield from (["ended", "status"], ["ended", *submit])
 
