@@ -114,8 +114,9 @@ def commands(folder: Path, fake: FakeSlurm) -> Iterator[list[str]]:
     shutil.rmtree(sweep)
     (folder / "ended").mkdir()
     ended = another.rename(folder / "ended" / "many")
-    for note in read_notes(ended):  # before their records
-        write_note(ended, note.model_copy(update={"submitted_at": datetime(2020, 1, 1, tzinfo=UTC)}))
+    before = {"submitted_at": datetime(2020, 1, 1, tzinfo=UTC)}  # their records
+    for note in read_notes(ended):
+        write_note(ended, note.model_copy(update=before))
     fake.queue({}, "nobody")
     yield from (["ended", "status"], ["ended", *submit])
 
