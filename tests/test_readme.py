@@ -195,8 +195,3 @@ def test_wrong_requests_are_exit_code_2_with_the_nearest_name(variables, surroun
     assert done.returncode == 2 and "Error 2" in done.stderr
     assert ("quickstart" if "SWEEP=q" in variables else "known: auto, local") in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_force_is_0_or_1() -> None:
-    done = shell("make sweep SWEEP=smoke FORCE=yes", dict(os.environ))
-    assert done.returncode == 2 and "expected FORCE=1" in done.stderr
