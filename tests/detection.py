@@ -2,8 +2,8 @@
 
     python -m tests.detection --healthy 20 --repeats 5 --out docs/interconnect-detection.csv
 
-measures (about 25 s a run; needs root and `make cluster`) and writes a row per run; without --out it
-prints the table of the file that is there, which docs/interconnect.md holds and a test compares.
+measures (about 25 s a run; needs root and `make cluster`) and writes a row per run; without --out
+it prints the table of the file that is there, which docs/interconnect.md holds and a test compares.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranks of a Python program on this machine, or on two pretend hosts with a link of a given rate."""
+"""Ranks of a Python program on this machine, or on two pretend hosts with a slow link."""
 
 from __future__ import annotations
 
