@@ -102,14 +102,6 @@ def test_sweep_leaves_one_good_record_per_cell(trial: Bench) -> None:
     assert not leftovers(trial.folder)
 
 
-def test_second_sweep_trains_nothing_and_says_why(trial: Bench) -> None:
-    before = {cell: (cell / "record.json").read_bytes() for cell in trial.cells()}
-    done = trial.run()
-    assert done.returncode == 0
-    assert "4 completed" in done.stderr and "nothing to train" in done.stderr
-    assert {cell: (cell / "record.json").read_bytes() for cell in trial.cells()} == before
-
-
 def test_report_of_real_records(trial: Bench) -> None:
     done = ran([sys.executable, "-m", "analysis", "report", trial.sweep], cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -127,14 +127,6 @@ def test_what_is_run_again_is_put_aside_whole(sweep: Sweep, before: str) -> None
     assert len(list(trial.cell.glob("archive/*"))) == 2, "side by side"
 
 
-@pytest.mark.parametrize("name", ['it\'s "quoted" $HOME `x` ü-%j-*\nnew line', "no utf-8 \udce9"])
-def test_folders_with_any_name(sweep: Sweep, tmp_path: Path, name: str) -> None:
-    trial = sweep("good() if '-s0-' in CELL.name else os._exit(3)\n", 1, 1, folder=tmp_path / name)
-    assert trial.run() == ["completed", "failed"]
-    error = left(trial.cells[1]).error
-    assert error and "exit code 3" in error.what and "rank-0.log" in error.what_to_do
-
-
 @pytest.mark.parametrize(
     ("body", "rank", "words"),
     [
