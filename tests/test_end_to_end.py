@@ -245,3 +245,23 @@ def test_force_keeps_the_earlier_result_and_repeats_it(trial: Bench, tmp_path, d
     assert curve(second) == curve(by_seed[0])
     assert second.weights_sha256 == by_seed[0].weights_sha256
     assert curve(by_seed[1]) != curve(by_seed[0])
+
+
+#: What one global batch of 128 is made of.
+STRONG = """scaling: strong
+global_batch: 128
+partition: independent
+data_fraction: 0.02"""
+
+
+@pytest.mark.slow
+def test_synthetic_data_strong_scaling_and_option_2(tmp_path, data_root) -> None:
+    text = sweep(gpus="[1, 2]").replace("digits", "synthetic").replace("batch_per_rank: 64", STRONG)
+    bench = make_bench(tmp_path, data_root, text)
+    assert bench.run().returncode == 0
+    for record in bench.records():
+        assert record.data.order.startswith("option 2") and record.throughput.images_per_s > 0
+        for epoch in record.epochs:
+            assert epoch.images == 128 * epoch.steps
+            assert epoch.train_accuracy is None and epoch.validation_accuracy is None
+        assert "no meaning" in record.missing["epochs.validation_accuracy"]

@@ -42,9 +42,9 @@ def test_matrix_rules_and_includes_in_their_order() -> None:
     content = {
         **COMMON, "matrix": {"gpus": [1, 2], "technique": ["naive", "sgd"], "seeds": 2},
         "exclude": [{"technique": "sgd", "gpus": [2, 4]},
-                    {"technique": "naive", "gpus": 1, "seed": 1}],
+                    {"technique": "naive", "gpus": 1}],
         "include": [{"technique": "lamb", "gpus": 1, "seed": [0, 1]},
-                    {"technique": "naive", "gpus": [1, 2], "seed": [2, 0]}],
+                    {"technique": "naive", "gpus": 2, "seed": [2, 0]}],
         "override": [
             {"when": {"technique": ["naive", "lamb"], "seed": 0}, "set": {"epochs": 9}},
             {"when": {"technique": "lamb"}, "set": {"epochs": 7}},
@@ -52,12 +52,12 @@ def test_matrix_rules_and_includes_in_their_order() -> None:
             {"when": {"technique": "sgd", "seed": 1}, "set": {"epochs": 5}},
         ],
     }  # fmt: skip
-    found = [(c.gpus, c.technique.name, c.seed, c.epochs) for c in load(content).configs]
-    assert found == [
-        (1, "naive", 0, 9), (1, "lars", 0, 4), (1, "lars", 1, 5), (2, "naive", 0, 9),
-        (2, "naive", 1, 4), (1, "lamb", 0, 7), (1, "lamb", 1, 7), (1, "naive", 2, 4),
-        (2, "naive", 2, 4),
+    found = load(content)
+    assert [(c.gpus, c.technique.name, c.seed, c.epochs) for c in found.configs] == [
+        (1, "lars", 0, 4), (1, "lars", 1, 5), (2, "naive", 0, 9), (2, "naive", 1, 4),
+        (1, "lamb", 0, 7), (1, "lamb", 1, 7), (2, "naive", 2, 4),
     ]  # fmt: skip
+    assert found.techniques == ("naive", "lamb", "lars"), "the order of the file, not of cells"
 
 
 def test_zipped_lists_advance_together_and_groups_are_crossed() -> None:
@@ -72,17 +72,6 @@ def test_zipped_lists_advance_together_and_groups_are_crossed() -> None:
     assert len(cells) == 2 * 2 * 3
     assert {(c.model, c.batch_per_rank) for c in cells} == {("cnn", 64), ("resnet_mini", 128)}
     assert {(c.gpus, c.seed) for c in cells} == {(1, 5), (2, 6), (4, 7)}
-
-
-def test_techniques_keep_the_order_of_the_file_not_of_the_cells() -> None:
-    content = {
-        **COMMON,
-        "matrix": {"gpus": [1, 2], "technique": ["naive", "lr_scaling", "batch_norm"]},
-        "exclude": [{"technique": "lr_scaling", "gpus": 1}],
-        "include": [{"technique": "sgd", "gpus": 1}],
-        "override": [{"when": {"technique": "sgd"}, "set": {"technique": "lamb"}}],
-    }
-    assert load(content).techniques == ("naive", "lr_scaling", "batch_norm", "lamb")
 
 
 def test_parameters_of_a_technique_can_be_shared_varied_and_overridden() -> None:

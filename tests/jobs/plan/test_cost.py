@@ -82,6 +82,7 @@ def test_the_bound_counts_unless_all_times_are_known(
     refused = refusal(counted - 0.01, seconds)
     assert refused.startswith(f"the sweep may use {shown} GPU-hours, and BUDGET allows")
     assert "at most 50 (every job once until its time limit)" in refused
+    assert "a smaller time_min of the site (now 30)" in refused
     assert ("1.5 x the estimate counts" in refused) == (seconds is SECONDS)
     check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, SITE)
     assert "BUDGET allows nan" in refusal(float("nan"), seconds), "no limit that is ever passed"
@@ -115,9 +116,3 @@ def test_a_time_limit_by_three_earlier_cells_like_it(limits) -> None:
     assert limits(gpus=4) == limits(model="resnet_mini") == limits(batch_per_rank=8) == []
     assert limits(Site(ranks_per_node=8, time_min=30)) == [], "the site file wins"
     assert limits(status="timeout") == [], "its time was over once: the site's"
-
-
-def test_a_budget_counts_the_limits_that_jobs_get() -> None:
-    check_budget(1, [array(1, 4, 1, minutes=15)], {}, OPEN)
-    with pytest.raises(ConfigError, match="a smaller time_min of the site \\(now 240\\)"):
-        check_budget(1, [array(1, 4, 1, minutes=16)], {}, OPEN)
