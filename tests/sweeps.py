@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from jobs.cell.launch import RENDEZVOUS
 from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,20 +108,19 @@ def wait_until(ready: Callable[[], object], what: str, timeout_s: float = 240) -
         time.sleep(0.1)
 
 
-def rank_process(cell: Path, rank: int) -> psutil.Process | None:
-    """The process of a rank of this cell, found by its command line and environment."""
-    for process in psutil.process_iter():
-        try:
-            line = process.cmdline()
-            if (
-                str(cell / "config.json") in line
-                and process.environ().get("HOROSCALE_RANK") == str(rank)
-                and process.status() != psutil.STATUS_ZOMBIE
-            ):
-                return process
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return None
+def rank_processes(folder: Path) -> list[psutil.Process]:
+    """Those with the environment of a rank of a cell, ``folder`` or below it; helpers included."""
+    return [
+        process
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get(RENDEZVOUS, "").startswith(f"{folder}/")
+    ]
+
+
+def rank_process(cell: Path, rank: int) -> psutil.Process:
+    """That of this rank, which has started."""
+    ranks = {int(p.info["environ"]["HOROSCALE_RANK"]): p for p in rank_processes(cell)[::-1]}
+    return ranks[rank]
 
 
 def lines(file: Path) -> int:
@@ -129,16 +128,3 @@ def lines(file: Path) -> int:
         return len(file.read_text().splitlines())
     except FileNotFoundError:  # not there yet, or taken away by a new start
         return 0
-
-
-def leftovers(folder: Path) -> list[str]:
-    """Rank processes that still run for cells under ``folder``."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            text = " ".join(process.cmdline())
-            if "-m train" in text and str(folder) in text and process.pid != os.getpid():
-                found.append(text)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found

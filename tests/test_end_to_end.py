@@ -17,11 +17,11 @@ import pytest
 from tests.sweeps import (
     ROOT,
     Bench,
-    leftovers,
     lines,
     make_bench,
     ran,
     rank_process,
+    rank_processes,
     wait_until,
 )
 from train.record.run import read_record
@@ -55,7 +55,7 @@ def in_play(bench: Bench, *options: str, epochs: int = 1) -> Iterator[subprocess
             lambda: any(lines(c / "epochs.jsonl") >= epochs for c in bench.cells()), "epochs"
         )
         yield process
-        assert not leftovers(bench.folder)
+        assert not rank_processes(bench.folder)
     finally:  # its group holds the supervisors, and ranks end with these
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_sweep_leaves_one_good_record_per_cell(trial: Bench) -> None:
         communication = record.steps[0].communication_s.median
         assert (communication == 0) == (record.config.gpus == 1)
         assert (record.steps[0].waiting_s is None) == (record.config.gpus == 1)
-    assert not leftovers(trial.folder)
+    assert not rank_processes(trial.folder)
 
 
 def test_report_of_real_records(trial: Bench) -> None:
