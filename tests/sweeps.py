@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from typing import Any
 
 import psutil
 
-from jobs.cell.launch import RENDEZVOUS
+from jobs.cell.launch import RENDEZVOUS, Groups, rank_environment
+from train.environment import environment_of
 from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,6 +80,23 @@ def ran(
 ) -> subprocess.CompletedProcess[Any]:
     """How a program ended, and all that it said."""
     return subprocess.run(argv, capture_output=True, text=text, check=False, **how)
+
+
+def ranks_here(
+    folder: Path, command: Sequence[str | Path], cores: Groups, **variables: str
+) -> list[subprocess.Popen[str]]:
+    """A Python command as real ranks of one world on these cores, as the supervisor starts them."""
+    (folder / "logs").mkdir(parents=True)
+    base = environment_of("ranks", os.environ) | variables
+    return [
+        subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=base | rank_environment(
+                folder, cores, rank, attempt=1, supervisor=os.getpid(), root=ROOT
+            ),
+        )
+        for rank in range(len(cores))
+    ]  # fmt: skip
 
 
 def executable(file: Path, text: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.launch import core_groups
-from tests.pretend_hosts import Host, address, name_them, pretend_hosts
-from train.environment import environment_of
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.pretend_hosts import Host, address, ended, name_them, pretend_hosts, start_ranks
+from tests.sweeps import ROOT, ranks_here
 
 
 @contextmanager
@@ -41,30 +38,15 @@ def run_ranks(
     """
     cores = core_groups(size, cores_per_rank, sorted(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as folder:
-        running = []
-        for rank in range(size):
-            nodes = size if hosts else 1
-            world = 1 if apart else size
-            own = environment_of("ranks", os.environ) | variables | {
-                "HOROSCALE_RANK": str(rank % world),
-                "HOROSCALE_SIZE": str(world),
-                "HOROSCALE_LOCAL_RANK": str(0 if hosts else rank % world),
-                "HOROSCALE_LOCAL_SIZE": str(world // nodes),
-                "HOROSCALE_NODE": str(rank if hosts else 0),
-                "HOROSCALE_NODES": str(nodes),
-                "HOROSCALE_CORES": ",".join(map(str, cores[rank])),
-                "HOROSCALE_RENDEZVOUS": f"{folder}/rendezvous-{rank if apart else 0}",
-                "PYTHONPATH": str(ROOT),
-            }  # fmt: skip
-            line = [*(hosts[rank] if hosts else []), sys.executable, *command]
-            running.append(
-                subprocess.Popen(line, env=own, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-            )
-        try:
-            outs = [process.communicate(timeout=timeout_s)[0] for process in running]
-        finally:
-            for process in running:
-                process.kill()
-    if bad := [process.returncode for process in running if process.returncode]:
-        raise RuntimeError(f"ranks of {' '.join(command)} ended with {bad}")
-    return [json.loads(out.splitlines()[-1]) for out in outs]
+        if hosts:
+            meeting, variables["PYTHONPATH"] = Path(folder) / "rendezvous", str(ROOT)
+            running = start_ranks(hosts, meeting, *command, **variables)
+        else:
+            worlds = [cores[rank : rank + 1] for rank in range(size)] if apart else [cores]
+            running = []
+            for number, world in enumerate(worlds):
+                running += ranks_here(Path(folder) / str(number), command, world, **variables)
+        found = ended(running, timeout_s)
+    if bad := [errors[-3000:] for code, _, errors in found if code]:
+        raise RuntimeError(f"ranks of {' '.join(command)} failed: {bad}")
+    return [json.loads(out.splitlines()[-1]) for _, out, _ in found]
