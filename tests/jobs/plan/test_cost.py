@@ -71,14 +71,14 @@ def test_whole_nodes_are_charged_where_only_whole_nodes_are_given() -> None:
 def test_the_bound_counts_unless_all_times_are_known(
     seconds: dict[str, Any], counted: float, shown: str
 ) -> None:
-    check_budget(counted, ARRAYS, seconds, SITE)
-    refused = refusal(check_budget, counted - 0.01, ARRAYS, seconds, SITE)
+    check_budget(counted, ARRAYS, seconds, OPEN)
+    refused = refusal(check_budget, counted - 0.01, ARRAYS, seconds, OPEN)
     assert refused.startswith(f"the sweep may use {shown} GPU-hours, and BUDGET allows")
     assert "at most 50 (every job once until its time limit)" in refused
-    assert "a smaller time_min of the site (now 30)" in refused
+    assert "a smaller time_min of the site (now 240)" in refused
     assert ("1.5 x the estimate counts" in refused) == (seconds is SECONDS)
-    check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, SITE)
-    never = refusal(check_budget, float("nan"), ARRAYS, seconds, SITE)
+    check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, OPEN)
+    never = refusal(check_budget, float("nan"), ARRAYS, seconds, OPEN)
     assert "BUDGET allows nan" in never, "no limit that is ever passed"
 
 
