@@ -130,7 +130,7 @@ def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -
     keep(baseline_of(GOOD), file)
     assert read_baseline(file) == baseline_of(GOOD)
     file.write_text("{}")
-    with pytest.raises(RunError, match=r"run: Field required\. Remove it and keep another"):
+    with pytest.raises(RunError, match=r"run: Field required\. Replace it: .* FORCE=1"):
         read_baseline(file)
     with pytest.raises(RunError, match="no such file"):
         read_baseline(tmp_path / "none.json")

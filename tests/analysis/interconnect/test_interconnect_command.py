@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
+from analysis.interconnect.baseline import read_baseline
 from analysis.interconnect.report import show
 from analysis.interconnect.verdict import judge as judged
 from tests.analysis.interconnect.runs import CONFIRMED, SLOW, node_facts, run, tournament
@@ -70,6 +71,18 @@ def test_a_baseline_of_unknown_nodes_is_kept_by_force_only(tmp_path: Path) -> No
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2 and "has no preflight" in done.output
     assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+
+
+def test_force_replaces_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tournament.json").write_text(tournament().model_dump_json())
+    (tmp_path / "baseline.json").write_text('{"half": ')
+    command = ["interconnect-baseline", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2 and "baseline.json is broken" in done.output
+    assert (tmp_path / "baseline.json").read_text() == '{"half": '
+    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+    assert read_baseline(tmp_path / "baseline.json").run == "run"
 
 
 def test_requests_that_are_wrong(tmp_path: Path) -> None:
