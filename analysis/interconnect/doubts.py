@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.collectives import CARRIED
 from analysis.interconnect.finding import Finding
+from analysis.table import first_of
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import BUSY, LEAST, TOGETHER, Measurement, Tournament
 
@@ -110,7 +110,7 @@ def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
 
 def path_findings(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     yield from _clocks(tournament)
-    yield from _path_mtus(tournament, facts)
+    yield from _path_mtus(tournament)
     yield from _other_fabric(tournament, facts)
 
 
@@ -125,28 +125,16 @@ def _clocks(tournament: Tournament) -> Iterator[Finding]:
             yield Finding("remark", "clock", why, (node,))
 
 
-def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
-    """Pairs whose packets must be smaller than both of their interfaces can send, or, where the
-    nodes did not report it, smaller than those of most pairs."""
+def _path_mtus(tournament: Tournament) -> Iterator[Finding]:
     paths = {(m.sender, m.receiver): m.tcp.path_mtu for m in tournament.measurements
              if m.tcp is not None and m.phase == "tournament"}  # fmt: skip
-    if not paths:
-        return
-    own = {one.node: int(fact.value) for one in facts if one.when == "before" for fact in one.facts
-           if fact.name == "MTU" and fact.value and fact.value.isdecimal()}  # fmt: skip
-    ((usual, _),) = Counter(paths.values()).most_common(1)
-    small = [
-        (f"{a} -> {b}: {size}", size) for (a, b), size in sorted(paths.items())
-        if size < (min(own[a], own[b]) if a in own and b in own else usual)
-    ]  # fmt: skip
+    largest = max(paths.values(), default=0)
+    small = [f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items()) if size < largest]
     if small:
-        shown = ", ".join(text for text, _ in small[:_SHOWN])
-        every = len(small) == len(paths)
         yield Finding(
-            "remark" if every else "open", "path MTU",
-            f"{len(small)} of {len(paths)} paths take smaller packets than "
-            + ("their interfaces do" if own else f"the others, {usual} bytes")
-            + f" ({shown}{', ...' if len(small) > _SHOWN else ''})",
+            "open", "path MTU",
+            f"{len(small)} of {len(paths)} paths take smaller packets than the others, {largest} "
+            f"bytes ({first_of(small, _SHOWN)})",
         )  # fmt: skip
 
 
