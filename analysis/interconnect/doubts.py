@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.collectives import CARRIED
@@ -64,26 +65,25 @@ def doubts(tournament: Tournament) -> Iterator[Finding]:
             f"so no more than {tournament.company} were measured at once: an oversubscribed "
             "fabric, or one machine",
         )  # fmt: skip
-    if tournament.cut is not None:
-        yield _cut(tournament, tournament.cut)
+    yield from _coverage(tournament)
     yield from _interfaces(good)
 
 
-def _cut(tournament: Tournament, cut: str) -> Finding:
+def _coverage(tournament: Tournament) -> Iterator[Finding]:
     """Whether each node met enough others, both ways, to distinguish its sides from theirs."""
-    met: dict[tuple[str, str], set[str]] = {}
-    for m in tournament.measurements:
-        if m.phase == "tournament":
-            met.setdefault((m.sender, "send"), set()).add(m.receiver)
-            met.setdefault((m.receiver, "receive"), set()).add(m.sender)
-    least = min(len(met.get((node.name, way), ())) for node in tournament.nodes
-                for way in ("send", "receive"))  # fmt: skip
-    enough = least >= min(LEAST, len(tournament.nodes) - 1)
-    return Finding(
-        "remark" if enough else "open", "cut short",
-        f"{cut}: each node met {least} others or more; a longer time limit, or fewer "
-        "nodes, would measure more",
-    )  # fmt: skip
+    there = {node.name for node in tournament.nodes} - set(tournament.lost)
+    met = {(m.sender, m.receiver) for m in tournament.measurements
+           if m.phase == "tournament" and {m.sender, m.receiver} <= there}  # fmt: skip
+    sides = Counter(end for pair in met for end in zip(pair, ("send", "receive"), strict=True))
+    least = min((sides[node, way] for node in there for way in ("send", "receive")), default=0)
+    if tournament.cut is not None or least < len(there) - 1:
+        enough = least >= min(LEAST, len(there) - 1)
+        why = f"{tournament.cut}: a longer time limit, or fewer nodes, would measure more; "
+        yield Finding(
+            "remark" if enough else "open", "coverage",
+            f"{why if tournament.cut else ''}each node met {least} of {len(there) - 1} others or "
+            "more: a slow link may be another",
+        )  # fmt: skip
 
 
 def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:

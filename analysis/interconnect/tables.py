@@ -117,7 +117,7 @@ def _fit(own: Segments) -> Row:
 
 
 def _errors(part: pd.DataFrame) -> Row:
-    worst = part.loc[part["error"].abs().idxmax()]
+    worst = part.iloc[int(part["error"].abs().to_numpy().argmax())]
     return {
         "ranks": worst["ranks"],
         "median_error": part["error"].median(),
