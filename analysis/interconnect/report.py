@@ -16,12 +16,7 @@ from rich.text import Text
 from analysis.figures import Figure, standalone
 from analysis.interconnect.collectives import collectives_frame, series_findings, title
 from analysis.interconnect.facts import facts_frame
-from analysis.interconnect.figures import (
-    bandwidth_figure,
-    latency_figure,
-    latency_heatmap,
-    rate_heatmap,
-)
+from analysis.interconnect.figures import curves, heatmaps
 from analysis.interconnect.finding import (
     Finding,
     Verdict,
@@ -84,22 +79,17 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
     figures = []
     pairs = run.tournament
     if pairs is not None and pairs.decision.middle is not None:
-        frame = pairs_frame(pairs)
-        frame = frame[frame["phase"] == "tournament"]
-        names = in_switch_order([node.name for node in pairs.nodes], pairs.switches)
-        figures += [
-            rate_heatmap(frame, names, pairs.decision.middle), latency_heatmap(frame, names)
-        ]  # fmt: skip
+        # leaf by leaf
+        names = sorted(
+            (node.name for node in pairs.nodes), key=lambda name: pairs.switches.get(name, "")
+        )
+        own = pairs_frame(pairs).query("phase == 'tournament'")
+        figures += heatmaps(own, names, pairs.decision.middle)
     if run.collectives is not None:
-        frame, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
         likely = expected(run.facts, line_bits)
-        figures.append(bandwidth_figure(frame, ranks, likely.levels if likely else []))
-        figures.append(latency_figure(frame, ranks))
+        calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
+        figures += curves(calls, ranks, likely.levels if likely else [])
     return [figure for figure in figures if figure.svg is not None]
-
-
-def in_switch_order(names: list[str], switches: dict[str, str]) -> list[str]:
-    return sorted(names, key=lambda name: (switches.get(name, ""), names.index(name)))
 
 
 def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequence[str] = ()) -> str:

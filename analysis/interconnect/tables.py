@@ -148,15 +148,17 @@ def findings_table(verdict: Verdict) -> Table:
 
 
 def rates_table(tournament: Tournament) -> Table:
-    """Row sends, column receives; n/a: not measured, or nothing came through."""
+    """Row sends, column receives; empty: not measured, none: nothing came through."""
     pairs = pairs_frame(tournament).query("phase == 'tournament'")
     names = [node.name for node in tournament.nodes]
-    wide = pairs.drop_duplicates(["sender", "receiver"], keep="last")
-    wide = wide.pivot(index="sender", columns="receiver", values="rate")
-    unit, one = ("Gbit/s", 1e9) if pairs["rate"].median() >= 1e9 else ("Mbit/s", 1e6)
-    wide = (wide.reindex(index=names, columns=names) / one).add_prefix("to ")
+    rates = pairs["rate"].astype(float)
+    unit, one = ("Gbit/s", 1e9) if rates.dropna().median() >= 1e9 else ("Mbit/s", 1e6)
+    texts = ["none" if pd.isna(rate) else f"{rate / one:.1f}" for rate in rates]
+    wide = pairs.assign(text=texts).drop_duplicates(["sender", "receiver"], keep="last")
+    wide = wide.pivot(index="sender", columns="receiver", values="text")
+    wide = wide.reindex(index=names, columns=names).fillna("").add_prefix("to ")
     columns = (
         Column("sender", "string", "sends"),
-        *(Column(f"to {name}", heading=name, format=number(1)) for name in names),
+        *(Column(f"to {name}", heading=name, format=str) for name in names),
     )
     return Table("rates", f"{unit}, row sends, column receives", columns, wide.reset_index())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from analysis.interconnect.report import show
 from analysis.interconnect.verdict import judge as judged
 from tests.analysis.interconnect.runs import CONFIRMED, SLOW, node_facts, run, tournament
 
+#: Nothing comes through anywhere.
+DEAD = {pair: {"rates": (), "error": "no answer"} for pair in permutations("abcd", 2)}
+
 
 def judge(folder: Path):
     return CliRunner().invoke(app, ["interconnect", str(folder)])
@@ -28,13 +32,15 @@ def judge(folder: Path):
         ({}, 0, "PASS no node"),
         ({"slow": SLOW, "retests": CONFIRMED}, 1, "FAIL node c"),
         ({"slow": SLOW}, 3, "UNDECIDED node c"),
+        ({"changes": DEAD}, 1, "FAIL unreachable a"),
     ],
 )
 def test_exit_codes(tmp_path: Path, fields: dict, code: int, words: str) -> None:
     (tmp_path / "tournament.json").write_text(tournament(**fields).model_dump_json())
     done = judge(tmp_path)
     assert done.exit_code == code and words in done.output
-    assert "200.0" in done.output and "row sends, column receives" in done.output
+    rate = "none" if "changes" in fields else "200.0"
+    assert rate in done.output and "row sends, column receives" in done.output
     assert (
         json.loads((tmp_path / "verdict.json").read_text())["status"] == words.split(maxsplit=1)[0]
     )
