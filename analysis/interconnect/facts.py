@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.interconnect.finding import Finding, Weight
-from analysis.table import Column, frame
-from train.interconnect.facts.record import NodeFacts
+from train.interconnect.facts.record import Fact, NodeFacts
 
 #: A node that differs in one of these is a fault of the network's set-up, not a curiosity.
 _GRAVE = ("MTU", "speed, Mbit/s", "duplex")
@@ -25,19 +24,6 @@ _ERROR_ENDINGS = (
 )  # fmt: skip
 #: Of these a healthy link may make some: the permitted bit error rate is not 0.
 _SOME, _FEW = (" symbol_error", " port_rcv_errors"), 10
-FACTS = (
-    Column("node", "string", description="the node that reports"),
-    Column("when", "string", description="before or after the measurements"),
-    Column(
-        "group", "string", description="identity, network, infiniband, processor, gpu, software"
-    ),
-    Column("name", "string", description="of the fact"),
-    Column(
-        "role", "string", description="same: nodes should agree; own: each has another; counter"
-    ),
-    Column("value", "string", description="null where it is not known"),
-    Column("why", "string", description="why it is not known"),
-)
 #: What is wrong or odd, whatever the others say: a pattern of the fact's name, one of its value,
 #: and what it means. Remarks may be meant so: nothing is plugged into a port, a slot is older.
 _BAD: tuple[tuple[Weight, str, str, str], ...] = (
@@ -81,13 +67,13 @@ def counts_errors(name: str) -> bool:
 
 
 def facts_frame(facts: Sequence[NodeFacts]) -> pd.DataFrame:
-    """One row per node, fact and time, columns FACTS."""
+    """One row per node, time and fact, as train.interconnect.facts.record describes them."""
     rows = [
         {"node": one.node, "when": one.when, **fact.model_dump()}
         for one in facts
         for fact in one.facts
     ]
-    return frame(rows, FACTS)
+    return pd.DataFrame(rows, columns=["node", "when", *Fact.model_fields])
 
 
 def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
