@@ -69,8 +69,11 @@ def test_a_second_look_narrows_a_node_to_one_direction() -> None:
 def test_a_lost_node_is_one_finding(pairs: list[str]) -> None:
     """Some of its pairs may be measured before it goes: those that failed are no links."""
     changes = {(a, b): {"rates": (), "error": "no answer"} for a, b in pairs}
-    verdict = judge(run(tournament(changes=changes, lost={"d": "no answer"})))
-    assert told(verdict) == [("fault", "lost", ("d",))] and verdict.status == "FAIL"
+    found = tournament(changes=changes, lost={"d": "no answer"})
+    others = tuple(m for m in found.measurements if "d" not in (m.sender, m.receiver))
+    for some in (found.measurements, others):
+        verdict = judge(run(found.model_copy(update={"measurements": some})))
+        assert told(verdict) == [("fault", "lost", ("d",))] and verdict.status == "FAIL"
 
 
 @pytest.mark.parametrize("doubt", ["noise", "interface", "cpu-limited"])
