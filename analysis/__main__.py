@@ -256,24 +256,22 @@ def interconnect_baseline(
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
     try:
         run = load_run(run_dir)
-        before = baseline.read_baseline(file) if file.is_file() else None
-        verdict = judge(run, Yardstick(baseline=before))
-        # another baseline may be wanted because the old one no longer fits
-        doubts = {f.what for f in verdict.findings if f.weight == "open"}
-        good = verdict.status == "PASS" or (
-            verdict.status == "UNDECIDED" and doubts <= {TWO_ALONE, "baseline"}
-        )
-        if not good and not force:
-            wrong(
-                f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
-                "baseline is what a healthy network reached; fix it and measure again, or say "
-                "FORCE=1 (--force)"
-            )
-        if not run.facts and not force:
-            wrong(
-                f"{run_dir} has no preflight, so nothing would tell whether later runs meet the "
-                "same nodes: measure again with that phase, or say FORCE=1 (--force)"
-            )
+        if not force:  # by force the run itself and the earlier baseline are not looked at
+            before = baseline.read_baseline(file) if file.is_file() else None
+            verdict = judge(run, Yardstick(baseline=before))
+            # another baseline may be wanted because the old one no longer fits
+            doubts = {f.what for f in verdict.findings if f.weight == "open"}
+            if verdict.status == "FAIL" or not doubts <= {TWO_ALONE, "baseline"}:
+                wrong(
+                    f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
+                    "baseline is what a healthy network reached; fix it and measure again, or say "
+                    "FORCE=1 (--force)"
+                )
+            if not run.facts:
+                wrong(
+                    f"{run_dir} has no preflight, so nothing would tell whether later runs meet "
+                    "the same nodes: measure again with that phase, or say FORCE=1 (--force)"
+                )
         kept = baseline.baseline_of(run)
         baseline.keep(kept, file)
     except RunError as error:

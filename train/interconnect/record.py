@@ -144,7 +144,7 @@ class Tournament(Frozen):
     measurements: tuple[Measurement, ...]
     decision: Decision
     retests: tuple[Retest, ...]
-    calibrated: tuple[Calibrated, ...] = ()
+    calibrated: tuple[Calibrated, ...] = ()  # in records of earlier versions
     # node -> leaf switch, as far as Slurm knows them
     switches: dict[str, str] = Field(default_factory=dict)
     clocks: dict[str, Clock] = Field(default_factory=dict)  # node -> its clock
