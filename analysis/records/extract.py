@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -24,7 +23,6 @@ from analysis.records.columns import (
 from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Row
-from train.config.plan import RunPlan
 from train.config.run import RunConfig
 from train.record.run import EpochRecord, RankSteps, RunRecord, Spread
 
@@ -39,6 +37,7 @@ WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained"
              "deterministic")  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
 _ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
+_RATES = ("lr_first", "lr_last", "lr_mean")
 
 
 #: Columns of a run that are not its config's, and those that say why one of them is null.
@@ -116,7 +115,6 @@ def run_row(record: RunRecord) -> Row:
         **_timed(record),
         **_shares(record),
         **_step_parts(record),
-        "planned_epochs": _planned_epochs(config, data.train_images),
         "chance": 1 / data.classes,
         "alarms": Alarms(record.alarms),
         "hosts": Names(sorted(set(hosts))),
@@ -220,7 +218,8 @@ def totals(epochs: Sequence[EpochRecord]) -> Row:
     """What these epochs come to."""
     rows = [epoch.__dict__ for epoch in epochs]
     sums = {name: sum([row[name] for row in rows]) for name in _ADD_UP}
-    return {"epochs_run": len(epochs), **sums}
+    rates = [row[name] for row in rows for name in _RATES if row[name] is not None]
+    return {"epochs_run": len(epochs), **sums, "lr_peak": max(rates, default=None)}
 
 
 def _timed(record: RunRecord) -> Row:
@@ -228,7 +227,6 @@ def _timed(record: RunRecord) -> Row:
     return {
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
         "wall_s": _seconds(attempts[0].started_at, attempts[-1].ended_at),
-        "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),
         "attempts": len(attempts),
     }
 
@@ -243,12 +241,6 @@ def _no_classes(record: RunRecord) -> str | None:
     if "classification" not in record.model_fields_set:
         return OLDER_CLASSES
     return reason_for(record, "classification")
-
-
-def _planned_epochs(config: RunConfig, images: int) -> int:
-    if not config.technique.regime_adaptation:
-        return config.epochs
-    return len(RunPlan(config, images).epochs)
 
 
 def _shares(record: RunRecord) -> Row:

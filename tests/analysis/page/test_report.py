@@ -93,13 +93,13 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     rich = [table.key for table in report.tables.values() if len(table.data)]
     assert rich == [
         "claims", "ranking", "pairs", "convergence", "frameworks", "targets", "scaling",
-        "noise_scale", "applied", "classification", "usage", "ranks", "every_run", "provenance",
+        "noise_scale", "classification", "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
     plain = report_of(good_sweep(tmp_path / "plain"))
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
         "scaling", "lost_efficiency", "recommended", "increases", "claims", "ranking", "pairs",
-        "convergence", "larger_batch", "applied", "usage", "ranks", "every_run", "provenance",
+        "convergence", "larger_batch", "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
 
 
