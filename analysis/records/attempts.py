@@ -12,7 +12,7 @@ import pandas as pd
 from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from analysis.records.columns import ATTEMPTS
-from analysis.records.validate_measured import is_of_a_clock, taken_s
+from analysis.records.validate import is_of_a_clock, taken_s
 from analysis.table import types
 from train.record.run import GOOD, RunRecord
 

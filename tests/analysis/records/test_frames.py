@@ -202,7 +202,7 @@ def test_parts_that_a_record_does_not_have_are_null_with_the_reason() -> None:
     assert pd.isna(none["step_s"]) and none["step_parts_why"] == "one step"
 
 
-def test_gaps_between_attempts_are_told_from_attempts() -> None:
+def test_gaps_between_attempts_are_of_the_wall_time_alone() -> None:
     ends = [(0, 10), (25, 40), (40, 50)]
     attempts = tuple(
         Attempt(number=n, resumed_from_epoch=0, status="completed",
@@ -210,7 +210,7 @@ def test_gaps_between_attempts_are_told_from_attempts() -> None:
         for n, (a, b) in enumerate(ends, start=1)
     )  # fmt: skip
     found = row(record(attempts=attempts))
-    assert (found["end_to_end_s"], found["gap_s"], found["wall_s"]) == (35.0, 15.0, 50.0)
+    assert (found["end_to_end_s"], found["wall_s"]) == (35.0, 50.0)
 
 
 def test_a_workload_is_data_model_and_epochs_but_not_the_library() -> None:
