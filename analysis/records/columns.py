@@ -169,13 +169,6 @@ NOISE = (
     _real("noise_high", "upper end of it", "epochs.noise.high", unit="images"),
     _bool("noise_censored", "gradient_sq cannot be told from zero: b_simple is above noise_low"),
 )  # fmt: skip
-TRUST = (
-    _real("trust_median", "factor of a layer-wise optimizer on the rate", "epochs.trust.median"),
-    _real("trust_smallest", "least of these factors", "epochs.trust.smallest"),
-    _real("trust_largest", "largest of these factors", "epochs.trust.largest"),
-    _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips",
-          "epochs.trust.clipped_share"),
-)  # fmt: skip
 #: Of an epoch, as the record has it; the record's name where it differs.
 MEASURED = (
     _count("epoch", "from 1", "epochs."),
@@ -207,9 +200,7 @@ CLOCK = (
     _seconds("seconds_so_far", "the same with evaluation"),
 )
 #: Of an epoch, as a record tells it.
-EPOCH_VALUES = (
-    *MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE, *TRUST
-)  # fmt: skip
+EPOCH_VALUES = (*MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE)
 EPOCHS = (
     _text("cell_id", "of the run"),
     *(column for column in RUNS if column.name in OF_A_RUN),

@@ -18,7 +18,6 @@ from analysis.records.columns import (
     RUNS,
     SCORES,
     STEP_PARTS,
-    TRUST,
 )
 from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
@@ -45,11 +44,8 @@ _RECORDED = [column for column in RUNS if column.path and column not in CONFIG]
 _WHY = [c for c in _RECORDED if f"{c.name}_why" in {column.name for column in RUNS}]
 #: Column of the epochs frame, and an epoch's name of it.
 _OF_EPOCH = {column.name: column.path.removeprefix("epochs.") for column in MEASURED}
-#: Part of an epoch that some have, then likewise.
-_PARTS = {
-    part: {c.name: c.path.rpartition(".")[2] for c in columns if c.path}
-    for part, columns in {"noise": NOISE, "trust": TRUST}.items()
-}
+#: Likewise of the noise that some epochs have.
+_OF_NOISE = {column.name: column.path.rpartition(".")[2] for column in NOISE if column.path}
 
 
 def recorded(record: Any, columns: Iterable[Column]) -> Row:
@@ -134,19 +130,14 @@ def epoch_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
     steady = {sample.epoch for sample in record.throughput.samples} if record.throughput else ()
     yield "steady", [row["epoch"] in steady for row in rows]
     unlabelled = record.config.dataset == UNLABELLED
-    # elsewhere a factor cannot be held at 1, and a share of those that are says nothing
-    clips = bool(getattr(record.config.technique.optimizer, "clip", False))
     nulls: list[Any] = [None] * len(rows)
     for column, name in _OF_EPOCH.items():
         known = not unlabelled or column not in _ACCURACIES
         yield column, [row[name] for row in rows] if known else nulls
-    for part, columns in _PARTS.items():
-        found = [row[part] for row in rows]
-        some = any(one is not None for one in found)
-        for column, name in columns.items():
-            known = some and (clips or column != "trust_clipped_share")
-            yield column, [getattr(one, name, None) for one in found] if known else nulls
     noises = [row["noise"] for row in rows]
+    some = any(noise is not None for noise in noises)
+    for column, name in _OF_NOISE.items():
+        yield column, [getattr(noise, name, None) for noise in noises] if some else nulls
     yield "noise_censored", [noise and noise.interval == "censored" for noise in noises]
 
 

@@ -20,7 +20,7 @@ from tests.analysis.builders import (
     spread,
     technique,
 )
-from tests.analysis.samples import NOISE, TRUST
+from tests.analysis.samples import NOISE
 from train.config.run import Target
 from train.config.schedule import Grow
 from train.record.run import Attempt
@@ -134,7 +134,6 @@ def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
     assert found["global_batch"].tolist() == [16, 16, 16]
     assert found["epoch_batch"].tolist() == [16, 32, 32]
     assert found["skipped_steps"].tolist() == [1, 2, 2]
-    assert found["trust_median"].isna().all()
     assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
 
 
@@ -220,14 +219,12 @@ def test_a_workload_is_data_model_and_epochs_but_not_the_library() -> None:
     assert len({first, epochs, data}) == 3 and first == library == ranks
 
 
-def test_noise_and_trust_stand_at_their_own_epochs() -> None:
-    changes = [{}, {"noise": NOISE}, {"trust": TRUST}]
+def test_noise_stands_at_its_own_epoch() -> None:
+    changes = [{}, {"noise": NOISE}, {}]
     items = [record(config("lars", seed=s), epoch_changes=changes) for s in (0, 1)]
     found = epochs_frame(items)
     assert found["noise_b_simple"].notna().tolist() == [False, True, False] * 2
     assert found["noise_censored"].dropna().tolist() == [False, False]
-    assert found["trust_median"].tolist() == [pd.NA, pd.NA, 0.02] * 2
-    assert found["trust_clipped_share"].isna().all(), "SGD clips nothing"
     assert found["steady"].tolist() == [False, True, True] * 2
 
 
