@@ -85,23 +85,26 @@ def test_waiting_that_was_too_short_to_be_seen_is_no_share() -> None:
     assert found["input_share"] == 0.1
 
 
-def test_context_names_only_what_varies() -> None:
-    alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
-    assert alike["context"].tolist() == [(), ()]
-    mixed = runs_frame([record(config(epochs=e)) for e in (3, 4)])
-    assert mixed["context"].tolist() == [("3 epochs",), ("4 epochs",)]
+GOAL = Target(train_accuracy=0.75, validation_accuracy=0.25, held_for=1, within_s=240)
 
 
-def test_context_tells_frameworks_accumulation_and_targets_apart() -> None:
-    goal = Target(train_accuracy=0.75, validation_accuracy=0.25, held_for=1, within_s=240)
-    changes = [{}, {"framework": "mirrored"}, {"accumulation": 2}, {"target": goal}]
+@pytest.mark.parametrize(
+    ("changes", "contexts"),
+    [
+        ([{"seed": 0}, {"seed": 1}], [(), ()]),
+        ([{"epochs": 3}, {"epochs": 4}], [("3 epochs",), ("4 epochs",)]),
+        # its batch tells the accumulation
+        ([{}, {"framework": "mirrored"}, {"accumulation": 2}, {"target": GOAL}],
+         [("horovod",), ("mirrored",), ("horovod",),
+          ("horovod", "target train 0.75 and validation 0.25 within 240 s")]),
+        # ranks and batch leave a choice of it
+        ([{"gpus": 2, "batch_per_rank": 32}, {"gpus": 2, "batch_per_rank": 16, "accumulation": 2}],
+         [(), ("accumulation 2",)]),
+    ],
+)  # fmt: skip
+def test_context_names_only_what_varies(changes, contexts) -> None:
     found = runs_frame([record(config(**change), target=None) for change in changes])
-    assert found["context"].tolist() == [
-        ("horovod",),
-        ("mirrored",),
-        ("horovod",),  # its batch tells it
-        ("horovod", "target train 0.75 and validation 0.25 within 240 s"),
-    ]
+    assert found["context"].tolist() == contexts
 
 
 def test_only_the_seed_is_pooled() -> None:
@@ -145,12 +148,6 @@ def test_order_is_that_of_the_manifest_then_ranks() -> None:
     assert list(zip(ordered["technique"], ordered["gpus"], strict=True)) == [
         ("z", 1), ("a", 2), ("a", 4), ("unknown", 1),
     ]  # fmt: skip
-
-
-def test_accumulation_is_named_where_ranks_and_batch_leave_a_choice() -> None:
-    ways = ({"batch_per_rank": 32}, {"batch_per_rank": 16, "accumulation": 2})
-    found = runs_frame([record(config(gpus=2, **way)) for way in ways])
-    assert found["context"].tolist() == [(), ("accumulation 2",)]
 
 
 def test_columns_are_named_once_and_described() -> None:

@@ -21,14 +21,6 @@ def values(data: pd.DataFrame, what: str) -> list[tuple[str, int]]:
     return list(zip(own["value"], own["runs"], strict=True))
 
 
-def test_one_run_has_one_value_of_each() -> None:
-    data = found({})
-    assert values(data, "git commit") == [("a" * 40, 1)]
-    assert values(data, "tensorflow") == [("2.15.1", 1)]
-    assert values(data, "hosts") == [("node1", 1)]
-    assert data["what"].is_unique
-
-
 def test_what_differs_is_counted_the_most_common_first() -> None:
     other = {"provenance_changes": {"git_commit": "b" * 40, "versions": {"tensorflow": "2.14"}}}
     data = found({}, other, other)
