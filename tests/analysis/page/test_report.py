@@ -105,7 +105,7 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
 
 def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
     keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
-    assert keys == ["scaling", "techniques", "convergence", "training", "cells"]
+    assert keys == ["scaling", "techniques", "convergence", "cells"]
 
 
 def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> None:
