@@ -41,9 +41,6 @@ def report(
     if_changed: Annotated[
         bool, typer.Option("--if-changed", help="leave a report of unchanged files")
     ] = False,
-    anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
-    ] = False,
     figures: Annotated[
         Literal["", "pdf", "png", "svg"],
         typer.Option("--figures", help="write each figure for a paper, too, its fonts embedded"),
@@ -56,7 +53,7 @@ def report(
     results_dir = report_folder(results_dirs)
     page = results_dir / "report" / "report.html"
     kept = page.with_name(SOURCES_NAME)
-    sources = sources_of(results_dirs, anonymous=anonymous)
+    sources = sources_of(results_dirs)
     if if_changed and not figures and (code := kept_code(kept, sources)) is not None:
         left_out = "" if code == 0 else "; it says which cells are in no table, and why"
         typer.echo(f"the report is newer than all records: {page}{left_out}")
@@ -65,16 +62,13 @@ def report(
     from analysis.figures import keeping  # noqa: PLC0415
     from analysis.page.terminal import print_report  # noqa: PLC0415
     from analysis.page.write import for_paper, write_report  # noqa: PLC0415
-    from analysis.records.cache import FILE as CACHE  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
     from train.record.atomic import write_atomically  # noqa: PLC0415
 
     with keeping(asked=bool(figures)) as canvases:
-        built = _build(results_dirs, draw=True, anonymous=anonymous)
+        built = _build(results_dirs, draw=True)
     paper = for_paper(built, canvases, figures) if figures else {}
     try:
-        if anonymous:
-            (results_dir / CACHE).unlink(missing_ok=True)
         paths = write_report(built, results_dir, paper)
         kept.unlink(missing_ok=True)  # a part that could not be made may be made next time
         if built.is_whole:
@@ -283,13 +277,13 @@ def interconnect_baseline(
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
-def _build(results_dirs: Sequence[Path], *, draw: bool, anonymous: bool = False) -> Report:
+def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
     """``draw``: for files, beside which the cache is kept; without them nothing is written."""
     from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import report_of  # noqa: PLC0415
 
     try:
-        return report_of(results_dirs, draw=draw, cache=draw and not anonymous, anonymous=anonymous)
+        return report_of(results_dirs, draw=draw, cache=draw)
     except SweepError as error:
         wrong(str(error))
 

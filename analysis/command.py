@@ -31,9 +31,9 @@ def report_folder(folders: Sequence[Path]) -> Path:
     return places[0].parent / "+".join(place.name for place in places)
 
 
-def sources_of(results_dirs: Sequence[Path], *, anonymous: bool) -> str:
-    """A digest that changes when a file that a report reads, this program or the option does, or
-    when one of the files or a cell's folder comes or goes. It costs two looks at a cell."""
+def sources_of(results_dirs: Sequence[Path]) -> str:
+    """A digest that changes when a file that a report reads or this program does, or when one of
+    the files or a cell's folder comes or goes. It costs two looks at a cell."""
     program = Path(__file__).parent
     found: list[tuple[str, int, int]] = []
 
@@ -53,7 +53,7 @@ def sources_of(results_dirs: Sequence[Path], *, anonymous: bool) -> str:
             look(cell / "config.json")
     for folder in (program, program.parent / "train"):
         look(*sorted(folder.rglob("*.py")), *sorted(folder.rglob("templates/*")))
-    return hashlib.sha256(json.dumps([found, anonymous]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def _stat(file: Path) -> os.stat_result | None:

@@ -278,8 +278,9 @@ def joined(parts: Iterable[str], by: str = " ") -> str:
 
 
 def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
-    """``a, b, ...``: all of a few, the first of many."""
-    return by.join(parts[:most]) + (", ..." if len(parts) > most else "")
+    """``a, b and 3 more``: all of a few; of many the first, and how many more."""
+    more = f" and {len(parts) - most} more" if len(parts) > most else ""
+    return by.join(parts[:most]) + more
 
 
 def by_number(name: str) -> list[tuple[str, int]]:
