@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
-from analysis.records.lists import Names
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import (
     NOT_AVAILABLE,
@@ -65,8 +64,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "target is at least as good in both seconds and rank-hours; by the medians alone",
                cell=lambda row: "yes" if row["not_beaten"] else ""),
         Column("workload", "string"),
-        Column("unmet_why", "string"),
-        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -120,9 +117,8 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
         for name in MEASURES
     }
     row |= share_reached(times["epoch"], lost).columns("reached")
-    row["unmet_why"] = reasons(ordered.loc[~met & ~ordered["lost"].astype(bool), "why"])
-    row["reached_note"] = reasons([row["reached_note"], row["unmet_why"]])
-    row |= {"n": n, "cells": Names(ordered["cell_id"])}
+    unmet = ordered.loc[~met & ~ordered["lost"].astype(bool), "why"]
+    row |= {"n": n, "reached_note": reasons([row["reached_note"], *unmet])}
     for name in MEASURES:
         row |= _finite(median_time(times[name], lost)).columns(name)
     return row
@@ -134,14 +130,13 @@ def _not_beaten(rows: pd.DataFrame) -> pd.Series[Any]:
     both."""
     bounds = rows["seconds_low"].notna() & rows["seconds_high"].isna()
     known = rows.loc[~bounds, ["workload", "seconds", "gpu_hours"]].dropna()
-    known = known[known.groupby("workload")["seconds"].transform("size") > 1]
-    least = known.groupby(["workload", "seconds"])["gpu_hours"].min()
-    sooner = least.groupby("workload").cummin().groupby("workload").shift()
-    known = known.join(least.rename("least"), on=["workload", "seconds"])
-    known = known.join(sooner.rename("sooner"), on=["workload", "seconds"])
-    hours = known["gpu_hours"]
-    stands = (hours == known["least"]) & ~(hours >= known["sooner"]).fillna(False)
-    return stands.reindex(rows.index).astype("boolean")
+    stands = pd.Series(pd.NA, rows.index, dtype="boolean")
+    for _, own in known.groupby("workload"):
+        both = own[["seconds", "gpu_hours"]].to_numpy(float)
+        for row, costs in zip(own.index, both, strict=True):
+            beaten = (both <= costs).all(axis=1) & (both < costs).any(axis=1)
+            stands[row] = pd.NA if len(own) == 1 else not beaten.any()
+    return stands
 
 
 def _finite(found: Estimate) -> Estimate:
