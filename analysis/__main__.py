@@ -59,15 +59,13 @@ def report(
         typer.echo(f"the report is newer than all records: {page}{left_out}")
         raise typer.Exit(code)
     # pandas and matplotlib take seconds to load
-    from analysis.figures import keeping  # noqa: PLC0415
     from analysis.page.terminal import print_report  # noqa: PLC0415
     from analysis.page.write import for_paper, write_report  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
     from train.record.atomic import write_atomically  # noqa: PLC0415
 
-    with keeping(asked=bool(figures)) as canvases:
-        built = _build(results_dirs, draw=True)
-    paper = for_paper(built, canvases, figures) if figures else {}
+    built = _build(results_dirs, draw=True)
+    paper = for_paper(built, figures) if figures else {}
     try:
         paths = write_report(built, results_dir, paper)
         kept.unlink(missing_ok=True)  # a part that could not be made may be made next time

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, looks
+from analysis.figures import Figure, Svg, looks
 from analysis.interconnect.finding import bits, seconds, size
 from analysis.plots.lines import Axis, Line, lines
-from analysis.plots.matrix import Matrix, matrices
+from analysis.plots.matrix import Matrix, squares
 
 #: Beyond this many nodes numbers do not fit into the squares, beyond that no names beside them.
 _NUMBERS, _NAMES = 16, 64
@@ -52,7 +52,7 @@ def latency_heatmap(pairs: pd.DataFrame, names: Sequence[str]) -> Figure:
     return Figure("latency", "Latency", caption, data, svg)
 
 
-def _drawn(pairs: pd.DataFrame, names: Sequence[str], form: str) -> str:
+def _drawn(pairs: pd.DataFrame, names: Sequence[str], form: str) -> Svg:
     """``number`` and ``fill`` (0 to 1) of each pair."""
     wide = pairs.drop_duplicates(["sender", "receiver"], keep="last")
     wide = wide.set_index(["sender", "receiver"]).reindex(
@@ -66,7 +66,7 @@ def _drawn(pairs: pd.DataFrame, names: Sequence[str], form: str) -> str:
     fills = np.where(failed, np.nan, np.clip(fills, _FAINTEST, 1))
     texts = [[form.format(number) for number in row] for row in numbers]
     matrix = Matrix(fills, texts, names, {(int(a), int(b)) for a, b in np.argwhere(failed)})
-    return matrices({"": matrix}, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
+    return squares(matrix, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
 
 
 def bandwidth_figure(frame: pd.DataFrame, ranks: int, expected: Lines) -> Figure:
@@ -99,7 +99,7 @@ def _rows(frame: pd.DataFrame, ranks: int, mode: str) -> pd.DataFrame:
 
 def _draw(
     part: pd.DataFrame, column: str, label: str, unit: Callable[[float], str], levels: Lines
-) -> str | None:
+) -> Svg | None:
     if part.empty:
         return None
     colours = looks(list(dict.fromkeys(part["operation"])))

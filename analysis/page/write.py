@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Literal
 
 import matplotlib as mpl
-from matplotlib.figure import Figure as Canvas
 
 from analysis.figures import Figure, standalone, style
 from analysis.page.junit import junit
@@ -77,16 +76,13 @@ def write_report(
     return [*texts, answers, cases, *tables]
 
 
-def for_paper(report: Report, kept: Mapping[str, Canvas], kind: Kind) -> dict[str, bytes]:
-    """Each figure as a file that needs no font of its reader's: name -> content.
-
-    ``kept``: canvas of each SVG, see :func:`analysis.figures.keeping`.
-    """
+def for_paper(report: Report, kind: Kind) -> dict[str, bytes]:
+    """Each figure as a file that needs no font of its reader's: name -> content."""
     found = {}
     with style(), mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 300}):
         for figure in report.figures:
-            if canvas := kept.get(figure.svg or ""):
-                canvas.savefig(content := io.BytesIO(), format=kind)
+            if figure.svg:
+                figure.svg.canvas.savefig(content := io.BytesIO(), format=kind)
                 found[f"{figure.key}.{kind}"] = content.getvalue()
     return found
 

@@ -73,7 +73,6 @@ def test_an_alarm_is_one_whatever_signs_it_has(tmp_path: Path) -> None:
     assert found.text.endswith(": a | b")
 
 
-
 def test_ranks_that_repeat_each_other_as_asked_are_named_without_an_alarm(tmp_path: Path) -> None:
     asked = record(config(gpus=2, partition="same"))
     (found,) = cautions(tmp_path, record(config(gpus=1, partition="same")), asked)

@@ -100,7 +100,7 @@ def test_context_tells_frameworks_accumulation_and_targets_apart() -> None:
         ("horovod",),
         ("mirrored",),
         ("horovod",),  # its batch tells it
-        ("horovod", "target train 0.75 and validation 0.25 within 240 s"),
+        ("horovod", "target training accuracy 0.75 and validation accuracy 0.25 within 240 s"),
     ]
 
 
