@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -164,43 +163,38 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         return
     met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
     runs = sum(row["reached_n"] for row in found)
-    goals = groups(found, ("workload", "target"))
-    one = {row["target"] for row in found}
+    targets = {row["target"] for row in found}
     text = f"{met:,} of {runs_in_words(runs)} reached "
-    text += f"{found[0]['target']}" if len(one) == 1 else "their targets"
+    text += found[0]["target"] if len(targets) == 1 else "their targets"
     lost = sum(row["n"] for row in found) - runs
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-    name_of = place_namer(of.made(to_target).data)
-    later = Counter(row["first"] for row in of.rows(target_pairs) if row["verdict"] == LATER)
-
-    def soonest(rows: Rows) -> str:
-        fast = _fastest(rows)
-        return "" if fast is None else _soonest(fast, rows, found, later[name_of(fast)])
-
-    told = [(rows[0]["target"], said) for rows in goals if (said := soonest(rows))]
-    more = [f"{target}: {said}" for target, said in told[:_MOST]]
-    more += [f"{len(told) - _MOST} more in the table"] if len(told) > _MOST else []
-    if len(one) == len(told) == 1:
-        text, more = f"{text}; {told[0][1]}", []
+    goals = groups(found, ("workload", "target"))
+    soonest = [(rows[0]["target"], said) for rows in goals if (said := _soonest(of, rows, found))]
+    if len(targets) == len(soonest) == 1:
+        text, more = f"{text}; {soonest[0][1]}", []
+    else:
+        more = [f"{target}: {said}" for target, said in soonest[:_MOST]]
+        more += [f"{len(soonest) - _MOST} more in the table"] if len(soonest) > _MOST else []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost}, more)  # fmt: skip
 
 
-def _fastest(rows: Rows) -> Row | None:
-    """The condition with the shortest median time to one target; None where none has a median."""
-    known = [row for row in rows if row["seconds"] is not None]
+def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
+    """Of the conditions with one target that with the shortest median time, and how many others
+    are shown to take longer; empty where none has a median. ``found``: all conditions."""
     # a bound is no time
-    known = [row for row in known if row["seconds_low"] is None or row["seconds_high"] is not None]
-    return min(known, key=lambda row: row["seconds"], default=None)
-
-
-def _soonest(fast: Row, rows: Rows, found: Rows, later: int) -> str:
-    """``later``: how many conditions of ``rows`` are shown to take longer."""
+    known = [row for row in rows if row["seconds"] is not None
+             and (row["seconds_low"] is None or row["seconds_high"] is not None)]  # fmt: skip
+    if not known:
+        return ""
+    fast = min(known, key=lambda row: row["seconds"])
     text = f"{estimate_in(fast, 'seconds').text(_whole)} s with {named(fast, found)} at batch "
     text += count(fast["global_batch"])
     others = len(rows) - 1
     if not others:
         return f"the median is {text}"
+    name = place_namer(of.made(to_target).data)(fast)
+    later = [row["verdict"] for row in of.rows(target_pairs) if row["first"] == name].count(LATER)
     which = {0: "any other", others: "every other"}.get(later, f"{later} of {others} others")
     return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {which}"
 
