@@ -146,8 +146,9 @@ def _draw(axis: Any, line: Line, tips: Tips) -> None:
         return
     hollow = np.broadcast_to(np.asarray(line.hollow, bool), x.shape)
     for these, face in ((~hollow, look.color), (hollow, "none")):
+        places = np.flatnonzero(these & np.isfinite(y))
         # points with tips are parts of their own
-        for at in np.flatnonzero(these)[:, None] if line.tips else [np.flatnonzero(these)]:
+        for at in places[:, None] if line.tips else [places] if len(places) else []:
             (points,) = axis.plot(x[at], y[at], **drawn, marker=look.marker, linestyle="none",
                                   markersize=line.size, markerfacecolor=face)  # fmt: skip
             if line.tips:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -61,7 +60,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                   "has a GPU"),
         Column("not_beaten", "boolean", "not beaten", "no other row of the same workload and "
                "target is at least as good in both seconds and rank-hours; by the medians alone",
-               cell=lambda row: "yes" if row["not_beaten"] else ""),
+               cell=lambda row: "yes" if row["not_beaten"] else "", only_if_varied=True),
         Column("workload", "string"),
     )  # fmt: skip
 
@@ -89,8 +88,6 @@ def to_target(of: Sweep) -> Table:
     made = columns(of.runs)
     found = frame(rows, made)
     found["not_beaten"] = _not_beaten(found)
-    if not found["not_beaten"].notna().any():
-        made = tuple(replace(c, heading="") if c.name == "not_beaten" else c for c in made)
     return Table(
         "targets",
         "What it took to reach the target",
