@@ -205,7 +205,7 @@ def _range(rows: Sequence[Row]) -> str:
 
 def _between(first: Row, last: Row) -> str:
     """What the last value changes against the first; empty where nothing tells."""
-    shown, open_ = [], []
+    shown, open_ = list[str](), list[str]()
     for name, (what, write, same, of, level) in _MEASURES.items():
         found = estimate_in(last, name)
         if found.value is None:

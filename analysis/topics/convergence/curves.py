@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.figures import Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import Column, frame, joined
+from analysis.table import Column, joined, types
 from analysis.topics.names import panel_name
 from analysis.topics.topic import counted
 
@@ -125,7 +125,8 @@ def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     means = means[means["n"] == means["line"].map(shown["line"].value_counts())]
     about = shown.drop_duplicates("line").assign(technique=shown["technique_label"])
     about = about.set_index("line")[["panel", "technique", "gpus", "global_batch"]]
-    return frame(means.join(about, on="line"), COLUMNS)
+    wanted = types(COLUMNS)
+    return means.join(about, on="line")[[*wanted]].astype(wanted)
 
 
 def _lines(data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> Iterable[Line]:
