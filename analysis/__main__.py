@@ -35,9 +35,6 @@ ResultsDir = Annotated[
 @app.command()
 def report(
     results_dirs: ResultsDirs,
-    anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
-    ] = False,
     figures: Annotated[
         Literal["", "pdf", "png", "svg"],
         typer.Option("--figures", help="write each figure for a paper, too, its fonts embedded"),
@@ -49,18 +46,13 @@ def report(
         as_owner(one)
     results_dir = report_folder(results_dirs)
     # pandas and matplotlib take seconds to load
-    from analysis.figures import keeping  # noqa: PLC0415
     from analysis.page.terminal import print_report  # noqa: PLC0415
     from analysis.page.write import for_paper, write_report  # noqa: PLC0415
-    from analysis.records.cache import FILE as CACHE  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
-    with keeping(asked=bool(figures)) as canvases:
-        built = _build(results_dirs, draw=True, anonymous=anonymous)
-    paper = for_paper(built, canvases, figures) if figures else {}
+    built = _build(results_dirs, draw=True)
+    paper = for_paper(built, figures) if figures else {}
     try:
-        if anonymous:
-            (results_dir / CACHE).unlink(missing_ok=True)
         paths = write_report(built, results_dir, paper)
     except OSError as error:
         wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
@@ -263,13 +255,13 @@ def interconnect_baseline(
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
-def _build(results_dirs: Sequence[Path], *, draw: bool, anonymous: bool = False) -> Report:
+def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
     """``draw``: for files, beside which the cache is kept; without them nothing is written."""
     from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import report_of  # noqa: PLC0415
 
     try:
-        return report_of(results_dirs, draw=draw, cache=draw and not anonymous, anonymous=anonymous)
+        return report_of(results_dirs, draw=draw, cache=draw)
     except SweepError as error:
         wrong(str(error))
 

@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +24,8 @@ GRID = "#8a8f98"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1",
            "#a6761d", "#c1272d", "#8a8a00", "#808890")  # fmt: skip
 _UNDASHED = 7
+#: Of the parts of a step, which share a page with techniques: none of these has a hue of theirs.
+PART_PALETTE = ("#8c6bb1", "#c1272d", "#a6761d", "#e08f8f", "#8a8a00", "#c3b0da")
 #: Of the reference, on a light and a dark page.
 GREY = "#737a86"
 #: Techniques in colours beside the reference; the eye tells no more apart.
@@ -32,8 +33,6 @@ MOST_COLOURS = 6
 #: No divisor in common with the number of colours, so that a colour comes round with another one.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (4, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-#: Runs that a figure draws one by one; of more it draws bands.
-MOST_RUNS = 50
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, small
     "svg.hashsalt": "horoscale",  # equal data give equal files
@@ -83,7 +82,7 @@ class Figure:
     title: str
     caption: str
     data: pd.DataFrame
-    svg: str | None
+    svg: Svg | None
 
 
 @contextmanager
@@ -141,28 +140,18 @@ class Tips:
         return svg
 
 
-#: SVG -> the canvas that it was made from, of a notebook's report while it is drawn.
-_KEPT: ContextVar[dict[str, Canvas] | None] = ContextVar("kept", default=None)
+class Svg(str):
+    """A standalone SVG file, and the canvas that it shows, which other formats are written from."""
+
+    canvas: Canvas
 
 
-@contextmanager
-def keeping(*, asked: bool = True) -> Iterator[dict[str, Canvas]]:
-    """Gathers the canvas of each SVG that is made meanwhile, if ``asked``: they take memory."""
-    kept: dict[str, Canvas] = {}
-    token = _KEPT.set(kept if asked else None)
-    try:
-        yield kept
-    finally:
-        _KEPT.reset(token)
-
-
-def to_svg(canvas: Canvas, tips: Tips | None = None) -> str:
-    """The figure as a standalone SVG file: dark ink on white; call within :func:`style`."""
+def to_svg(canvas: Canvas, tips: Tips | None = None) -> Svg:
+    """Dark ink on white; call within :func:`style`."""
     out = io.StringIO()
     canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    svg = tips.into(out.getvalue()) if tips else out.getvalue()
-    if (kept := _KEPT.get()) is not None:
-        kept[svg] = canvas
+    svg = Svg(tips.into(out.getvalue()) if tips else out.getvalue())
+    svg.canvas = canvas
     return svg
 
 

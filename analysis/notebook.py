@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import keeping
 from analysis.page.report import Report
 from analysis.page.write import render
 from analysis.records.columns import FRAMES
@@ -49,9 +48,8 @@ def report(*folders: str | PathLike[str]) -> NotebookReport:
     """
     if not folders:
         raise TypeError("report() needs at least one folder: report('results/quickstart')")
-    with keeping() as drawn:
-        page = report_of([Path(folder) for folder in folders])
+    page = report_of([Path(folder) for folder in folders])
     tables = {name: getattr(page.frames, name) for name in FRAMES}
     tables |= {name: table.data for name, table in page.tables.items() if name not in tables}
-    figures = {figure.key: drawn[figure.svg] for figure in page.figures if figure.svg in drawn}
+    figures = {figure.key: figure.svg.canvas for figure in page.figures if figure.svg}
     return NotebookReport({name: own for name, own in tables.items() if len(own)}, figures, page)

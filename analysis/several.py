@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.page.anonymous import without_names
 from analysis.page.network import network_beside
 from analysis.page.report import Report, build
 from analysis.records.columns import FRAMES
@@ -76,19 +75,15 @@ def _own(frames: Frames, number: int, owners: Mapping[str, int]) -> Frames:
     return replace(frames, problems=problems, **kept)
 
 
-def report_of(
-    folders: Sequence[Path], *, draw: bool = True, cache: bool = False, anonymous: bool = False
-) -> Report:
+def report_of(folders: Sequence[Path], *, draw: bool = True, cache: bool = False) -> Report:
     """One report of all these sweeps. Raises SweepError as :func:`frames_of`."""
     frames, twice = frames_of(folders, cache=cache)
     network = network_beside(replace(frames, folder=folders[0]))
-    shown = without_names(frames, folders) if anonymous else frames
-    report = build(shown, network=network, draw=draw)
+    report = build(frames, network=network, draw=draw)
     if not twice:
         return report
-    which = first_of([] if anonymous else twice, 3)
     cells = f"{counted(len(twice), 'cell')}, which count{'s' if len(twice) == 1 else ''} once"
-    text = f"Several of these sweeps plan {cells}{f' ({which})' if which else ''}."
+    text = f"Several of these sweeps plan {cells} ({first_of(twice, 1)})."
     return replace(report, cautions=(*report.cautions, Caution(text, "none")))
 
 

@@ -278,8 +278,8 @@ def joined(parts: Iterable[str], by: str = " ") -> str:
 
 
 def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
-    """``a, b, ...``: all of a few, the first of many."""
-    return by.join(parts[:most]) + (", ..." if len(parts) > most else "")
+    """``a, b and 3 more``: all of a few; of many the first, and how many more."""
+    return by.join(parts[:most]) + (f" and {len(parts) - most} more" if parts[most:] else "")
 
 
 def by_number(name: str) -> list[tuple[str, int]]:

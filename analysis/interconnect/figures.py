@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, looks
+from analysis.figures import Figure, Svg, looks
 from analysis.interconnect.finding import bits, seconds, size
 from analysis.plots.lines import Axis, Line, lines
-from analysis.plots.matrix import Matrix, matrices
+from analysis.plots.matrix import Matrix, squares
 from analysis.table import significant
 
 #: Beyond this many nodes numbers do not fit into the squares, beyond that no names beside them.
@@ -54,7 +54,7 @@ def _squares(
     numbers: pd.Series[Any],
     fills: pd.Series[Any],
     form: str,
-) -> str:
+) -> Svg:
     """fills: 0 to 1."""
     wide = pairs.assign(number=numbers, fill=fills)
     wide = wide.drop_duplicates(["sender", "receiver"], keep="last")
@@ -68,7 +68,7 @@ def _squares(
     filled = np.where(failed, np.nan, np.clip(filled, _FAINTEST, 1))
     texts = [[form.format(one) for one in row] for row in number]
     matrix = Matrix(filled, texts, names, {(int(a), int(b)) for a, b in np.argwhere(failed)})
-    return matrices({"": matrix}, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
+    return squares(matrix, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
 
 
 def curves(calls: pd.DataFrame, ranks: int, levels: Levels) -> list[Figure]:

@@ -138,7 +138,7 @@ def parts(
 
 
 def _sentence(error: Exception) -> str:
-    """Without paths, which an anonymous report may not have."""
+    """With the file and line in analysis/ that raised it."""
     inside = [
         f"{Path(frame.filename).relative_to(_PROGRAM)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)

@@ -28,8 +28,7 @@ def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
             print_table(report.tables[key], out, notes=False)
     out.print()
     for path in paths:
-        if path.suffix in (".html", ".md", ".json"):
-            out.print(_text(str(path)), soft_wrap=True)
+        out.print(_text(str(path)), soft_wrap=True)
 
 
 def print_tables(report: Report, out: Console) -> None:

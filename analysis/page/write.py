@@ -6,15 +6,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Literal
 
 import matplotlib as mpl
-from matplotlib.figure import Figure as Canvas
 
-from analysis.figures import Figure, standalone, style
+from analysis.figures import standalone, style
 from analysis.page.junit import junit
 from analysis.page.report import Report
 from analysis.prediction.forecast import FORECAST_NAME
@@ -40,7 +39,7 @@ def write_report(
         paper: further files of figures by name, see :func:`for_paper`.
 
     Returns:
-        the files that a reader opens first: page, text, answers, tables.
+        the files that a reader opens first: page, text, answers.
 
     Raises:
         OSError: the folder cannot be written.
@@ -51,49 +50,43 @@ def write_report(
     if report.has_epochs:
         frames["epochs"] = report.frames.epochs
     frames |= {table.key: table.data for table in report.tables.values()}
-    frames = {name: data for name, data in frames.items() if len(data)}
-    tables, drawn = [out / f"{name}.csv" for name in frames], list[Path]()
-    for path, data in zip(tables, frames.values(), strict=True):
-        write_atomically(path, csv_text(data))
-    files: dict[str, str | bytes] = {}
+    files: dict[str, str | bytes] = {
+        f"{name}.csv": csv_text(data) for name, data in frames.items() if len(data)
+    }
     for figure in report.figures:
-        files |= _files_of(figure)
-    for name, content in (files | {f"figures/{name}": own for name, own in paper.items()}).items():
+        files[f"figures/{figure.key}.csv"] = csv_text(figure.data)
+        if figure.svg is not None:
+            files[f"figures/{figure.key}.svg"] = standalone(figure.svg)
+    files |= {f"figures/{name}": content for name, content in paper.items()}
+    first = {
+        **{name: render(report, f"{name}.j2") for name in ("report.html", "report.md")},
+        "answers.json": answers_text(report),
+    }
+    for name, content in (files | first | {"junit.xml": junit(report.frames)}).items():
         write_atomically(out / name, content)
-        drawn.append(out / name)
-    texts = [out / "report.html", out / "report.md"]
-    for path in texts:
-        write_atomically(path, render(report, f"{path.name}.j2"))
-    answers = out / "answers.json"
-    write_atomically(answers, answers_text(report))
-    cases = out / "junit.xml"
-    write_atomically(cases, junit(report.frames))
     ahead = out / FORECAST_NAME
     if report.forecast is None:
         ahead.unlink(missing_ok=True)
     else:
         write_atomically(ahead, report.forecast.to_json())
-    _keep_only(out, [*tables, *drawn])
-    return [*texts, answers, cases, *tables]
+    _keep_only(out, set(files))
+    return [out / name for name in first]
 
 
-def for_paper(report: Report, kept: Mapping[str, Canvas], kind: Kind) -> dict[str, bytes]:
-    """Each figure as a file that needs no font of its reader's: name -> content.
-
-    ``kept``: canvas of each SVG, see :func:`analysis.figures.keeping`.
-    """
+def for_paper(report: Report, kind: Kind) -> dict[str, bytes]:
+    """Each figure as a file that needs no font of its reader's: name -> content."""
     found = {}
     with style(), mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 300}):
         for figure in report.figures:
-            if canvas := kept.get(figure.svg or ""):
-                canvas.savefig(content := io.BytesIO(), format=kind)
+            if figure.svg:
+                figure.svg.canvas.savefig(content := io.BytesIO(), format=kind)
                 found[f"{figure.key}.{kind}"] = content.getvalue()
     return found
 
 
-def _keep_only(out: Path, files: Iterable[Path]) -> None:
+def _keep_only(out: Path, made: set[str]) -> None:
     """Remove what the report before this one noted as its own; nobody else's files."""
-    note, made = out / _OWN, {path.relative_to(out).as_posix() for path in files}
+    note = out / _OWN
     with contextlib.suppress(OSError, ValueError):
         for name in set(map(str, json.loads(note.read_text(encoding="utf-8")))) - made:
             if name.removeprefix("figures/") == PurePosixPath(name).name:  # never outside
@@ -120,11 +113,3 @@ def answers_text(report: Report) -> str:
 def render(report: Report, template: str) -> str:
     """report.md.j2 or report.html.j2 filled in."""
     return environment().get_template(template).render(report=report)
-
-
-def _files_of(figure: Figure) -> dict[str, str]:
-    """Below the report's folder: names and texts."""
-    files = {f"figures/{figure.key}.csv": csv_text(figure.data)}
-    if figure.svg is not None:
-        files[f"figures/{figure.key}.svg"] = standalone(figure.svg)
-    return files

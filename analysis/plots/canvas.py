@@ -30,15 +30,15 @@ def shortened(name: str, most: int = _NAME) -> str:
 
 
 def small_multiples(
-    panels: int, wide: float = 2.6, high: float = 2.4, *, share_y: bool = True
-) -> tuple[Canvas, list[Any]]:
-    """A canvas with ``panels`` axes of some inches, in full rows where it can; call within
-    ``style()``."""
+    panels: int, wide: float = 2.6, high: float = 2.4
+) -> tuple[Canvas, list[Any]]:  # fmt: skip
+    """A canvas with ``panels`` axes of some inches and one y axis, in full rows where it can; call
+    within ``style()``."""
     columns = min({1: 1, 2: 2, 4: 2}.get(panels, 3), max(1, int(_WIDEST // wide)))
     rows = -(-panels // columns)
     canvas = Canvas(figsize=(max(wide * columns, 4.6), high * rows), layout="constrained")
     FigureCanvasSVG(canvas)
-    axes = list(canvas.subplots(rows, columns, squeeze=False, sharey=share_y).flat)
+    axes = list(canvas.subplots(rows, columns, squeeze=False, sharey=True).flat)
     for spare in axes[panels:]:
         spare.set_visible(False)
     return canvas, axes[:panels]

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from analysis.figures import GRID, INK, Look, Tips, style, to_svg
+from analysis.figures import GRID, INK, Look, Svg, Tips, style, to_svg
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, head, shortened, small_multiples, write
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
@@ -62,7 +62,7 @@ class Line:
     """Points, the line through them, and their intervals.
 
     name: written at its end. low, high: a band, or a bar at each point. width: 0 for points alone.
-    size: of the points, one for all or one each; 0 for a line alone. tips: of the points.
+    size: of the points; 0 for a line alone. tips: of the points.
     """
 
     x: Numbers
@@ -73,7 +73,7 @@ class Line:
     high: Numbers | None = None
     bars: bool = False
     width: float = 1.4
-    size: float | Sequence[float] = 4.5
+    size: float = 4.5
     hollow: Sequence[bool] | bool = False
     tips: Sequence[str] = ()
 
@@ -82,7 +82,7 @@ def lines(
     panels: Mapping[str, Sequence[Line]], x: Axis, y: Axis, *,
     levels: Sequence[tuple[str, float]] = (),
     borders: Mapping[str, tuple[str, float]] | None = None,
-) -> str:  # fmt: skip
+) -> Svg:  # fmt: skip
     """Panels side by side, with one y axis.
 
     Args:
@@ -142,21 +142,17 @@ def _draw(axis: Any, line: Line, tips: Tips) -> None:
             axis.vlines(x[there], low[there], high[there], **drawn, linewidth=1.2)
         else:
             axis.fill_between(x, low, high, color=look.color, alpha=_BAND * look.alpha, linewidth=0)
-    hollow = np.broadcast_to(np.asarray(line.hollow, bool), x.shape)
-    sizes = np.broadcast_to(np.asarray(line.size, float), x.shape)
-    signs = {**drawn, "marker": look.marker, "linestyle": "none"}
-    if line.tips:
-        for place, tip in enumerate(line.tips):
-            face = "none" if hollow[place] else look.color
-            (point,) = axis.plot(x[place : place + 1], y[place : place + 1], **signs,
-                                 markersize=sizes[place], markerfacecolor=face)  # fmt: skip
-            tips.add(point, tip)
+    if not line.size:
         return
-    for is_hollow in (False, True):
-        these = (hollow == is_hollow) & np.isfinite(y) & (sizes > 0)
-        if these.any():
-            face = "none" if is_hollow else look.color
-            axis.plot(x[these], y[these], **signs, markersize=sizes.max(), markerfacecolor=face)
+    hollow = np.broadcast_to(np.asarray(line.hollow, bool), x.shape)
+    for these, face in ((~hollow, look.color), (hollow, "none")):
+        places = np.flatnonzero(these & np.isfinite(y))
+        # points with tips are parts of their own
+        for at in places[:, None] if line.tips else [places] if len(places) else []:
+            (points,) = axis.plot(x[at], y[at], **drawn, marker=look.marker, linestyle="none",
+                                  markersize=line.size, markerfacecolor=face)  # fmt: skip
+            if line.tips:
+                tips.add(points, line.tips[at[0]])
 
 
 def _name_ends(axis: Any, drawn: Sequence[Line]) -> list[Any]:

@@ -1,8 +1,8 @@
-"""Square matrices of filled squares with their texts."""
+"""A square matrix of filled squares with their texts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from analysis.figures import GRID, INK, PALETTE, style, to_svg
-from analysis.plots.canvas import head, small_multiples
+from analysis.figures import GRID, INK, PALETTE, Svg, style, to_svg
+from analysis.plots.canvas import small_multiples
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class Matrix:
     hatched: Collection[tuple[int, int]] = ()
 
 
-def matrices(
-    panels: Mapping[str, Matrix], rows: str, columns: str, *, most_texts: int, most_names: int
-) -> str:
+def squares(matrix: Matrix, rows: str, columns: str, *, most_texts: int, most_names: int) -> Svg:
     """Squares filled with one colour, so that an empty one shows the page, light or dark.
 
     Args:
@@ -37,18 +35,14 @@ def matrices(
         most_texts: rows beyond which texts do not fit into the squares; ``most_names``: beyond
             which names do not fit beside them.
     """
-    largest = max(len(matrix.names) for matrix in panels.values())
-    side = max(2.3, 0.8 + 0.38 * min(largest, most_texts))
+    side = max(2.3, 0.8 + 0.38 * min(len(matrix.names), most_texts))
     with style():
-        canvas, axes = small_multiples(len(panels), side, side + 0.4, share_y=False)
-        for axis, (panel, matrix) in zip(axes, panels.items(), strict=True):
-            _squares(axis, matrix, texts=len(matrix.names) <= most_texts)
-            named = list(range(len(matrix.names))) if len(matrix.names) <= most_names else []
-            names = [matrix.names[at] for at in named]
-            axis.set_xticks(named, names, rotation=90, fontsize=7)
-            axis.set_yticks(named, names, fontsize=7)
-            axis.set(xlabel=columns, ylabel=rows)
-            head(axis, panel)
+        canvas, (axis,) = small_multiples(1, side, side + 0.4)
+        _squares(axis, matrix, texts=len(matrix.names) <= most_texts)
+        names = matrix.names if len(matrix.names) <= most_names else []
+        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+        axis.set_yticks(range(len(names)), names, fontsize=7)
+        axis.set(xlabel=columns, ylabel=rows)
         return to_svg(canvas)
 
 

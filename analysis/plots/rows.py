@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.patches import Patch
 
-from analysis.figures import GRID, INK, Look, Tips, style, to_svg
+from analysis.figures import GRID, INK, Look, Svg, Tips, style, to_svg
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, head, small_multiples, write
 
 _BESIDE = 30  # characters of a line beside a bar
@@ -29,7 +29,7 @@ class Point:
     hollow: bool = False
 
 
-def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> str:
+def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> Svg:
     """A row for each point, the first one at the bottom; ``zero`` is marked where it matters."""
     tips = Tips()
     with style():
@@ -69,7 +69,7 @@ class Bar:
 def bars(
     panels: Mapping[str, Sequence[Bar]], rows: Sequence[str], label: str, *,
     key: Mapping[str, str] | None = None, joined: bool = False,
-) -> str:  # fmt: skip
+) -> Svg:  # fmt: skip
     """Panels with the same rows, the first one at the top.
 
     Args:

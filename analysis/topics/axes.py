@@ -4,14 +4,14 @@ Ranks, batch, technique, library and learning rate have topics of their own. Any
 differs between cells of one technique is an axis here. Its values are compared where all else is
 equal; a setting that follows from another one (epochs from the share of the data) is named, and no
 axis. Numbers are compared between the ends of the axis, which the plan fixes: where an end has no
-usable run, nothing is. A value in between that looks best, and the extremes of names, which have no
-order, are called exploratory.
+usable run, nothing is. More than two names have no order: their range is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,14 @@ from analysis.topics.names import ratio_text
 from analysis.topics.settings import Comparable, comparable, value_text
 from analysis.topics.topic import Answer, Sweep, Topic, capital, groups, sentence
 
+Writer: TypeAlias = Callable[[Any], str]
 _MOST, _THREE = 3, number(3)
+#: Estimate of the last value against the first -> its words, how it is written, no change; of
+#: which column, and how that is written.
+_MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
+    "times": ("the largest eigenvalue of the Hessian", significant, 1, "sharpness", significant),
+    "change": ("validation accuracy", signed(3), 0, "accuracy", _THREE),
+}
 COLUMNS: tuple[Column, ...] = (
     Column("axis", "string", "setting"),
     Column("equal", "string", "with", "what else differs in the sweep", only_if_varied=True),
@@ -77,23 +84,20 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
     told = {row["axis"] for row in rows if row["change_note"] != STOPS or row["times"] is not None}
     axes = groups([row for row in rows if row["axis"] in told], ("axis",))[:_MOST]
     every = [groups(own, ("equal",)) for own in axes]
-    compared = sum(_intervals(own) for sets in every for own in sets[:_MOST])
+    compared = sum(estimate_in(own[-1], name).low is not None
+                   for sets in every for own in sets[:_MOST] if _has_ends(own)
+                   for name in _MEASURES)  # fmt: skip
     for sets in every:
-        spans = [_span(own) for own in sets[:_MOST]]
         said = [_said(own) for own in sets[:_MOST]]
-        same = len({*spans}) == 1
-        more = [one if same else f"{span}, {one}"
-                for span, one in zip(spans[1:], said[1:], strict=True)]  # fmt: skip
-        if len(sets) > _MOST:
-            more.append(f"{len(sets) - _MOST} more in the table")
-        if compared > 1 and any(map(_intervals, sets[:_MOST])):
+        more = said[1:] + ([f"{len(sets) - _MOST} more in the table"] if sets[_MOST:] else [])
+        if compared > 1 and any(map(_has_ends, sets)):
             more.append(f"intervals are not corrected for {compared} comparisons")
         first, last = sets[0][0], sets[0][-1]
         words = first["axis"].partition(" (")[0]
         numbers = {"axis": words, "with": first["equal"], "from": first["value"],
                    "to": last["value"], "change": last["change"], "low": last["change_low"],
                    "high": last["change_high"]}  # fmt: skip
-        yield Answer("axis", f"What changes with {words}?", sentence(f"{spans[0]}, {said[0]}"),
+        yield Answer("axis", f"What changes with {words}?", sentence(said[0]),
                      "axes", "runs", numbers, more)  # fmt: skip
 
 
@@ -164,89 +168,57 @@ def _unless(why: str | None, found: pd.DataFrame) -> pd.DataFrame:
     return found.assign(value=np.nan, low=np.nan, high=np.nan, note=why) if why else found
 
 
-def _is_list(rows: Sequence[Row]) -> bool:
-    """Whether the values have no order, so that no two of them are its ends."""
-    return len(rows) > 2 and rows[0]["at"] is None
-
-
-def _intervals(rows: Sequence[Row]) -> int:
-    """How many :func:`_said` gives."""
-    if _is_list(rows) or rows[-1]["change_note"] == SOME_DIVERGED:
-        return 0
-    return sum(rows[-1][f"{name}_low"] is not None for name in ("change", "times"))
-
-
-def _span(rows: Sequence[Row]) -> str:
-    words, _, too = rows[0]["axis"].partition(" (")
-    if _is_list(rows):
-        return f"of {len(rows)} values of {words}"
-    also = f" (with {too.removesuffix(' too)')} changing)" if too else ""
-    return f"from {words} {rows[0]['value']} to {rows[-1]['value']}{also}"
+def _has_ends(rows: Sequence[Row]) -> bool:
+    """More than two values without an order have none."""
+    return len(rows) == 2 or rows[0]["at"] is not None
 
 
 def _said(rows: Sequence[Row]) -> str:
     """What one set of cells shows, and which of its values no run completed with."""
     first, last = rows[0], rows[-1]
-    which = f"with {last['equal']} " if last["equal"] else ""
+    words, _, too = first["axis"].partition(" (")
+    ends = f"from {words} {first['value']} to {last['value']}"
+    ends = ends if _has_ends(rows) else f"of {len(rows)} values of {words}"
+    ends += f" (with {too.removesuffix(' too)')} changing)" if too else ""
+    equal = f"with {last['equal']}" if last["equal"] else ""
     if last["change_note"] == SOME_DIVERGED:
         diverged, done = (sum(row[name] for row in rows) for name in ("diverged", "n"))
-        return f"{which}{diverged} of {diverged + done} runs diverged: no change is claimed"
-    lost = [row["value"] for row in rows if not row["n"]]
-    without = f"no completed run with {' and '.join(lost)}" if lost else ""
-    if _is_list(rows):
-        return joined([f"{which}{_extremes(rows)}", without], "; ")
-    if not first["n"] or not last["n"]:
-        return f"{which}{without}: no change is claimed"
-    return joined([f"{which}{_between_ends(rows)}", without], "; ")
+        text = f"{diverged} of {diverged + done} runs diverged: no change is claimed"
+    else:
+        text = _between(first, last) if _has_ends(rows) else _range(rows)
+        lost = [row["value"] for row in rows if not row["n"]]
+        without = f"no completed run with {' and '.join(lost)}" if lost else ""
+        text = joined([text or "no change is claimed", without], "; ")
+    return joined([ends, equal, text], ", ")
 
 
-def _extremes(rows: Sequence[Row]) -> str:
-    """Of values without an order; of the sharpness where accuracies are not compared."""
-    name, write = ("accuracy", _THREE)
-    if rows[-1]["change_note"] == STOPS:
-        name, write = ("sharpness", significant)
-    known = sorted((row for row in rows if row[name] is not None), key=lambda row: row[name])
+def _range(rows: Sequence[Row]) -> str:
+    """Of the sharpness where accuracies are not compared."""
+    ends = rows[-1]["change_note"] == STOPS
+    name, write = ("sharpness", significant) if ends else ("accuracy", _THREE)
+    known = [row[name] for row in rows if row[name] is not None]
     if not known:
-        return "nothing was measured"
-    low, high = (f"{write(row[name])} ({row['value']})" for row in (known[0], known[-1]))
-    return (
-        f"the lowest mean {name} is {low}, the highest {high}; exploratory: no test compares them"
-    )
+        return ""
+    span = f"{write(min(known))} to {write(max(known))}"
+    return f"the mean {name} is {span}: no test compares them"
 
 
-def _between_ends(rows: Sequence[Row]) -> str:
-    """What the last value changes against the first, and a better mean in between."""
-    first, last = rows[0], rows[-1]
-    known = [row for row in rows if row["accuracy"] is not None]
-    best = max(known, key=lambda row: row["accuracy"], default=last)
-    shown, open_ = [], []
-    for name, what, same in (
-        ("times", "the largest eigenvalue of the Hessian", 1),
-        ("change", "validation accuracy", 0),
-    ):
+def _between(first: Row, last: Row) -> str:
+    """What the last value changes against the first; empty where nothing tells."""
+    shown, open_ = list[str](), list[str]()
+    for name, (what, write, same, of, level) in _MEASURES.items():
         found = estimate_in(last, name)
         if found.value is None:
             continue
-        by = found.text(significant if same else signed(3))
-        changes = f"{what} {'is multiplied' if same else 'changes'} by {by}"
-        if found.low is None or found.high is None:
-            open_.append(f"{changes} without an interval")
-        elif found.low <= same <= found.high:
-            open_.append(changes)
-        elif same:
-            shown.append(changes)
-        else:
-            verb = "rises" if found.value > 0 else "falls"
-            values = f"{_THREE(first['accuracy'])} to {_THREE(last['accuracy'])}"
-            shown.append(f"{what} {verb} from {values}, by {by}")
+        by = f"{'times' if same else 'by'} {found.text(write)}"
+        change = f"{what} changes from {level(first[of])} to {level(last[of])}, {by}"
+        low, high = found.low, found.high
+        is_open = low is None or high is None or low <= same <= high
+        (open_ if is_open else shown).append(change)
     if open_:
         shown.append(f"no change is shown: {' and '.join(open_)}")
     runs = f"{first['n']} + {runs_in_words(last['n'])}"
-    text = f"{', and '.join(shown) or 'nothing was measured'}, {runs}"
-    if last["change_note"] != STOPS and best is not first and best is not last:
-        at = f"{_THREE(best['accuracy'])}, is at {best['value']}"
-        text += f"; the highest of {len(known)} means, {at} (exploratory: no test compares it)"
-    return text
+    return f"{', and '.join(shown)}, {runs}" if shown else ""
 
 
 TOPIC = Topic(

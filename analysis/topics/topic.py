@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.figures import Figure, Look, roles
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
-from analysis.table import Row, Table, joined, number, plain_rows
+from analysis.table import Row, Table, first_of, joined, number, plain_rows
 
 T = TypeVar("T")
 Rows = Sequence[Row]
@@ -161,10 +161,8 @@ def reference_technique(techniques: Sequence[str]) -> str | None:
 
 
 def some(names: Sequence[str]) -> str:
-    """All of a few names; of many the first, and how many more."""
-    if len(names) <= _NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+    """In a sentence."""
+    return first_of(names, _NAMED)
 
 
 def counted(count: int, what: str) -> str:

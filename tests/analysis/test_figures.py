@@ -9,9 +9,11 @@ import matplotlib as mpl
 
 from analysis.figures import (
     GREY,
+    GRID,
     INK,
     PALETTE,
     PAPER,
+    PART_PALETTE,
     Figure,
     Look,
     inline,
@@ -93,6 +95,11 @@ def test_of_a_few_techniques_all_are_coloured() -> None:
     assert found["naive"].color == GREY and not any(look.is_pale for look in found.values())
     assert found["a"].color != found["b"].color
     assert GREY not in {look.color for look in roles(["a", "b"], None, []).values()}
+
+
+def test_parts_of_a_step_have_no_colour_of_a_technique() -> None:
+    techniques = roles(["naive", *"abcdef"], "naive", [])
+    assert not {look.color for look in techniques.values()} & {*PART_PALETTE, GRID}
 
 
 def test_what_is_left_out_is_said_where_something_is() -> None:

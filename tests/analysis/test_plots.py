@@ -11,7 +11,7 @@ import pytest
 from analysis.figures import Look, Tips, style, to_svg
 from analysis.plots.canvas import shortened, small_multiples
 from analysis.plots.lines import Axis, Line, lines
-from analysis.plots.matrix import Matrix, matrices
+from analysis.plots.matrix import Matrix, squares
 from analysis.plots.rows import Bar, Point, bars, forest
 
 BLUE, LINEAR = Look("#0072b2", "o"), Axis("y")
@@ -91,9 +91,9 @@ def test_bars_have_a_key_and_marks() -> None:
 def test_an_empty_square_of_a_matrix_shows_the_page() -> None:
     fills = np.array([[1.0, np.nan], [0.25, 0.0]])
     one = Matrix(fills, [["1", "2"], ["3", "4"]], ["a", "b"], hatched={(0, 1)})
-    svg = matrices({"": one}, "true", "predicted", most_texts=4, most_names=4)
+    svg = squares(one, "true", "predicted", most_texts=4, most_names=4)
     assert {"1", "3", "4", "a", "b"} <= set(texts(svg)) and ">2<" not in svg
-    many = matrices({"": one}, "true", "predicted", most_texts=1, most_names=1)
+    many = squares(one, "true", "predicted", most_texts=1, most_names=1)
     assert ">1<" not in many and ">a<" not in many
 
 

@@ -49,8 +49,8 @@ class Target(Frozen):
 
     def in_words(self) -> str:
         """Few words and no comma: it stands within lists."""
-        asked = (("train", self.train_accuracy), ("validation", self.validation_accuracy))
-        goals = " and ".join(f"{name} {goal:g}" for name, goal in asked if goal is not None)
+        asked = (("training", self.train_accuracy), ("validation", self.validation_accuracy))
+        goals = " and ".join(f"{name} accuracy {goal:g}" for name, goal in asked if goal)
         held = f" ({self.held_for} evaluations in a row)" if self.held_for > 1 else ""
         return goals + held + (f" within {self.within_s:g} s" if self.within_s else "")
 

@@ -19,8 +19,6 @@ from analysis.writing import printable
 from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError
 
-#: What an anonymous report has for what a record says.
-LEFT_OUT = "left out, since it may name a host"
 #: Of a cause in a sentence; the table has all of it.
 _MOST_CHARACTERS = 500
 #: Causes in a sentence; more are counted.
@@ -85,13 +83,12 @@ def complete(frames: Frames) -> Iterable[Answer]:
     alone = kinds["failed"] == plan and len(found) == 1
     said = []
     for cause, own in list(zip(found, told, strict=True))[:_MOST]:
-        why_so = f"why is {LEFT_OUT}" if cause.text == LEFT_OUT else cause.text
         cells = "" if alone else f"{counted(cause.cells, 'cell')}: "
-        said.append(f"{why_so} ({cells}{own['command']} shows more)")
+        said.append(f"{cause.text} ({cells}{own['command']} shows more)")
     verdict, more = joined([_head(frames, kinds, found), *said[:1]], ": "), []
     todo = (found[0].first.what_to_do or "") if found else ""
     todo = " ".join(printable(todo).split()).removesuffix(".")
-    more += [f"what to do: {todo}"] if todo and found[0].text != LEFT_OUT else []
+    more += [f"what to do: {todo}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:
         cells = counted(sum(cause.cells for cause in others), "cell")
@@ -123,9 +120,7 @@ def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> s
     if plan == 1:
         return f"The only cell {what.replace('were', 'was')}"
     reasons = "one reason" if len(found) == 1 else counted(len(found), "reason")
-    # of causes that are left out, nothing tells how many they are
-    reasons = "" if found[0].text == LEFT_OUT else f", for {reasons}"
-    return f"All {plan:,} cells {what}{reasons}"
+    return f"All {plan:,} cells {what}, for {reasons}"
 
 
 @lru_cache(maxsize=1)  # for the answer and the page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -70,7 +70,7 @@ def _alarms(of: Sweep) -> Iterable[Caution]:
     """Findings that make a run's numbers doubtful, each with the runs that say it."""
     told = of.runs[["cell_id", "alarms"]].explode("alarms")
     for alarm, own in told.groupby("alarms", sort=False):
-        text = f"Alarm in {_named(own['cell_id'].tolist())}: {alarm}"
+        text = f"Alarm in {first_of(own['cell_id'].tolist(), 1)}: {alarm}"
         yield Caution(text, "all", is_alarm=True)
 
 
@@ -80,8 +80,8 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
     if len(told):
         yield Caution(
             "As their config asks (partition: same), all ranks train on the same images in "
-            f"{_named(told['cell_id'].tolist())}: a global batch is worth that of one rank, and "
-            "images/s count each image once for every rank.",
+            f"{first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one rank, "
+            "and images/s count each image once for every rank.",
             "all",
         )
 
@@ -95,7 +95,7 @@ def _skipped(of: Sweep) -> Iterable[Caution]:
         yield Caution(
             f"{int(lost['skipped_steps'].sum()):,} of {int(lost['steps'].sum()):,} steps made no "
             "update, since a gradient overflowed in half precision: "
-            f"{_named([str(cell) for cell in lost.index])}.",
+            f"{first_of([str(cell) for cell in lost.index], 1)}.",
             "accuracy",
         )
 
@@ -126,7 +126,7 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
         yield Caution(
             "Something slowed the machine down: some epochs took up to "
             f"{(worst / middle)[slow].max():.1f} times the median one in "
-            f"{_named([str(cell) for cell in slow.index[slow]])}. Compare images/s, which are "
+            f"{first_of([str(cell) for cell in slow.index[slow]], 1)}. Compare images/s, which are "
             "medians over epochs, rather than seconds.",
             "times",
         )
@@ -137,14 +137,9 @@ def _unplanned(of: Sweep) -> Iterable[Caution]:
         records = "the record" if len(cells) == 1 else "the records"
         yield Caution(
             f"Not used, since the present plan does not have them: {records} of "
-            f"{_named(cells, 'cells')}.",
+            f"{first_of(cells, 1)}.",
             "none",
         )
-
-
-def _named(cells: Sequence[str], what: str = "runs") -> str:
-    named = first_of(cells, _NAMED)
-    return f"{len(cells)} {what} ({named})" if len(cells) > _NAMED else named
 
 
 TOPIC = Topic(

@@ -107,7 +107,7 @@ def _image_mixture(runs: pd.DataFrame) -> list[Caution]:
     said = []
     for place, (digest, count) in enumerate(counts):
         text = f"{runs_in_words(count)} from {_short(digest)}"
-        named = first_of(runs.loc[digests == digest, "cell_id"].tolist(), _NAMED)
+        named = first_of(runs.loc[digests == digest, "cell_id"].tolist(), 1)
         said.append(f"{text} ({named})" if place else text)
     text = (
         f"Runs that are compared here ran from {len(counts)} images: {'; '.join(said)}. "

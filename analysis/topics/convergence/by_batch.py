@@ -13,14 +13,14 @@ from analysis.plots.canvas import shortened
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.rows import Point, forest
 from analysis.records.labels import without_batch
-from analysis.table import Row, count, estimate_in, number, plain_rows, runs_in_words
+from analysis.table import Row, count, estimate_in, plain_rows, runs_in_words
 from analysis.topics.names import ranks_text, with_context
+from analysis.topics.topic import THREE
 
 KEY = "accuracy_by_batch"
 MOST_PANELS, MOST_ROWS = 4, 16
 _MEANS = "Mean validation accuracy after the last epoch of the runs that completed"
 _INTERVALS = ", with its 95 % t interval over seeds"
-_three = number(3)
 
 
 def figure(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
@@ -51,10 +51,8 @@ def _against_batch(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
         panels[name] = [*_lines(own, seen)]
     svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
     n = n_of(pd.concat(drawn)["validation_accuracy_n"])
-    grey = [name for name, look in seen.items() if look.color == GREY]
-    caption = f"{_means(known, ' as a band')} ({n})." + "".join(
-        f" Grey: the reference, {name}." for name in grey
-    )
+    grey = [f" Grey: the reference, {name}." for name, look in seen.items() if look.color == GREY]
+    caption = f"{_means(known, ' as a band')} ({n}).{''.join(grey)}"
     caption += left_out(len(drawn), len(every), "panels, those of the most ranks")
     return Figure(KEY, f"Accuracy from batch {count(low)} to {count(high)}", caption, known, svg)
 
@@ -83,7 +81,7 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
 
 def _told(row: Row) -> str:
     found = estimate_in(row, "validation_accuracy")
-    return f"{found.text(_three)}, {runs_in_words(found.n)}"
+    return f"{found.text(THREE)}, {runs_in_words(found.n)}"
 
 
 def _by_condition(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
@@ -93,16 +91,12 @@ def _by_condition(known: pd.DataFrame, seen: Mapping[str, Look]) -> Figure:
     shown = ordered.assign(turn=turn).sort_values("turn", kind="stable").head(MOST_ROWS)
     rows = plain_rows(shown.sort_values("validation_accuracy"))
     points = [
-        Point(_named(row), *estimate_in(row, "validation_accuracy")[:3],
+        Point(f"{shortened(with_context(row), 40)}, {ranks_text(row['gpus'])}",
+              *estimate_in(row, "validation_accuracy")[:3],
               replace(seen[row["technique_label"]], alpha=1), f"{with_context(row)}: {_told(row)}")
         for row in rows
     ]  # fmt: skip
     caption = f"{_means(known)}."
     caption += left_out(len(rows), len(known), "conditions, of each technique the highest")
     svg = forest(points, "validation accuracy")
-
     return Figure(KEY, "Accuracy of each condition", caption, known, svg)
-
-
-def _named(row: Row) -> str:
-    return f"{shortened(with_context(row), 40)}, {ranks_text(row['gpus'])}"

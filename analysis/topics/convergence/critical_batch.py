@@ -22,7 +22,6 @@ from analysis.records.labels import (
     without_batch,
     without_rates,
 )
-from analysis.records.lists import Names
 from analysis.table import (
     Column,
     Estimate,
@@ -83,8 +82,6 @@ COLUMNS = (
     Column("critical_batch", "Float64", "B_crit", "global batch that needs twice S_min steps and "
            "twice the fewest images: far below it twice the batch saves half of the steps, far "
            "above it none; interval likewise", unit="images", format=images, estimate=True),
-    Column("sd", "Float64", description="of the log of steps, between runs"),
-    Column("cells", "object"),
 )  # fmt: skip
 
 
@@ -161,7 +158,14 @@ def _row(group: pd.DataFrame) -> Row:
     first, reached = group.iloc[0], group[group["met"]]
     tried = group["global_batch"]
     names = ("technique", "technique_label", "series", "target")
-    least, critical, sd = _fitted(group)
+    found: CriticalBatch | Refusal = Refusal(GROWS)
+    if not group["grows"].any():
+        of_runs = (group[name].tolist() for name in ("global_batch", "steps", "met"))
+        found = fit_critical_batch(*of_runs)
+    if isinstance(found, Refusal):
+        least = critical = Estimate(None, n=len(reached), note=found.reason)
+    else:
+        least, critical = found.steps_min, found.batch
     return {
         **{name: first[name] for name in names},
         "context": without(without_batch(first["context"]), " epochs", " images an epoch"),
@@ -170,8 +174,7 @@ def _row(group: pd.DataFrame) -> Row:
         "batch_low": tried.min(), "batch_high": tried.max(),
         "reached": len(reached), "censored": len(group) - len(reached),
         "epochs_low": reached["epoch"].min(), "epochs_high": reached["epoch"].max(),
-        **least.columns("steps_min"), **critical.columns("critical_batch"), "sd": sd,
-        "cells": Names(group["cell_id"]),
+        **least.columns("steps_min"), **critical.columns("critical_batch"),
     }  # fmt: skip
 
 
@@ -183,19 +186,6 @@ def _rates(group: pd.DataFrame) -> str | None:
         for row in plain_rows(searched)
     ]
     return ", ".join(told) or None
-
-
-def _fitted(group: pd.DataFrame) -> tuple[Estimate, Estimate, float | None]:
-    """S_min, B_crit and the sd of log steps."""
-    if group["grows"].any():
-        found: CriticalBatch | Refusal = Refusal(GROWS)
-    else:
-        batches, steps, met = (group[name].tolist() for name in ("global_batch", "steps", "met"))
-        found = fit_critical_batch(batches, steps, met)
-    if isinstance(found, Refusal):
-        none = Estimate(None, n=int(group["met"].sum()), note=found.reason)
-        return none, none, None
-    return found.steps_min, found.batch, found.sd
 
 
 def _saves_up_to(of: Sweep) -> Iterable[Answer]:

@@ -5,13 +5,12 @@ What is compared differs in ``base_lr`` alone. The range that was searched is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, left_out, looks
+from analysis.figures import Figure, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_rates
@@ -23,7 +22,6 @@ from analysis.table import (
     estimate_in,
     estimates_as,
     frame,
-    number,
     plain_rows,
     runs_in_words,
 )
@@ -38,26 +36,20 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.names import diverged_text, place_namer
-from analysis.topics.topic import Sweep, Topic
+from analysis.topics.topic import THREE, Sweep, Topic
 
 KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
 LEAST_RATES = 3
 MOST_LINES = 12
-#: With more rates a line has a band, and the best rate alone has a point.
-MOST_POINTS = 50
-#: Tried rates that the figure's axis names.
-MOST_TICKS = 8
 LOWEST = "the lowest rate with usable runs: a lower one may be better"
 HIGHEST = "the highest rate with usable runs: a higher one may be better"
-
-
 COLUMNS = (
     *ABOUT,
     Column("line", "Int64"),
     Column("base_lr", heading="rate", format=lambda rate: f"{rate:g}",
            description="base_lr: of the base batch; the technique's own rule scales it"),
-    Column("accuracy", estimate=True, heading="accuracy", format=number(3),
+    Column("accuracy", estimate=True, heading="accuracy", format=THREE,
            description="mean among runs that did not diverge, with Student's t interval"),
     Column("n", "Int64", heading="runs", cell=runs_text,
            description="usable runs, diverged ones included"),
@@ -145,31 +137,26 @@ def figure(of: Sweep) -> Figure | None:
     name = place_namer(rates)
     names = {row["line"]: name(row) for row in plain_rows(known.drop_duplicates("line"))}
     seen = looks(list(names.values())[:MOST_LINES])
-    drawn = [_line(plain_rows(known[known["line"] == line]), names[line], look)
-             for line, look in zip(names, seen.values(), strict=False)]  # fmt: skip
-    many = known["base_lr"].nunique() > MOST_TICKS
+    drawn = [
+        Line(own["base_lr"], own["accuracy"], seen[names[line]], names[line],
+             own["accuracy_low"], own["accuracy_high"], bars=True,
+             tips=[_tip(row, names[line]) for row in plain_rows(own)])
+        for line, own in known.groupby("line", sort=False) if names[line] in seen
+    ]  # fmt: skip
     svg = lines(
-        {"": drawn}, Axis("base learning rate", "decades" if many else "octaves", "{:g}".format),
+        {"": drawn}, Axis("base learning rate", "decades", "{:g}".format),
         Axis("validation accuracy"),
     )  # fmt: skip
     caption = (
         "Mean validation accuracy of the runs that did not diverge, with its 95 % t interval over "
-        "seeds. Large: the best rate, by its mean. A rate at which all runs diverged has no "
-        "point."
+        "seeds. A rate at which all runs diverged has no point."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
     return Figure(KEY, "Accuracy against the learning rate", caption, known, svg)
 
 
-def _line(own: Sequence[Row], name: str, look: Look) -> Line:
-    found, best = [estimate_in(row, "accuracy") for row in own], [row["best"] for row in own]
-    points = len(own) <= MOST_POINTS
-    return Line(
-        [row["base_lr"] for row in own], [one.value for one in found], look, name,
-        [one.low for one in found], [one.high for one in found], bars=points,
-        size=[9.0 if large else 4.5 * points for large in best],
-        tips=[f"{name}, rate {row['base_lr']:g}: {one.text(number(3))}, {runs_in_words(one.n)}"
-              for row, one in zip(own, found, strict=True)] if points else (),
-    )  # fmt: skip
+def _tip(row: Row, name: str) -> str:
+    found = estimate_in(row, "accuracy")
+    return f"{name}, rate {row['base_lr']:g}: {found.text(THREE)}, {runs_in_words(found.n)}"
 
 
 TOPIC = Topic(tables=(tried,), plots=(figure,))

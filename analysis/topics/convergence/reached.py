@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,13 +10,11 @@ import pandas as pd
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
-from analysis.records.lists import Names
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
 from analysis.table import (
     Column,
     Estimate,
-    Row,
     Table,
     count,
     estimate_in,
@@ -40,8 +37,7 @@ from analysis.topics.names import (
     reasons,
     with_context,
 )
-from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.topic import THREE, Answer, Sweep, Topic, counted, groups, sentence
+from analysis.topics.topic import THREE, Answer, Sweep, Topic, sentence
 
 CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
@@ -56,33 +52,32 @@ _SETTINGS = (
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
-    "validation_loss": "real", "train_s": "positive", "sharpness_largest": "positive",
-    "sharpness_scaled": "positive",
+    "validation_loss": "real", "train_s": "positive", "images_per_s": "positive",
+    "sharpness_largest": "positive", "sharpness_scaled": "positive",
 }  # fmt: skip
 #: Conditions in a sentence.
 _MOST = 3
-_NO_CHANGE = "no change is shown"
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    three = number(3)
     sharp = runs["sharpness_largest"].notna().any()
     return (
         *NAMES,
         *(Column(name, DTYPES[name]) for name in _SETTINGS),
         ranks_column(runs),
         Column("global_batch", "Int64", "global batch", "images per optimizer step, over all ranks "
-               "and accumulated batches; where it grows, first → last epoch", cell=_batch),
+               "and accumulated batches; where it grows, first → last epoch", 
+               cell=lambda row: batch_text(row["global_batch"], row["global_batch_last"])),
         Column("global_batch_last", "Int64"),
         Column("steps", "Int64", "steps", "optimizer steps of a whole run", note="steps_note"),
         Column("steps_note", "string"),
         Column("train_accuracy", "Float64", "training accuracy", "running mean over the last "
                "epoch, while weights change: the metric of the course, no measure of "
                "generalisation",
-               format=three, estimate=True, cell=_training),
+               estimate=True, cell=lambda row: THREE(row["train_accuracy"])),
         Column("validation_accuracy", "Float64", "validation accuracy", f"{_validated_on(runs)} "
                "after the final epoch (never the best one): mean of the runs that completed, with "
-               "its 95 % t interval over seeds", format=three, estimate=True),
+               "its 95 % t interval over seeds", format=THREE, estimate=True),
         Column("train_loss", "Float64", estimate=True),
         Column("validation_loss", "Float64", estimate=True),
         Column("n", "Int64", "runs", "with a seed of their own each"),
@@ -93,15 +88,13 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                " nor in statistics that batch norm takes anew for it), geometric mean over "
                "completed runs",
                estimate=True, cell=lambda row: significant(row["train_s"])),
+        Column("images_per_s", "Float64", estimate=True),
         Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
                "of the Hessian where the run ended, on fixed training images, geometric mean over "
                "runs: depends on the scale of the weights", format=significant, estimate=True),
         Column("sharpness_scaled", "Float64", "scaled sharpness" if sharp else "", "likewise by "
                "changes relative to the norms of the filters, which batch norm leaves arbitrary",
                format=significant, estimate=True),
-        Column("chance", "Float64"),
-        Column("seeds", "string"),
-        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -134,10 +127,8 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
     done = runs["status"] == "completed"
     planned, lost = by_row.size(), (~done).groupby(rows).sum()
-    names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch",
-             "chance")  # fmt: skip
+    names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch")
     steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
-    seeds = runs.assign(row=rows, text=runs["seed"].astype("string")).sort_values("seed")
     found = {
         name: over_completed(runs, name, rows, len(conditions), kind)
         for name, kind in _MEASURES.items()
@@ -158,8 +149,6 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
             for row, of in zip(plain_rows(steps), planned, strict=True)
         ],
         "n": planned.array,
-        "seeds": seeds.groupby("row")["text"].agg(Names).array,
-        "cells": by_row["cell_id"].agg(Names).array,
         **estimates_as("diverged", shares(lost, planned)),
     }
     for name, estimates in found.items():
@@ -173,14 +162,6 @@ def _steps_note(least: int | None, most: int | None, planned: int) -> str | None
     return None if least == most else f"the runs differ: {least:,} to {most:,}"
 
 
-def _batch(row: Row) -> str:
-    return batch_text(row["global_batch"], row["global_batch_last"])
-
-
-def _training(row: Row) -> str:
-    return number(3)(row["train_accuracy"])
-
-
 def _validated_on(runs: pd.DataFrame) -> str:
     whole, part = "whole held-out split", "a tenth of the training images, which no run trained on,"
     found = set(runs["validate_on"])
@@ -190,38 +171,28 @@ def _validated_on(runs: pd.DataFrame) -> str:
 
 
 def _sharpness(of: Sweep) -> Iterable[Answer]:
-    """What a larger batch does to the sharpest direction of the minimum, over the same batches."""
+    """What a larger batch does to the sharpest direction of the minimum: of each technique, its
+    largest batch against its smallest."""
     known = of.runs[of.runs["sharpness_largest"] > 0]
     context = known["context"].map(without_batch)
-    spans: dict[tuple[int, int], list[tuple[str, Estimate, str]]] = {}
+    said, all_times = list[str](), list[Estimate]()
     for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
         values = own.groupby("global_batch")["sharpness_largest"].apply(list)
-        small, large = int(values.index.min()), int(values.index.max())
+        small, large = values.index.min(), values.index.max()
         if small != large:
-            each = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
             times = ratio(values[large], values[small])
-            spans.setdefault((small, large), []).append((str(label), times, each))
-    said: list[str] = []
-    for (small, large), found in [*spans.items()][:_MOST]:
-        shown = Counter(_direction(times) for _, times, _ in found)
-        verdict = next(iter(shown))
-        if len(shown) > 1:
-            told = (f"{what} in {n} of {len(found)} comparisons"
-                    for what, n in shown.items() if what != _NO_CHANGE)  # fmt: skip
-            verdict = joined(told, ", ")
-        by = [f"{times.text(significant)} with {label} ({each})" for label, times, each in found]
-        more = f" and {len(by) - _MOST} more in the table" if len(by) > _MOST else ""
-        largest = "the largest eigenvalue of the Hessian" if not said else "it"
-        said.append(f"from batch {count(small)} to {count(large)}, {verdict}: {largest} is "
-                    f"multiplied by {', by '.join(by[:_MOST])}{more}")  # fmt: skip
+            what = "it" if said else "the largest eigenvalue of the Hessian"
+            runs = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
+            said.append(f"from batch {count(small)} to {count(large)} with {label}, {what} is "
+                        f"multiplied by {times.text(significant)} ({runs}): "
+                        f"{_direction(times)}")  # fmt: skip
+            all_times.append(times)
     if said:
-        others = counted(len(spans) - _MOST, "more pair")
-        said += [f"{others} of batches"] if len(spans) > _MOST else []
-        times = next(iter(spans.values()))[0][1]
+        more = [f"{len(said) - _MOST} more in the table"] if len(said) > _MOST else []
+        numbers = {"times": all_times[0].value, "low": all_times[0].low, "high": all_times[0].high}
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     sentence(said[0]), "convergence", "runs",
-                     {"times": times.value, "low": times.low, "high": times.high},
-                     said[1:])  # fmt: skip
+                     sentence(said[0]), "convergence", "runs", numbers,
+                     said[1:_MOST] + more)  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:
@@ -229,31 +200,25 @@ def _direction(times: Estimate) -> str:
         return "minima get sharper"
     if times.high is not None and times.high < 1:
         return "minima get flatter"
-    return _NO_CHANGE
+    return "no change is shown"
 
 
 def alone(of: Sweep) -> Iterable[Answer]:
     """Of a sweep that compares nothing: what its runs did."""
-    by = ("technique", "technique_label", "gpus", "global_batch")
-    rates = groups(of.rows(throughputs), by)
     shown = of.rows(conditions)[:_MOST]
     batches = len({row["global_batch"] for row in shown}) > 1
     for row in shown:
         accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
         name = with_context(row) + (f" at batch {count(row['global_batch'])}" if batches else "")
-        if lost == row["n"]:
-            which = "the only run" if lost == 1 else f"all {runs_in_words(lost)}"
-            text = f"{name}: {which} diverged"
-        else:
-            text = f"{name}: validation accuracy {accuracy.text(THREE)}"
-            alike = [own for own in rates if all(own[0][key] == row[key] for key in by)]
-            scaled = alike[0][0] if alike and len(alike[0]) == 1 else None
-            if scaled is not None and scaled["images_per_s"] is not None:
-                text += f", {significant(scaled['images_per_s'])} images/s"
-            text += f", {number(0)(row['train_s'])} s of training" if row["train_s"] else ""
-            text += f", {runs_in_words(row['n'] - lost)}"
-            text += f"; {runs_in_words(lost)} diverged" if lost else ""
-        yield Answer("one", "What did it do?", f"{text}.", "convergence", "runs",
+        told = [
+            f"validation accuracy {accuracy.text(THREE)}",
+            f"{significant(row['images_per_s'])} images/s" if row["images_per_s"] else "",
+            f"{number(0)(row['train_s'])} s of training" if row["train_s"] else "",
+            runs_in_words(row["n"] - lost),
+        ]
+        text = joined(told, ", ") + (f"; {runs_in_words(lost)} diverged" if lost else "")
+        text = all_diverged(row["n"]) if lost == row["n"] else text
+        yield Answer("one", "What did it do?", f"{name}: {text}.", "convergence", "runs",
                      {"accuracy": accuracy.value})  # fmt: skip
 
 

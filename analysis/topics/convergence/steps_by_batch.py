@@ -11,18 +11,7 @@ import pandas as pd
 from analysis.figures import Figure, Look, hidden, left_out, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import law
-from analysis.table import (
-    Column,
-    Row,
-    count,
-    estimate_in,
-    plain_rows,
-    runs_in_words,
-    significant,
-    text,
-    types,
-)
-from analysis.topics.names import with_context
+from analysis.table import Column, Row, joined, plain_rows, runs_in_words, significant, text, types
 
 KEY = "steps_by_batch"
 MOST_PANELS, MOST_LINES = 4, 12
@@ -57,13 +46,19 @@ def figure(found: pd.DataFrame, fitted: pd.DataFrame, seen: Mapping[str, Look]) 
         {panel: [*_lines(own, seen)] for panel, own in panels.items()},
         Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
     )  # fmt: skip
-    caption = _caption(pd.concat(panels)) + more
-    caption += (
-        left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
-        if searched
-        else hidden(seen, labels)
-    )
-    return Figure(KEY, _title(fitted), caption, data, svg)
+    runs = shown[(shown["kind"] == "run") & shown["panel"].isin(list(panels))]
+    caption = joined([
+        f"{runs_in_words(len(runs))}, one dot each; those of equal steps share one.",
+        "" if runs["met"].all() else "Hollow: the target was not reached within these steps, which "
+        "the fit counts.",
+        "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
+        if (shown["kind"] == "law").any() else "",
+    ])  # fmt: skip
+    if searched:
+        more += left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
+    else:
+        more += hidden(seen, labels)
+    return Figure(KEY, "Steps to the target against the batch", caption + more, data, svg)
 
 
 def numbers(found: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:
@@ -93,16 +88,6 @@ def _line(row: Row) -> pd.DataFrame:
     )
 
 
-def _title(fitted: pd.DataFrame) -> str:
-    """With the critical batch of a figure of one; of several no test says which is larger."""
-    known = plain_rows(fitted[fitted["critical_batch"].notna()])
-    if len(known) == 1 and len(fitted) == 1:
-        found = estimate_in(known[0], "critical_batch").text(images)
-        return f"The critical batch is {found} images with {with_context(known[0])}"
-    low, high = (count(fitted["batch_low"].min()), count(fitted["batch_high"].max()))
-    return f"Steps to the target from batch {low} to {high}"
-
-
 def _lines(data: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
     """The law and the runs of each technique."""
     for label, look in seen.items():
@@ -114,13 +99,3 @@ def _lines(data: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
             yield Line(law["global_batch"], law["steps"], look, label if len(law) else "", size=0)
             yield Line(dots["global_batch"], dots["steps"], look, "" if len(law) else label,
                        width=0, hollow=(~dots["met"].astype(bool)).tolist())  # fmt: skip
-
-
-def _caption(data: pd.DataFrame) -> str:
-    runs = data[data["kind"] == "run"]
-    text = f"{runs_in_words(len(runs))}, one dot each; those of equal steps share one."
-    if not runs["met"].all():
-        text += " Hollow: the target was not reached within these steps, which the fit counts."
-    if (data["kind"] == "law").any():
-        text += " Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
-    return text + " Both axes are logarithmic."

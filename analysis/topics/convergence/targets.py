@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
-from analysis.records.lists import Names
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import (
     NOT_AVAILABLE,
@@ -63,10 +60,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                   "has a GPU"),
         Column("not_beaten", "boolean", "not beaten", "no other row of the same workload and "
                "target is at least as good in both seconds and rank-hours; by the medians alone",
-               cell=lambda row: "yes" if row["not_beaten"] else ""),
+               cell=lambda row: "yes" if row["not_beaten"] else "", only_if_varied=True),
         Column("workload", "string"),
-        Column("unmet_why", "string"),
-        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -93,8 +88,6 @@ def to_target(of: Sweep) -> Table:
     made = columns(of.runs)
     found = frame(rows, made)
     found["not_beaten"] = _not_beaten(found)
-    if not found["not_beaten"].notna().any():
-        made = tuple(replace(c, heading="") if c.name == "not_beaten" else c for c in made)
     return Table(
         "targets",
         "What it took to reach the target",
@@ -120,9 +113,8 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
         for name in MEASURES
     }
     row |= share_reached(times["epoch"], lost).columns("reached")
-    row["unmet_why"] = reasons(ordered.loc[~met & ~ordered["lost"].astype(bool), "why"])
-    row["reached_note"] = reasons([row["reached_note"], row["unmet_why"]])
-    row |= {"n": n, "cells": Names(ordered["cell_id"])}
+    unmet = ordered.loc[~met & ~ordered["lost"].astype(bool), "why"]
+    row |= {"n": n, "reached_note": reasons([row["reached_note"], *unmet])}
     for name in MEASURES:
         row |= _finite(median_time(times[name], lost)).columns(name)
     return row
@@ -134,14 +126,13 @@ def _not_beaten(rows: pd.DataFrame) -> pd.Series[Any]:
     both."""
     bounds = rows["seconds_low"].notna() & rows["seconds_high"].isna()
     known = rows.loc[~bounds, ["workload", "seconds", "gpu_hours"]].dropna()
-    known = known[known.groupby("workload")["seconds"].transform("size") > 1]
-    least = known.groupby(["workload", "seconds"])["gpu_hours"].min()
-    sooner = least.groupby("workload").cummin().groupby("workload").shift()
-    known = known.join(least.rename("least"), on=["workload", "seconds"])
-    known = known.join(sooner.rename("sooner"), on=["workload", "seconds"])
-    hours = known["gpu_hours"]
-    stands = (hours == known["least"]) & ~(hours >= known["sooner"]).fillna(False)
-    return stands.reindex(rows.index).astype("boolean")
+    stands = pd.Series(pd.NA, rows.index, dtype="boolean")
+    for _, own in known.groupby("workload"):
+        both = own[["seconds", "gpu_hours"]].to_numpy(float)
+        for row, costs in zip(own.index, both, strict=True):
+            beaten = (both <= costs).all(axis=1) & (both < costs).any(axis=1)
+            stands[row] = pd.NA if len(own) == 1 else not beaten.any()
+    return stands
 
 
 def _finite(found: Estimate) -> Estimate:
@@ -169,43 +160,38 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         return
     met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
     runs = sum(row["reached_n"] for row in found)
-    goals = groups(found, ("workload", "target"))
-    one = {row["target"] for row in found}
+    targets = {row["target"] for row in found}
     text = f"{met:,} of {runs_in_words(runs)} reached "
-    text += f"{found[0]['target']}" if len(one) == 1 else "their targets"
+    text += found[0]["target"] if len(targets) == 1 else "their targets"
     lost = sum(row["n"] for row in found) - runs
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-    name_of = place_namer(of.made(to_target).data)
-    later = Counter(row["first"] for row in of.rows(target_pairs) if row["verdict"] == LATER)
-
-    def soonest(rows: Rows) -> str:
-        fast = _fastest(rows)
-        return "" if fast is None else _soonest(fast, rows, found, later[name_of(fast)])
-
-    told = [(rows[0]["target"], said) for rows in goals if (said := soonest(rows))]
-    more = [f"{target}: {said}" for target, said in told[:_MOST]]
-    more += [f"{len(told) - _MOST} more in the table"] if len(told) > _MOST else []
-    if len(one) == len(told) == 1:
-        text, more = f"{text}; {told[0][1]}", []
+    goals = groups(found, ("workload", "target"))
+    soonest = [(rows[0]["target"], said) for rows in goals if (said := _soonest(of, rows, found))]
+    if len(targets) == len(soonest) == 1:
+        text, more = f"{text}; {soonest[0][1]}", []
+    else:
+        more = [f"{target}: {said}" for target, said in soonest[:_MOST]]
+        more += [f"{len(soonest) - _MOST} more in the table"] if len(soonest) > _MOST else []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost}, more)  # fmt: skip
 
 
-def _fastest(rows: Rows) -> Row | None:
-    """The condition with the shortest median time to one target; None where none has a median."""
-    known = [row for row in rows if row["seconds"] is not None]
+def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
+    """Of the conditions with one target that with the shortest median time, and how many others
+    are shown to take longer; empty where none has a median. ``found``: all conditions."""
     # a bound is no time
-    known = [row for row in known if row["seconds_low"] is None or row["seconds_high"] is not None]
-    return min(known, key=lambda row: row["seconds"], default=None)
-
-
-def _soonest(fast: Row, rows: Rows, found: Rows, later: int) -> str:
-    """``later``: how many conditions of ``rows`` are shown to take longer."""
+    known = [row for row in rows if row["seconds"] is not None
+             and (row["seconds_low"] is None or row["seconds_high"] is not None)]  # fmt: skip
+    if not known:
+        return ""
+    fast = min(known, key=lambda row: row["seconds"])
     text = f"{estimate_in(fast, 'seconds').text(_whole)} s with {named(fast, found)} at batch "
     text += count(fast["global_batch"])
     others = len(rows) - 1
     if not others:
         return f"the median is {text}"
+    name = place_namer(of.made(to_target).data)(fast)
+    later = [row["verdict"] for row in of.rows(target_pairs) if row["first"] == name].count(LATER)
     which = {0: "any other", others: "every other"}.get(later, f"{later} of {others} others")
     return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {which}"
 

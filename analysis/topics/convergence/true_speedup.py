@@ -13,7 +13,6 @@ from analysis.prediction import Refusal
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
-from analysis.records.lists import Names
 from analysis.stats.differences import ratio
 from analysis.table import Column, Estimate, Row, Table, frame, runs_in_words
 from analysis.topics.names import NAMES, mode, ranks_column, ratio_text, reasons
@@ -49,7 +48,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         part("hardware", "hardware", "throughput over that of the baseline"),
         part("statistical", "statistical", "images to the target on the baseline over images to "
               "it on these ranks: below 1 where the larger batch needs more of them"),
-        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -85,7 +83,6 @@ def _row(own: pd.DataFrame, base: pd.DataFrame) -> Row:
         "context": without_scaling(first["context"]),
         "n0": base["gpus"].iloc[0], "n": len(own), "n_base": len(base),
         **{name: cell for part in _PARTS for name, cell in found[part].columns(part).items()},
-        "cells": Names(own["cell_id"]),
     }  # fmt: skip
 
 

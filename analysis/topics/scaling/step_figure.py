@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
+from analysis.figures import GRID, PART_PALETTE, Figure, Look, hidden, left_out
 from analysis.plots.rows import Bar, bars
 from analysis.table import Column, frame, joined, plain_rows, significant
 from analysis.topics.names import place_namer
@@ -18,10 +18,10 @@ MOST_ROWS = 12
 _SEEN = 1e-3  # milliseconds: less is rounding
 #: Part -> (its words, colour); in the order in which a step has them.
 PARTS = {
-    "input": (WORDS["input"], PALETTE[4]),
-    "compute": ("forward and backward pass", PALETTE[0]),
-    "update": ("update", PALETTE[5]),
-    "exposed": (WORDS["communication"], PALETTE[1]),
+    "input": (WORDS["input"], PART_PALETTE[4]),
+    "compute": ("forward and backward pass", PART_PALETTE[0]),
+    "update": ("update", PART_PALETTE[5]),
+    "exposed": (WORDS["communication"], PART_PALETTE[1]),
     "rest": (WORDS["rest"], GRID),
 }
 #: Part that records may lack -> part that then holds it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from analysis.figures import PALETTE, Figure, left_out, n_of
+from analysis.figures import PART_PALETTE, Figure, left_out, n_of
 from analysis.plots.rows import Bar, bars
 from analysis.table import (
     Row,
@@ -28,8 +28,8 @@ _COMMUNICATION = ("communication", "exposed", "bandwidth", "latency")
 COLOURS = {
     **{part: OF_A_STEP[part][1] for part in ("input", "compute", "rest")},
     **dict.fromkeys(_COMMUNICATION, OF_A_STEP["exposed"][1]),
-    "waiting": PALETTE[3],
-    "negotiation": PALETTE[2],
+    "waiting": PART_PALETTE[3],
+    "negotiation": PART_PALETTE[2],
 }
 #: Shorter than any clock shows: what rounding leaves of a difference.
 _NOTHING_MS = 1e-6

@@ -139,17 +139,6 @@ def test_a_folder_that_cannot_be_written_is_two(tmp_path: Path) -> None:
     assert "cannot write" in done.stderr
 
 
-def test_an_anonymous_report_is_made_anew_and_leaves_no_cache(tmp_path: Path) -> None:
-    folder = good_sweep(tmp_path / "s")
-    assert call("report", folder).exit_code == 0
-    assert "node1" in (folder / "report" / "runs.csv").read_text()
-    (folder / CACHE).parent.mkdir()
-    (folder / CACHE).write_text("node1")
-    assert call("report", folder, "--anonymous").exit_code == 0
-    assert "node1" not in (folder / "report" / "runs.csv").read_text()
-    assert not (folder / CACHE).exists()
-
-
 def test_what_notebooks_use_is_loaded_when_it_is_asked_for() -> None:
     program = """
 import sys

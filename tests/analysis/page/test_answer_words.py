@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,7 @@ from tests.analysis.builders import config, failed, record, technique, write_swe
 from tests.analysis.page.test_answers import runs, sweep
 from tests.analysis.topics.test_ranks import late_run
 from train.config.optimizer import Sgd
-from train.record.run import RunRecord, Sharpness
-
-
-def sharp(name: str, batch: int, values: Sequence[float]) -> list[RunRecord]:
-    return [
-        item.model_copy(update={"sharpness": Sharpness(
-            images=8, largest=largest, largest_error=0, scaled=1.0, scaled_error=0)})
-        for item, largest in zip(runs(name, batch_per_rank=batch), values, strict=True)
-    ]  # fmt: skip
+from train.record.run import RunRecord
 
 
 def alike(*rates: float, runs: int = 3, **world: object) -> list[RunRecord]:
@@ -39,8 +30,6 @@ def decayed(decay: float) -> list[RunRecord]:
     return runs(mean=0.8 + decay, technique=of)
 
 
-EQUAL, TENFOLD, OPEN = [9.0, 10.0, 11.0], [90.0, 100.0, 110.0], [2.0, 10.0, 50.0]
-RISES = [*sharp("naive", 16, EQUAL), *sharp("naive", 64, TENFOLD)]
 LOSES = [
     item for name, at_large in (("naive", 0.8), ("lamb", 0.6))
     for batch, mean in ((16, 0.8), (64, at_large))
@@ -69,12 +58,6 @@ SAID = {
          *(runs("lamb", mean=0.95)[:2]),
          record(config("lamb", seed=2), status="diverged", accuracies=[0.1])],
         "ranking", "no technique is shown to be best: 1 of 1 pair is told apart"),
-    "sharper minima of one technique": (
-        [*RISES, *sharp("lamb", 16, EQUAL), *sharp("lamb", 64, OPEN)], "sharpness",
-        "From batch 16 to 64, minima get sharper in 1 of 2 comparisons: the largest eigenvalue"),
-    "sharper and flatter": (
-        [*RISES, *sharp("lamb", 16, TENFOLD), *sharp("lamb", 64, EQUAL)], "sharpness",
-        "minima get sharper in 1 of 2 comparisons, minima get flatter in 1 of 2 comparisons: the"),
     "changes with intervals": (LOSES, "larger_batch", "Each interval is of its technique alone"),
     "GPUs are no ranks": (
         alike(100.0, 190.0, device_kind="gpu", device="A100"), "larger_batch",

@@ -68,8 +68,8 @@ def test_sharpness_is_compared_between_batches(
         for item, largest in zip(runs(batch_per_rank=batch), values, strict=True)
     ]  # fmt: skip
     found = sweep(tmp_path, items)["sharpness"]
-    assert found.text.startswith(f"From batch 64 to 256, {says}: the largest eigenvalue of the ")
-    assert found.text.endswith("with naive (3 + 3 runs).")
+    assert found.text.startswith("From batch 64 to 256 with naive, the largest eigenvalue of the ")
+    assert found.text.endswith(f" (3 + 3 runs): {says}.")
     # geometric means: independent of the program's own arithmetic
     mean = math.exp(sum(map(math.log, at_large)) / 3 - sum(map(math.log, (9, 10, 11))) / 3)
     assert found.numbers["times"] == pytest.approx(mean)
@@ -88,11 +88,11 @@ def test_sharpness_is_told_of_each_pair_of_batches(tmp_path: Path) -> None:
     ]  # fmt: skip
     (text,) = (text for text in sentences(tmp_path, items) if "Hessian" in text)
     spans = (
-        "From batch 64 to 256, minima get sharper",
-        ". From batch 64 to 128, no change is shown",
-        ". From batch 32 to 128, minima get sharper: it is multiplied by 4.00",
+        r"From batch 64 to 256 with naive, the largest .* by 4\.00 .*: minima get sharper\.",
+        r" From batch 64 to 128 with lamb, it is .*: no change is shown\.",
+        r" From batch 32 to 128 with lars, it is .* by 4\.00 .*: minima get sharper\.",
     )
-    assert all(span in text for span in spans), text
+    assert re.fullmatch("".join(spans), text), text
 
 
 def test_ranks_vary(tmp_path: Path) -> None:
@@ -108,21 +108,6 @@ def test_ranks_vary(tmp_path: Path) -> None:
     )
     assert scaling.numbers["gpus"] == 4 and scaling.numbers["runs"] == 3
     assert 0.78 < scaling.numbers["low"] < scaling.numbers["efficiency"] < 0.81
-
-
-def test_the_largest_loss_is_named(tmp_path: Path) -> None:
-    """Where steps are longer by what the records say: here, by communication."""
-
-    def timed(gpus: int, total: float, sending: float) -> list[RunRecord]:
-        return [
-            record(config(gpus=gpus, seed=seed), images_per_s=16 * gpus / (total + seed / 1000),
-                   steps=tuple(rank_steps(rank, total + seed / 1000, 0.1, sending + seed / 1000)
-                               for rank in range(gpus)))
-            for seed in range(3)
-        ]  # fmt: skip
-
-    found = sweep(tmp_path, [*timed(1, 1.0, 0.0), *timed(2, 1.5, 0.5)])
-    assert "Largest loss: communication" in found["scaling"].text
 
 
 def test_techniques_vary(tmp_path: Path) -> None:
@@ -175,20 +160,6 @@ def test_libraries_vary(tmp_path: Path) -> None:
     assert answer.evidence == "frameworks"
 
 
-def test_a_target(tmp_path: Path) -> None:
-    outcome = {"epoch": 2, "steps": 4, "images": 512, "seconds": 5.0, "why": "held"}
-    item = record(
-        config("naive", gpus=2, accumulation=4, target=Target(validation_accuracy=0.3)),
-        accuracies=[0.35, 0.4], epoch_changes={"train_s": 2.0}, throughput=None,
-        target=TargetOutcome(met=True, **outcome),
-    )  # fmt: skip
-    found = sweep(tmp_path, [item])
-    assert found["targets"].text == (
-        "1 of 1 run reached validation 0.3 (2 evaluations in a row); the median is 5 s with "
-        "naive at batch 128."
-    )
-
-
 def test_lost_runs_are_said_beside_those_that_reached_the_target(tmp_path: Path) -> None:
     goal = Target(validation_accuracy=0.3)
     outcome = TargetOutcome(met=True, epoch=2, steps=4, images=512, seconds=5.0, why="held")
@@ -198,7 +169,8 @@ def test_lost_runs_are_said_beside_those_that_reached_the_target(tmp_path: Path)
     lost = [failed(config(seed=seed, **asked)) for seed in (2, 3, 4)]
     text = sweep(tmp_path, [*kept, *lost])["targets"].text
     assert text.startswith(
-        "2 of 2 runs reached validation 0.3 (2 evaluations in a row), and 3 are lost; "
+        "2 of 2 runs reached validation accuracy 0.3 (2 evaluations in a row), and 3 are lost; the "
+        "median is 5 s"
     )
 
 
@@ -246,14 +218,6 @@ def test_what_is_lacking_comes_first(tmp_path: Path) -> None:
     keys = list(answers_of(mixed_sweep(tmp_path / "s")))
     assert keys == ["complete", "scaling", "more_ranks", "techniques", "ranking", "larger_batch"]
     assert "complete" not in answers_of(good_sweep(tmp_path / "g"))
-
-
-def test_nothing_usable(tmp_path: Path) -> None:
-    assert set(sweep(tmp_path, [failed(config())])) == {"complete"}
-
-
-def test_an_empty_plan(tmp_path: Path) -> None:
-    assert list(sweep(tmp_path, [])) == ["complete"]
 
 
 def sentences(folder: Path, items: Sequence[RunRecord]) -> list[str]:
@@ -432,8 +396,8 @@ def test_a_shortest_median_is_among_those_with_one_target(tmp_path: Path) -> Non
     items = [run_to_target(16, seed, target=easy) for seed in (0, 1)]
     items += [run_to_target(16, seed, target=hard, epochs=40) for seed in (0, 1)]
     text = sweep(tmp_path, items)["targets"].text
-    assert text.startswith("4 of 4 runs reached their targets. Validation 0.3: the median is ")
-    assert ". Validation 0.35: the median is " in text
+    assert text.startswith("4 of 4 runs reached their targets. Validation accuracy 0.3: the med")
+    assert ". Validation accuracy 0.35: the median is " in text
     assert "shortest" not in text and "soonest" not in text
     same = [*items[:2], *(run_to_target(32, seed, target=easy) for seed in (0, 1))]
     text = sweep(tmp_path / "same", same)["targets"].text

@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
-from analysis.page.anonymous import without_names
 from analysis.page.junit import junit
 from analysis.page.report import build
 from analysis.page.write import answers_text, render
@@ -139,8 +138,6 @@ def test_commands_are_of_the_folder_that_make_was_told(tmp_path: Path, monkeypat
     monkeypatch.setenv("RESULTS", str(tmp_path))
     found = first_answer(tmp_path / "smoke", failures("a hang", "a hang"))
     assert f"make sweep SWEEP=smoke RESULTS={tmp_path} runs" in found.details
-    frames = load_frames(tmp_path / "smoke")
-    assert "RESULTS" not in build(without_names(frames), draw=False).answers[0].text
 
 
 BAD = "<b>x</b> | `rm -rf` [red]$(id)[/red] \x1b[31m"
@@ -159,13 +156,6 @@ def test_names_and_errors_are_text(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 3 and "[red]$(id)[/red]" in done.output
     assert "\x1b[31m" not in done.output
-
-
-def test_an_anonymous_report_says_that_it_leaves_the_causes_out(tmp_path: Path) -> None:
-    frames = load_frames(write_sweep(tmp_path / "s", failures("gpu07 is gone", "a hang")))
-    text = build(without_names(frames), draw=False).answers[0].text
-    assert text.startswith("All 2 cells failed: why is left out, since it may name a host (make lo")
-    assert "gpu07" not in text
 
 
 def test_every_form_has_the_cause_and_the_command_and_none_says_it_twice(tmp_path: Path) -> None:

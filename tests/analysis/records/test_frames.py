@@ -96,7 +96,7 @@ GOAL = Target(train_accuracy=0.75, validation_accuracy=0.25, held_for=1, within_
         # its batch tells the accumulation
         ([{}, {"framework": "mirrored"}, {"accumulation": 2}, {"target": GOAL}],
          [("horovod",), ("mirrored",), ("horovod",),
-          ("horovod", "target train 0.75 and validation 0.25 within 240 s")]),
+          ("horovod", "target training accuracy 0.75 and validation accuracy 0.25 within 240 s")]),
         # ranks and batch leave a choice of it
         ([{"gpus": 2, "batch_per_rank": 32}, {"gpus": 2, "batch_per_rank": 16, "accumulation": 2}],
          [(), ("accumulation 2",)]),

@@ -41,7 +41,7 @@ def test_settings_of_the_cell() -> None:
     goal = Target(train_accuracy=0.75)
     assert words(config(), config(framework="mirrored", epochs=3, target=goal)) == [
         "framework horovod, epochs 2, target -",
-        "framework mirrored, epochs 3, target train 0.75 (2 evaluations in a row)",
+        "framework mirrored, epochs 3, target training accuracy 0.75 (2 evaluations in a row)",
     ]
 
 

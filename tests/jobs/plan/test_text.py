@@ -105,7 +105,7 @@ DECAYING = ADASCALE | {"schedule": {"name": "cosine"}}
         ("1 accumulate up to 4 batches", config(accumulation=4), [config()]),
         ("1 let all ranks draw the same images (partition: same; {cell})",
          config(partition="same"), [config(), config(partition="same", gpus=1)]),
-        ("1 stop at train 0.75 (2 evaluations in a row), or when that is out of reach",
+        ("1 stop at training accuracy 0.75 (2 evaluations in a row), or when that is out of reach",
          config(target=Target(train_accuracy=0.75)), [config()]),
         ("1 have a warm-up from the base rate to a lower one ({cell})",
          of(CLIMBING), [of(CLIMBING, batch_per_rank=128)]),

@@ -88,7 +88,7 @@ def test_cells_of_another_image_are_named() -> None:
     """As after an image was replaced while cells waited: most ran from the first."""
     new = [record(config(seed=n), provenance_changes={"image_digest": "b" * 64}) for n in (2, 3)]
     (warning,) = mixtures([new[0], ONE, other(), record(config(seed=4)), new[1]])
-    named = ", ".join(one.cell_id for one in new)
+    named = f"{new[0].cell_id} and 1 more"
     assert f"2 images: 3 runs from 0123; 2 runs from {'b' * 12} ({named})." in warning
     assert ONE.cell_id not in warning
     assert "make sweep FORCE=1" in warning

@@ -133,7 +133,7 @@ def test_series_are_apart_by_technique_settings_target_and_model() -> None:
     ]  # fmt: skip
     found = made(*items).data
     assert found["technique"].tolist() == ["naive"] * 3 + ["lamb"]
-    assert found["target"].tolist().count("validation 0.35") == 1
+    assert found["target"].tolist().count("validation accuracy 0.35") == 1
     assert found["technique_label"].nunique() == 3
 
 

@@ -25,7 +25,6 @@ def exact(*batches: int, **changes) -> list[RunRecord]:
 
 def test_a_dot_per_run_and_the_line_of_the_law() -> None:
     found = drawn(*exact(16, 32, 64, 128))
-    assert found.title == "The critical batch is 64 images with naive"
     assert "4 runs, one dot each" in found.caption and "Hollow" not in found.caption
     dots, line = (found.data[found.data["kind"] == kind] for kind in ("run", "law"))
     assert dots["steps"].tolist() == [240, 144, 96, 72]
@@ -45,7 +44,6 @@ def test_censored_runs_are_hollow_and_said() -> None:
 
 def test_several_techniques_share_a_panel_and_workloads_do_not() -> None:
     found = drawn(*exact(16, 32, 64), *exact(16, 32, 64, name="lamb", epochs=50))
-    assert found.title == "Steps to the target from batch 16 to 64", "no test orders them"
     assert found.data["panel"].nunique() == 1
     two = drawn(*exact(16, 32, 64), *exact(16, 32, 64, model="resnet_mini"))
     assert set(two.data["panel"]) == {"cnn", "resnet_mini"} and ">resnet_mini<" in str(two.svg)
@@ -53,7 +51,6 @@ def test_several_techniques_share_a_panel_and_workloads_do_not() -> None:
 
 def test_without_a_fit_there_are_dots_alone() -> None:
     found = drawn(*exact(16, 32))
-    assert found.title == "Steps to the target from batch 16 to 32"
     assert set(found.data["kind"]) == {"run"} and "Lines" not in found.caption
     assert found.svg is not None
 
