@@ -1,5 +1,5 @@
-"""Put a report on disk: report/ with one self-contained page, report.md, CSVs, and answers.json,
-forecast.json and junit.xml for programs."""
+"""Put a report on disk: report/ with one self-contained page, report.md, CSVs, and answers.json and
+junit.xml for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from matplotlib.figure import Figure as Canvas
 from analysis.figures import Figure, standalone, style
 from analysis.page.junit import junit
 from analysis.page.report import Report
-from analysis.prediction.forecast import FORECAST_NAME
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 
@@ -68,11 +67,6 @@ def write_report(
     write_atomically(answers, answers_text(report))
     cases = out / "junit.xml"
     write_atomically(cases, junit(report.frames))
-    ahead = out / FORECAST_NAME
-    if report.forecast is None:
-        ahead.unlink(missing_ok=True)
-    else:
-        write_atomically(ahead, report.forecast.to_json())
     _keep_only(out, [*tables, *drawn])
     return [*texts, answers, cases, *tables]
 

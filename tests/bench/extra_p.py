@@ -80,8 +80,8 @@ def series(case: Case, random: np.random.Generator) -> list[Measured]:
 
 
 def ours(measured: Sequence[Measured], network: AllReduce | None = None) -> list[Told]:
-    made = forecast("", measured, "weak", network)
-    return [(point.step_s, point.low_s, point.high_s) for point in made.points]
+    made = forecast(measured, "weak", network)
+    return [(point.step_s.value or 0, point.step_s.low, point.step_s.high) for point in made.points]
 
 
 def theirs(measured: Sequence[Measured]) -> list[Told]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import UNTRIED, Forecast, SeriesForecast, forecast, slower
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast, slower
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import (
@@ -24,7 +24,7 @@ from analysis.table import (
     signed_percent,
     significant,
 )
-from analysis.topics.names import mode, namer, ranks_column, with_context
+from analysis.topics.names import namer, ranks_column
 from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series
 from analysis.topics.topic import Sweep
 
@@ -39,7 +39,6 @@ class Forecasts(NamedTuple):
     slower: sentences on counts above the interval of a forecast from smaller ones."""
 
     table: Table
-    file: Forecast
     slower: tuple[str, ...]
 
 
@@ -50,23 +49,20 @@ def ahead(of: Sweep) -> Forecasts:
     used = runs.loc[(runs["status"] == "completed") & runs["step_s"].notna(), list(_NEEDED)]
     counts = used.groupby("series")["gpus"].transform("nunique")
     rows: list[Row] = []
-    found: list[SeriesForecast] = []
     late: list[str] = []
     used = used[counts > 1]
     names = about(used)
     name = namer([*names.values()])
+    by_network = False
     for series, own in used.groupby("series", sort=False):
-        named = names[series]
-        measured, reduce = measured_counts(own), _all_reduce(own, of.network)
-        device = own["device"].iloc[0]
-        key = f"{with_context(named)}; {mode(named)}"
-        key += "" if device in key else f"; {device}"
-        made = forecast(key, measured, named["scaling"], reduce)
+        named, reduce = names[series], _all_reduce(own, of.network)
+        measured = measured_counts(own)
+        made = forecast(measured, named["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
         if made.points and (why := _uneven(own)):
-            made = made.model_copy(update={"points": (), "refused": why})
-        found.append(made)
+            made = made._replace(points=(), refused=why)
+        by_network |= reduce is not None
         rows += _rows(named, made)
         late += [f"{name(named)}: {text}"
                  for text in slower(measured, named["scaling"], reduce)]  # fmt: skip
@@ -79,11 +75,11 @@ def ahead(of: Sweep) -> Forecasts:
         "for the longest delay. "
         "The network is "
         + ("that of the interconnect run beside the sweep."
-           if any(made.network == "alpha_beta" for made in found)
+           if by_network
            else "as training shows it: no usable interconnect run of these nodes lies beside the "
            "sweep."),
     )  # fmt: skip
-    return Forecasts(table, Forecast(sweep=of.frames.name, series=tuple(found)), tuple(late))
+    return Forecasts(table, tuple(late))
 
 
 def _uneven(runs: pd.DataFrame) -> str | None:
@@ -111,7 +107,7 @@ def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
     return lambda ranks: ring(ranks, size).seconds(network)
 
 
-def _rows(named: Row, found: SeriesForecast) -> list[Row]:
+def _rows(named: Row, found: Forecast) -> list[Row]:
     last = found.held_out[-1] if found.held_out else None
     row = {
         **named,
@@ -123,13 +119,10 @@ def _rows(named: Row, found: SeriesForecast) -> list[Row]:
     if found.refused is not None:
         none = Estimate(None, note=found.refused)
         return [row | none.columns("step_s") | none.columns("efficiency")]
-    n = len(found.fitted_on)
     return [
-        {**row, "gpus": p.ranks,
-         **Estimate(p.step_s, p.low_s, p.high_s, n).columns("step_s"),
-         **Estimate(p.efficiency, p.efficiency_low, p.efficiency_high, n).columns("efficiency")}
-        for p in found.points
-    ]  # fmt: skip
+        row | {"gpus": ranks} | step.columns("step_s") | efficiency.columns("efficiency")
+        for ranks, step, efficiency in found.points
+    ]
 
 
 def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
