@@ -24,10 +24,9 @@ from analysis.table import (
     types,
 )
 from analysis.topics.names import mode, named, namer, ranks_text, with_context
-from analysis.topics.scaling.cause import largest_cause
 from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.forecasts import MOST_UNEVEN, ahead
-from analysis.topics.scaling.loss import losses
+from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.topic import (
     TWO,
     Answer,
@@ -229,7 +228,7 @@ def _cause(losses: Rows, row: Row) -> str:
             f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known"
         )
     cause = largest_cause(loss)
-    return cause.sentence if cause else ""
+    return f"largest loss: {cause.text}" if cause else ""
 
 
 def _longer(share: float) -> str:

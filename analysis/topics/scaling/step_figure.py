@@ -10,7 +10,7 @@ from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
 from analysis.plots.rows import Bar, bars
 from analysis.table import Column, frame, joined, plain_rows, significant
 from analysis.topics.names import place_namer
-from analysis.topics.scaling.cause import PARTS as WORDS
+from analysis.topics.scaling.loss import PARTS as WORDS
 from analysis.topics.topic import Topic
 
 KEY, TITLE = "step_parts", "Where a step goes"
