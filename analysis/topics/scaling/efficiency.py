@@ -29,7 +29,6 @@ from analysis.table import (
     frame,
     number,
     percent,
-    plain_rows,
     significant,
 )
 from analysis.topics.names import joined_by, over_completed, ranks_column
@@ -37,7 +36,6 @@ from analysis.topics.scaling.series import SAME, SERIES, by_series, measured
 from analysis.topics.topic import Sweep
 
 Places = NDArray[np.integer[Any]]
-ONE_COUNT = "only one rank count measured"
 NO_BASELINE = (
     "no baseline: no other rank count was measured with the same technique and settings, data, "
     "model, device and batch"
@@ -172,22 +170,17 @@ def _no_efficiency(
     """Why a row has neither speed-up nor efficiency; None where it has both."""
     shared, timed = runs["oversubscribed"].to_numpy(bool), runs.index.isin(measured(runs).index)
     counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
-    done = runs[runs["status"] == "completed"]
-    measured_of = done.groupby("technique")["gpus"].nunique()
-    why = first["technique"].map(measured_of > 1).map({True: NO_BASELINE, False: ONE_COUNT})
-    told = pd.DataFrame({
-        "none": rate["note"].where(rate["n"] == 0, None),
-        "shared": np.bincount(rows, shared) > 0,
-        "base_shared": (np.bincount(rows, shared & timed) > 0)[base],
-        "base": first["gpus"].array.take(base),
-        "alone": why.where(counts == 1),
-    })  # fmt: skip
+    ranks = first["gpus"].array.take(base)
+    base_shares = (np.bincount(rows, shared & timed) > 0)[base]
     return [
-        row["none"]
-        or (SHARED_CORES if row["shared"] else None)
-        or (f"the baseline's {row['base']} ranks share cores" if row["base_shared"] else None)
-        or row["alone"]
-        for row in plain_rows(told)
+        (note if not n else None)
+        or (SHARED_CORES if own else None)
+        or (f"the baseline's {baseline} ranks share cores" if base_own else None)
+        or (NO_BASELINE if count == 1 else None)
+        for note, n, own, baseline, base_own, count in zip(
+            rate["note"], rate["n"], np.bincount(rows, shared) > 0, ranks, base_shares, counts,
+            strict=True,
+        )
     ]
 
 

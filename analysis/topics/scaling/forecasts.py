@@ -4,7 +4,7 @@ one expect. A model; see :mod:`analysis.prediction.forecast`."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -83,18 +83,23 @@ def ahead(of: Sweep) -> Forecasts:
 
 
 def _uneven(runs: pd.DataFrame) -> str | None:
-    """Why the median step does not stand for the throughput; None where it does."""
+    """:func:`uneven` of the last such count of a series."""
     usual = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
     share = usual.groupby(runs["gpus"]).median().dropna()
     share = share / float(share.iloc[:1].sum())
-    uneven = share[(share - 1).abs() > MOST_UNEVEN]
-    if uneven.empty:
+    said = [uneven(of, share.index[0], ranks) for ranks, of in share.items()]
+    return next(filter(None, reversed(said)), None)
+
+
+def uneven(share: float, fewest: Any, ranks: Any) -> str | None:
+    """Why the median step does not stand for the throughput; None where it does. ``share``: of the
+    throughput that the median step gives, compared with that on the fewest ranks."""
+    if abs(share - 1) <= MOST_UNEVEN:
         return None
-    others = "longer" if uneven.iloc[-1] < 1 else "shorter"
     return (
-        f"compared with {share.index[0]}, {uneven.index[-1]} ranks have {percent(uneven.iloc[-1])} "
-        f"of the throughput that the median step gives: what makes other steps {others} is in no "
-        "model"
+        f"compared with {fewest}, {ranks} ranks have {percent(share)} of the throughput that the "
+        f"median step gives: what makes other steps {'longer' if share < 1 else 'shorter'} is in "
+        "no model"
     )
 
 

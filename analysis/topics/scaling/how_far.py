@@ -25,7 +25,7 @@ from analysis.table import (
 )
 from analysis.topics.names import mode, named, namer, ranks_text, with_context
 from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.scaling.forecasts import MOST_UNEVEN, ahead
+from analysis.topics.scaling.forecasts import ahead, uneven
 from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.topic import (
     TWO,
@@ -221,18 +221,10 @@ def _cause(losses: Rows, row: Row) -> str:
     if loss is None or loss["lost"] is None:
         return ""
     usual = row["efficiency"] * (1 + loss["lost"])
-    if abs(usual - 1) > MOST_UNEVEN:
-        others = "longer" if usual < 1 else "shorter"
-        return (
-            f"an image takes {_longer(1 / row['efficiency'] - 1)} than under ideal scaling, the "
-            f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known"
-        )
+    if why := uneven(usual, row["n0"], row["gpus"]):
+        return why
     cause = largest_cause(loss)
     return f"largest loss: {cause.text}" if cause else ""
-
-
-def _longer(share: float) -> str:
-    return f"{100 * abs(share):.1f} % {'longer' if share >= 0 else 'shorter'}"
 
 
 def _too_good(of: Sweep) -> Iterable[Caution]:

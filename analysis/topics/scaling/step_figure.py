@@ -71,13 +71,10 @@ def _bars(own: pd.DataFrame) -> Iterable[Bar]:
 
 def _unknown(data: pd.DataFrame) -> list[str]:
     """Sentences: where the parts are that some condition lacks."""
-    lacking = data[data["milliseconds"].isna()]
-    said = []
-    for part, own in lacking.groupby("part", sort=False)["name"]:
-        whose = "" if len(own) == data["name"].nunique() else f" for {'; '.join(own)}"
-        words, other = (PARTS[name][0] for name in (str(part), _WITHIN[str(part)]))
-        said.append(f"Not known{whose}: {words}; it is in the bar '{other}'.")
-    return said
+    return [
+        f"Where it is not known, {PARTS[part][0]} is in the bar '{PARTS[_WITHIN[part]][0]}'."
+        for part in data.loc[data["milliseconds"].isna(), "part"].unique()
+    ]
 
 
 def _measured(runs: pd.DataFrame) -> pd.DataFrame:
