@@ -178,7 +178,12 @@ def _no_efficiency(
         or (f"the baseline's {baseline} ranks share cores" if base_own else None)
         or (NO_BASELINE if count == 1 else None)
         for note, n, own, baseline, base_own, count in zip(
-            rate["note"], rate["n"], np.bincount(rows, shared) > 0, ranks, base_shares, counts,
+            rate["note"],
+            rate["n"],
+            np.bincount(rows, shared) > 0,
+            ranks,
+            base_shares,
+            counts,
             strict=True,
         )
     ]

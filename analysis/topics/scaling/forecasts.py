@@ -23,12 +23,14 @@ from analysis.table import (
     percent,
     signed_percent,
     significant,
+    types,
 )
 from analysis.topics.names import namer, ranks_column
-from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series
+from analysis.topics.scaling.efficiency import throughputs
+from analysis.topics.scaling.series import SERIES, by_series
 from analysis.topics.topic import Sweep
 
-_NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",
+_NEEDED = ("series", "status", "gpus", "nodes", "oversubscribed", "gradient_bytes", "global_batch",
            "step_s", "images_per_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
@@ -51,8 +53,8 @@ def ahead(of: Sweep) -> Forecasts:
     rows: list[Row] = []
     late: list[str] = []
     used = used[counts > 1]
-    names = about(used)
-    name = namer([*names.values()])
+    names = {row["series"]: row for row in reversed(of.rows(throughputs))}
+    name = namer([names[series] for series in used["series"].unique()])
     by_network = False
     for series, own in used.groupby("series", sort=False):
         named, reduce = names[series], _all_reduce(own, of.network)
@@ -115,7 +117,7 @@ def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
 def _rows(named: Row, found: Forecast) -> list[Row]:
     last = found.held_out[-1] if found.held_out else None
     row = {
-        **named,
+        **{name: named[name] for name in (*types(SERIES), "global_batch")},
         "fitted_on": ", ".join(map(count, found.fitted_on)),
         "hold_out": last.error if last else None,
         "hold_out_ranks": last.ranks if last else None,
