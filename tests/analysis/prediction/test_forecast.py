@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from analysis.prediction import Scaling
-from analysis.prediction.alpha_beta import Timed, fit_segments
 from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import (
     MOST_HELD_OUT,
@@ -86,58 +85,6 @@ def test_runs_without_parts_are_fitted_by_their_steps() -> None:
     found = forecast(runs, "weak", all_reduce)
     assert found.points[0].step_s.value == pytest.approx(BASE + all_reduce(8))
     assert [h.fitted_on for h in found.held_out] == [(1, 2), (1, 2, 3)]
-
-
-def test_two_and_three_ranks_predict_the_fourth_on_a_simulated_network() -> None:
-    """alpha and beta come from noisy all-reduce times, as of an interconnect run."""
-    random, link = np.random.default_rng(200), Link(80e-6, 8 / 200e6)
-    timed = [
-        Timed(k, size, tuple(ring(k, size).seconds(link) * random.lognormal(0, 0.05, 9)))
-        for k in (2, 3) for size in (2**i for i in range(3, 25))
-    ]  # fmt: skip
-    fitted = fit_segments(timed)
-    runs = []
-    for k in (2, 3, 4):
-        sent = 1.1 * ring(k, GRADIENT).seconds(link)  # training is slower than the bare call
-        shown, waiting = max(sent - HIDDEN, 0), SKEW * largest_of_normals(k)
-        steps = (BASE + shown + waiting) * random.lognormal(0, 0.01, 3)
-        runs.append(Measured(k, tuple(steps), sent, shown, waiting, nodes=k))
-    found = forecast(runs, "weak", lambda k: fitted.seconds(k, GRADIENT))
-    assert found.held_out[-1].fitted_on == (2, 3)
-    assert abs(found.held_out[-1].error) < 0.05
-    assert found.refused is None
-
-
-@pytest.mark.parametrize("counts", [(1, 2, 4), (2, 3, 4), (1, 2, 4, 8)])
-@pytest.mark.parametrize(("steady", "drift"), [(True, 0.15), (False, 0.07)])
-def test_intervals_cover_where_the_network_departs_from_the_model(
-    steady: bool, drift: float, counts: tuple[int, ...]
-) -> None:
-    """By a factor exp(drift z) per doubling, z normal: the same one for all, or each its own.
-
-    What is refused makes no claim; of what is printed at least 93 % must hold the truth."""
-    held, printed = np.zeros(2), 0
-    ahead = (2 * counts[-1], 4 * counts[-1])
-    doublings = np.diff(np.log2([1, *counts, *ahead]))
-    for seed in range(300):
-        random = np.random.default_rng([seed, int(100 * drift)])
-        z = (
-            np.full(len(doublings), random.normal())
-            if steady
-            else random.normal(size=len(doublings))
-        )
-        scale = doublings if steady else np.sqrt(doublings)
-        off = dict(zip((*counts, *ahead), np.exp(np.cumsum(drift * z * scale)), strict=True))
-        runs = [measured(k, noise=0.01, random=random, times=off[k]) for k in counts]
-        found = forecast(runs, "weak", all_reduce)
-        if found.refused is not None:
-            continue
-        printed += 1
-        for i, point in enumerate(found.points):
-            truth = step(point.ranks)[0] * off[point.ranks]
-            held[i] += point.step_s.low <= truth <= point.step_s.high
-    assert printed >= 75
-    assert (held / printed >= 0.93).all()
 
 
 def test_a_large_error_is_a_refusal_with_its_hold_out() -> None:

@@ -122,16 +122,6 @@ def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
     assert "make interconnect" not in said.text  # of a run on no cluster
 
 
-@pytest.mark.parametrize("count", [4, 8, 64])
-def test_equal_ranks_are_seldom_blamed(count: int) -> None:
-    """The rule's false alarms, as docs/statistics.md has them; here no lateness is too small."""
-    ready = np.random.default_rng(1).normal(size=(4000, count))
-    behind = ready - np.median(ready, axis=1, keepdims=True)
-    t = behind / (1.4826 * np.median(np.abs(behind), axis=1, keepdims=True))
-    wrong = (count * ranks.p_alone(t, count) < ranks.ALPHA).any(axis=1).mean()
-    assert 0.001 < wrong < 0.05
-
-
 def test_of_several_late_ranks_the_largest_lateness_is_a_bound(tmp_path: Path) -> None:
     frames = load_frames(write_sweep(tmp_path / "s", [late_run(64, {17: 0.1, 40: 0.2})]))
     frames.attempts["site"] = "$al ps"

@@ -37,23 +37,6 @@ def table(*items: RunRecord) -> pd.DataFrame:
     return found.set_index(found["host"].map(str))
 
 
-def test_two_hosts_are_a_t_test_of_logarithms() -> None:
-    times = {"a": [1.0, 1.02, 0.99], "b": [1.2, 1.25, 1.19, 1.22]}
-    items = [run(10 * n + i, [host], s)
-             for n, (host, own) in enumerate(times.items()) for i, s in enumerate(own)]  # fmt: skip
-    found = table(*items)
-    a, b = (np.log(times[host]) for host in "ab")
-    expected = stats.ttest_ind(b, a)
-    ends = expected.confidence_interval(0.95)
-    row = found.loc["b"]
-    assert row["effect"] == pytest.approx(math.exp(b.mean() - a.mean()) - 1)
-    assert row["effect_low"] == pytest.approx(math.exp(ends.low) - 1)
-    assert row["effect_high"] == pytest.approx(math.exp(ends.high) - 1)
-    assert row["p_holm"] == pytest.approx(2 * expected.pvalue), "two hosts"
-    assert (row["n_with"], row["n_without"]) == (4, 3)
-    assert list(found.index) == ["b", "a"], "the slowest first"
-
-
 def test_pairs_of_four_hosts_as_by_full_least_squares() -> None:
     """With a column per condition, the last host left out, and the contrast of the others; each
     condition has its own variance."""
