@@ -74,8 +74,8 @@ def series(case: Case, random: np.random.Generator) -> list[Measured]:
     for ranks in COUNTS:
         step, *parts = true(case, ranks)
         steps = tuple(step * np.exp(NOISE * random.normal(size=3)))
-        known = [part * np.exp(NOISE_OF_PARTS * random.normal()) for part in parts]
-        found.append(Measured(ranks, steps, *(known if ranks > 1 else ())))
+        sent, shown, waited = (part * np.exp(NOISE_OF_PARTS * random.normal()) for part in parts)
+        found.append(Measured(ranks, steps, (sent, shown, waited) if ranks > 1 else None))
     return found
 
 

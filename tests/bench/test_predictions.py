@@ -42,7 +42,7 @@ def test_two_and_three_ranks_predict_the_fourth_on_a_simulated_network() -> None
         sent = 1.1 * ring(k, GRADIENT).seconds(link)  # training is slower than the bare call
         shown, waiting = max(sent - HIDDEN, 0), SKEW * largest_of_normals(k)
         steps = (BASE + shown + waiting) * random.lognormal(0, 0.01, 3)
-        runs.append(Measured(k, tuple(steps), sent, shown, waiting, nodes=k))
+        runs.append(Measured(k, tuple(steps), (sent, shown, waiting), nodes=k))
     found = forecast(runs, "weak", lambda k: network.seconds(k, GRADIENT))
     assert found.held_out[-1].fitted_on == (2, 3)
     assert abs(found.held_out[-1].error) < 0.05

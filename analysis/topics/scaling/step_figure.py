@@ -89,25 +89,14 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     means = means.where(by_condition[_SECONDS].count().eq(by_condition.size(), axis=0))
     about = by_condition[["technique_label", "context", "gpus", "global_batch"]].first()
     rows = about.join(means).sort_values(["gpus", "global_batch"], kind="stable").tail(MOST_ROWS)
-    name = place_namer(rows)
-    parts = []
-    for row in plain_rows(rows):
-        known = {
-            "input": row["input_s"],
-            "compute": row["compute_s"] - (row["update_s"] or 0.0),
-            "update": row["update_s"],
-            "exposed": row["exposed_s"],
-        }
-        known["rest"] = row["step_s"] - sum(value or 0.0 for value in known.values())
-        parts += [
-            {
-                "name": name(row),
-                "part": part,
-                "milliseconds": None if value is None else 1000 * value,
-            }
-            for part, value in known.items()
-        ]
-    return frame(parts, COLUMNS)
+    parts = pd.DataFrame({
+        "input": rows["input_s"], "compute": rows["compute_s"] - rows["update_s"].fillna(0),
+        "update": rows["update_s"], "exposed": rows["exposed_s"],
+    })  # fmt: skip
+    known = 1000 * parts.assign(rest=rows["step_s"] - parts.sum(axis=1))
+    names = [*map(place_namer(rows), plain_rows(rows))]
+    found = known.assign(name=names).melt("name", var_name="part", value_name="milliseconds")
+    return frame(found, COLUMNS)
 
 
 TOPIC = Topic(plots=(lambda of: figure(of.runs, of.seen),))

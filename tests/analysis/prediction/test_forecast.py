@@ -49,8 +49,8 @@ def measured(
     total, sent, shown = step(ranks, scaling)
     random = random or np.random.default_rng(ranks)
     steps = tuple(times * total * np.exp(noise * random.normal(size=3)))
-    known = (sent, shown, SKEW * largest_of_normals(ranks)) if parts and ranks > 1 else ()
-    return Measured(ranks, steps, *known, **more)  # type: ignore[arg-type]
+    known = (sent, shown, SKEW * largest_of_normals(ranks)) if parts and ranks > 1 else None
+    return Measured(ranks, steps, known, **more)  # type: ignore[arg-type]
 
 
 def test_largest_of_normals_is_that_of_a_table() -> None:
@@ -110,7 +110,7 @@ def test_other_refusals() -> None:
     assert two.refused is not None and two.refused.startswith("no smaller counts")
     assert forecast([measured(4, parts=False)], "weak").refused is not None
     assert forecast([], "weak").refused is not None
-    odd = [Measured(k, (0.1,), 0.2, 0.1, 0.05) for k in (2, 4)]
+    odd = [Measured(k, (0.1,), (0.2, 0.1, 0.05)) for k in (2, 4)]
     assert "no time" in str(forecast(odd, "weak", all_reduce).refused)
 
 
@@ -148,7 +148,7 @@ def test_bytes_and_messages_of_a_ring_or_a_tree_are_continued(
     sent: Callable[[int], float], parts: bool
 ) -> None:
     runs = [
-        Measured(k, (BASE + sent(k),), *((sent(k), sent(k), 0.0) if parts and k > 1 else ()))
+        Measured(k, (BASE + sent(k),), (sent(k), sent(k), 0.0) if parts and k > 1 else None)
         for k in (1, 2, 4, 8, 16)
     ]
     found = forecast(runs, "weak")
@@ -177,8 +177,8 @@ def test_parts_come_from_a_frame_of_runs() -> None:
           **dict(zip(columns, parts, strict=True))} for k, *parts in rows]
     ).astype(dict.fromkeys(columns, "Float64"))  # fmt: skip
     one, two, four = measured_counts(runs)
-    assert not one.has_parts and one.step_s == (1.0,)
+    assert one.parts is None and one.step_s == (1.0,)
     assert two.step_s == (1.3, 1.5)
-    assert (two.communication_s, two.shown_s, two.waiting_s) == pytest.approx((0.4, 0.2, 0.1))
-    assert four.shared_cores and not four.has_parts and four.nodes == 4
+    assert two.parts == pytest.approx((0.4, 0.2, 0.1))
+    assert four.shared_cores and four.parts is None and four.nodes == 4
     assert isinstance(fit_step([one, two], "weak", all_reduce), StepModel)

@@ -38,22 +38,13 @@ def by_ranks(*items: RunRecord) -> dict[int, pd.Series[Any]]:
 
 
 def test_speedup_and_efficiency_by_hand() -> None:
-    rows = by_ranks(run(1, 100.0), run(2, 180.0), run(4, 300.0))
-    assert rows[2]["speedup"] == pytest.approx(1.8)
-    assert rows[2]["efficiency"] == pytest.approx(0.9)
-    assert rows[4]["speedup"] == pytest.approx(3.0)
-    assert rows[4]["efficiency"] == pytest.approx(0.75)
-    assert [rows[n]["n0"] for n in (1, 2, 4)] == [1, 1, 1]
-    assert (rows[1]["efficiency"], rows[1]["n0"]) == (1.0, 1)
-    assert rows[4]["efficiency_note"] == ONE_RUN
-    assert rows[4]["efficiency_low"] is pd.NA
-
-
-def test_the_baseline_is_the_smallest_count_measured() -> None:
-    rows = by_ranks(run(2, 200.0), run(8, 640.0))
-    assert rows[8]["n0"] == 2
-    assert rows[8]["speedup"] == pytest.approx(3.2)
-    assert rows[8]["efficiency"] == pytest.approx(640 / (8 / 2 * 200))
+    """Against the smallest count measured, here of two."""
+    rows = by_ranks(run(2, 200.0), run(4, 360.0), run(8, 600.0))
+    assert [rows[n]["speedup"] for n in (2, 4, 8)] == pytest.approx([1, 1.8, 3])
+    assert [rows[n]["efficiency"] for n in (2, 4, 8)] == pytest.approx([1, 0.9, 0.75])
+    assert [rows[n]["n0"] for n in (2, 4, 8)] == [2, 2, 2]
+    assert rows[8]["efficiency_note"] == ONE_RUN
+    assert rows[8]["efficiency_low"] is pd.NA
 
 
 def test_interval_as_welch_on_logarithms() -> None:
@@ -190,9 +181,3 @@ def test_a_baseline_is_shown_as_such() -> None:
     headings = [column.heading for column in shown.columns]
     cells = [row[headings.index("efficiency")] for row in shown.rows]
     assert [cell.split("\u00a0")[0] for cell in cells] == ["1.00 (baseline)", "0.75"]
-
-
-def test_one_row_and_none() -> None:
-    (row,) = made(run(1, 100.0)).data["efficiency_note"]
-    assert row == efficiency.NO_BASELINE
-    assert made().shown().rows == ()
