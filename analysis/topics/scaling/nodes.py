@@ -145,7 +145,7 @@ def _columns(names: list[Names], present: NDArray[np.bool_], found: Effects) -> 
     value, low, high = np.expm1([found.value, found.value - half, found.value + half])
     note = np.select([np.isnan(value), few, np.isnan(low)], [ALIKE, FEW, IDENTICAL], "")
     effect = pd.DataFrame({"value": value, "low": low, "high": high, "n": n,
-                           "note": np.where(note == "", None, note)})  # fmt: skip
+                           "note": [text or None for text in note.tolist()]})  # fmt: skip
     return {
         "host": names, "n_with": n, "n_without": len(present) - n,
         **estimates_as("effect", effect),
