@@ -110,7 +110,7 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     efficiency = speedup.assign(**{end: speedup[end] * part for end in _ENDS})
     before = _next_smaller(first["series"], there)
     more = first["gpus"].to_numpy(float) / first["gpus"].reindex(before).to_numpy(float)
-    gain = _over(logs, before.fillna(0).astype(int).to_numpy(), why)
+    gain = _over(logs, before.fillna(pd.Series(first.index)).astype(int).to_numpy(), why)
     marginal = gain.assign(**{end: (gain[end] - 1) / (more - 1) for end in _ENDS})
     nodes = runs["nodes"].groupby(rows).agg(["min", "max"]).itertuples(index=False)
     names = ("technique", "technique_label", "series", "batch_per_rank", "global_batch", *SAME,

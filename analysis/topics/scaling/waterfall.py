@@ -32,8 +32,6 @@ COLOURS = {
     "waiting": PALETTE[3],
     "negotiation": PALETTE[2],
 }
-#: Shorter than any clock shows: what rounding leaves of a difference.
-_NOTHING_MS = 1e-6
 IDEAL, MEASURED = "ideal step", "measured step"
 
 
@@ -94,9 +92,7 @@ def _bars(row: Row, order: Sequence[str]) -> Iterable[Bar]:
 
 
 def _change(milliseconds: float) -> str:
-    if abs(milliseconds) < _NOTHING_MS:
-        return "0"
-    return ("+" if milliseconds > 0 else "") + significant(milliseconds)
+    return ("+" if milliseconds > 0 else "") + significant(milliseconds + 0.0)  # no -0
 
 
 def _title(rows: Sequence[Row]) -> str:

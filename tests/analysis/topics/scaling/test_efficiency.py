@@ -83,6 +83,13 @@ def test_what_each_added_rank_gives_is_against_the_next_smaller_count() -> None:
     assert (rows[1]["marginal"], rows[3]["marginal_note"]) == (pd.NA, SHARED_CORES)
 
 
+def test_a_baseline_gains_nothing_over_the_rows_of_another_series() -> None:
+    items = [run(k, 100.0 * k, batch_per_rank=batch) for batch in (8, 16) for k in (1, 2)]
+    baselines = table(*items).query("gpus == 1")
+    assert len(baselines) == 2
+    assert baselines[["before", "marginal", "marginal_note"]].isna().all(axis=None)
+
+
 def test_oversubscribed_ranks_have_no_efficiency_and_a_flag() -> None:
     shared = {"oversubscribed": True}
     items = (run(1, 100.0), run(4, 120.0, world_changes=shared))
