@@ -221,10 +221,11 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
         [shared, lacks & ~np.isnan(means(parts["communication"])[0]), lacks, longer[0] | longer[1]],
         [SHARED_CORES, WAITING_WITHIN, no_time, SAMPLED_LONGER], "",
     )  # fmt: skip
-    names = ("technique", "technique_label", "context", "series", "scaling", "gpus", "global_batch",
+    names = ("technique", "technique_label", "series", "scaling", "gpus", "global_batch",
              "baseline_gpus")  # fmt: skip
     return {
         **{name: pairs[name].array for name in names},
+        "context": [*map(str, pairs["context"])],
         "n": np.bincount(pair[~base], minlength=count),
         "step_s": step_s, "ideal_s": ideal, **found, "why": pd.Series(why).replace("", pd.NA).array,
     }  # fmt: skip

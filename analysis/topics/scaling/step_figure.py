@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.figures import GRID, PALETTE, Figure, Look, hidden, left_out
 from analysis.plots.rows import Bar, bars
-from analysis.table import Column, frame, joined, plain_rows, significant
+from analysis.table import Column, joined, plain_rows, significant, types
 from analysis.topics.names import place_namer
 from analysis.topics.scaling.loss import PARTS as WORDS
 from analysis.topics.topic import Topic
@@ -96,7 +96,7 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     known = 1000 * parts.assign(rest=rows["step_s"] - parts.sum(axis=1))
     names = [*map(place_namer(rows), plain_rows(rows))]
     found = known.assign(name=names).melt("name", var_name="part", value_name="milliseconds")
-    return frame(found, COLUMNS)
+    return found.astype(types(COLUMNS))
 
 
 TOPIC = Topic(plots=(lambda of: figure(of.runs, of.seen),))
