@@ -87,7 +87,7 @@ sweep: setup-login ## run the cells of SWEEP that have no good record yet, then 
 	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force --set-up)" || code=$$?; \
 	if [ $$code -le 1 ] && [ -z "$$folder" ]; then $(CRASHED); fi; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
-	  $(PY) -m analysis report --if-changed "$$folder" || code=$$?; fi; \
+	  $(PY) -m analysis report "$$folder" || code=$$?; fi; \
 	exit $$code
 
 status: setup-login ## show where every cell of SWEEP stands, on a cluster or here

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from analysis.command import as_owner, frames_at, kept_code, report_folder, sources_of, write, wrong
+from analysis.command import as_owner, frames_at, report_folder, write, wrong
 from train.environment import enter
 from train.errors import interrupt_on_signals
 
 if TYPE_CHECKING:
     from analysis.page.report import Report
 
-#: Beside the page: what it was made of, and the exit code.
-SOURCES_NAME = "sources.json"
 app = typer.Typer(
     help="Answers, tables and one page from the records of a sweep. Exit codes: 0 every planned "
     "cell is in the tables; 1 some are not; 2 there is no such sweep; 3 no usable record.",
@@ -38,9 +35,6 @@ ResultsDir = Annotated[
 @app.command()
 def report(
     results_dirs: ResultsDirs,
-    if_changed: Annotated[
-        bool, typer.Option("--if-changed", help="leave a report of unchanged files")
-    ] = False,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="leave out host names, folders and logs")
     ] = False,
@@ -54,20 +48,12 @@ def report(
     for one in results_dirs:
         as_owner(one)
     results_dir = report_folder(results_dirs)
-    page = results_dir / "report" / "report.html"
-    kept = page.with_name(SOURCES_NAME)
-    sources = sources_of(results_dirs, anonymous=anonymous)
-    if if_changed and not figures and (code := kept_code(kept, sources)) is not None:
-        left_out = "" if code == 0 else "; it says which cells are in no table, and why"
-        typer.echo(f"the report is newer than all records: {page}{left_out}")
-        raise typer.Exit(code)
     # pandas and matplotlib take seconds to load
     from analysis.figures import keeping  # noqa: PLC0415
     from analysis.page.terminal import print_report  # noqa: PLC0415
     from analysis.page.write import for_paper, write_report  # noqa: PLC0415
     from analysis.records.cache import FILE as CACHE  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
-    from train.record.atomic import write_atomically  # noqa: PLC0415
 
     with keeping(asked=bool(figures)) as canvases:
         built = _build(results_dirs, draw=True, anonymous=anonymous)
@@ -76,10 +62,6 @@ def report(
         if anonymous:
             (results_dir / CACHE).unlink(missing_ok=True)
         paths = write_report(built, results_dir, paper)
-        kept.unlink(missing_ok=True)  # a part that could not be made may be made next time
-        if built.is_whole:
-            made_of = {"sources": sources, "exit_code": built.exit_code}
-            write_atomically(kept, json.dumps(made_of))
     except OSError as error:
         wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())
@@ -256,24 +238,22 @@ def interconnect_baseline(
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
     try:
         run = load_run(run_dir)
-        before = baseline.read_baseline(file) if file.is_file() else None
-        verdict = judge(run, Yardstick(baseline=before))
-        # another baseline may be wanted because the old one no longer fits
-        doubts = {f.what for f in verdict.findings if f.weight == "open"}
-        good = verdict.status == "PASS" or (
-            verdict.status == "UNDECIDED" and doubts <= {TWO_ALONE, "baseline"}
-        )
-        if not good and not force:
-            wrong(
-                f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
-                "baseline is what a healthy network reached; fix it and measure again, or say "
-                "FORCE=1 (--force)"
-            )
-        if not run.facts and not force:
-            wrong(
-                f"{run_dir} has no preflight, so nothing would tell whether later runs meet the "
-                "same nodes: measure again with that phase, or say FORCE=1 (--force)"
-            )
+        if not force:  # by force the run itself and the earlier baseline are not looked at
+            before = baseline.read_baseline(file) if file.is_file() else None
+            verdict = judge(run, Yardstick(baseline=before))
+            # another baseline may be wanted because the old one no longer fits
+            doubts = {f.what for f in verdict.findings if f.weight == "open"}
+            if verdict.status == "FAIL" or not doubts <= {TWO_ALONE, "baseline"}:
+                wrong(
+                    f"{run_dir}: found {verdict.status} ({headline(verdict)}), expected PASS: a "
+                    "baseline is what a healthy network reached; fix it and measure again, or say "
+                    "FORCE=1 (--force)"
+                )
+            if not run.facts:
+                wrong(
+                    f"{run_dir} has no preflight, so nothing would tell whether later runs meet "
+                    "the same nodes: measure again with that phase, or say FORCE=1 (--force)"
+                )
         kept = baseline.baseline_of(run)
         baseline.keep(kept, file)
     except RunError as error:

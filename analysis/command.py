@@ -1,11 +1,8 @@
-"""What the commands share: where a report is, what it was made of, whose files it writes, and how a
-wrong request ends."""
+"""What the commands share: where a report is, whose files it writes, how a wrong request ends."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from analysis.records.frames import Frames
 
 WRONG_REQUEST = 2
-OF_A_REPORT = ("report.html", "report.md", "answers.json")
 
 
 def report_folder(folders: Sequence[Path]) -> Path:
@@ -29,48 +25,6 @@ def report_folder(folders: Sequence[Path]) -> Path:
         return folders[0]
     places = [folder.resolve() for folder in folders]
     return places[0].parent / "+".join(place.name for place in places)
-
-
-def sources_of(results_dirs: Sequence[Path], *, anonymous: bool) -> str:
-    """A digest that changes when a file that a report reads, this program or the option does, or
-    when one of the files or a cell's folder comes or goes. It costs two looks at a cell."""
-    program = Path(__file__).parent
-    found: list[tuple[str, int, int]] = []
-
-    def look(*files: Path) -> None:
-        found.extend((str(f), s.st_size, s.st_mtime_ns) for f in files if (s := _stat(f)))
-
-    for results_dir in results_dirs:
-        beside = results_dir.resolve().parent / "interconnect"
-        look(results_dir / "sweep.json", *sorted(results_dir.glob(".slurm/[!.]*.json")))
-        look(*sorted(beside.glob("*/*.json")))
-        for cell in sorted(results_dir.glob("[!.]*/")):
-            before = len(found)
-            look(cell / "record.json")
-            if len(found) == before and cell.name != "report":
-                found.append((str(cell), 0, 0))
-                look(cell / "epochs.jsonl")  # read where there is no record
-            look(cell / "config.json")
-    for folder in (program, program.parent / "train"):
-        look(*sorted(folder.rglob("*.py")), *sorted(folder.rglob("templates/*")))
-    return hashlib.sha256(json.dumps([found, anonymous]).encode()).hexdigest()
-
-
-def _stat(file: Path) -> os.stat_result | None:
-    with contextlib.suppress(OSError):
-        return file.stat()
-    return None
-
-
-def kept_code(kept: Path, sources: str) -> int | None:
-    """Exit code of the report beside ``kept`` that was made of these very sources; None: make it
-    again."""
-    if not all((kept.parent / name).is_file() for name in OF_A_REPORT):
-        return None
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads(kept.read_text(encoding="utf-8"))
-        return int(told["exit_code"]) if told["sources"] == sources else None
-    return None
 
 
 def write(path: Path, text: str) -> None:

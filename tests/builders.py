@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from train.config.run import RunConfig
 from train.config.technique import Technique
+from train.errors import ConfigError
 from train.record.run import (
     Attempt,
     DataRecord,
@@ -30,6 +34,13 @@ def config(**changes: Any) -> RunConfig:
         "batch_per_rank": 64, "epochs": 2, "seed": 0,
     }  # fmt: skip
     return RunConfig(**(values | changes))
+
+
+def refusal(of: Callable[..., object], *given: object) -> str:
+    """What the function says where it refuses these arguments."""
+    with pytest.raises(ConfigError) as caught:
+        of(*given)
+    return str(caught.value)
 
 
 def namesakes() -> tuple[RunConfig, RunConfig]:

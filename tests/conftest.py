@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,15 +11,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobs.cell.launch import core_groups, rank_environment
+from jobs.cell.launch import core_groups
 from tests.practice import cluster, open_folder, shared_folder
-from tests.sweeps import executable
-from train.environment import NOTHING, enter, environment_of
+from tests.pretend_hosts import ended
+from tests.sweeps import executable, ranks_here
+from train.environment import NOTHING, enter
 
 __all__ = ["cluster", "open_folder", "shared_folder"]
 pytest_plugins = ["tests.invariants"]
 
-ROOT = Path(__file__).resolve().parent.parent
 # tests and what they start see no more of a developer's shell and dot files than the programs do
 enter("command", os.environ)
 os.environ["KERAS_HOME"] = NOTHING
@@ -98,28 +96,11 @@ def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
     """Run a command as n real Horovod ranks over Gloo, as the supervisor would; returns outputs."""
 
     def start(command: Sequence[str], size: int, timeout_s: float = 1100) -> list[str]:
-        folder = tmp_path / f"ranks-{time.monotonic_ns()}"
-        (folder / "logs").mkdir(parents=True)
         cores = core_groups(size, 1, sorted(os.sched_getaffinity(0)))
-        base = environment_of("ranks", os.environ)
-        extra = [
-            rank_environment(folder, cores, rank, attempt=1, supervisor=os.getpid(), root=ROOT)
-            for rank in range(size)
-        ]
-        running = [
-            subprocess.Popen(
-                [sys.executable, *command], env=base | extra[rank],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-            )
-            for rank in range(size)
-        ]  # fmt: skip
-        try:
-            ended = [process.communicate(timeout=timeout_s) for process in running]
-        finally:
-            for process in running:
-                process.kill()
-        for rank, (process, (_, errors)) in enumerate(zip(running, ended, strict=True)):
-            assert process.returncode == 0, f"rank {rank}: {errors[-3000:]}"
-        return [out for out, _ in ended]
+        folder = tmp_path / f"ranks-{time.monotonic_ns()}"
+        found = ended(ranks_here(folder, command, cores), timeout_s)
+        for rank, (code, _, errors) in enumerate(found):
+            assert code == 0, f"rank {rank}: {errors[-3000:]}"
+        return [out for _, out, _ in found]
 
     return start

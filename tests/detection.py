@@ -2,9 +2,8 @@
 
     python -m tests.detection --healthy 20 --repeats 5 --out docs/interconnect-detection.csv
 
-measures (about 25 s a run; needs root and `make cluster`) and writes a row per run, with --only of
-some faults in place of their rows; without --out it prints the table of the file that is there,
-which docs/interconnect.md holds and a test compares.
+measures (about 25 s a run; needs root and `make cluster`) and writes a row per run; without --out
+it prints the table of the file that is there, which docs/interconnect.md holds and a test compares.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,14 +57,14 @@ FAULTS = (
 )  # fmt: skip
 
 
-def run_all(healthy: int, repeats: int, faults: Sequence[Fault]) -> Iterator[dict[str, object]]:
+def run_all(healthy: int, repeats: int) -> Iterator[dict[str, object]]:
     with tempfile.TemporaryDirectory(prefix="horoscale-", dir="/var/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
         site = folder / "site.yaml"
         site.write_text(yaml.safe_dump(_site()))
         baseline: Path | None = None
-        for fault in faults:
+        for fault in FAULTS:
             for number in range(repeats if fault.limits else healthy):
                 if fault.baseline and baseline is None:
                     before, _, _ = _measure(folder, site, FAULTS[0], None)
@@ -143,35 +142,18 @@ def table(file: Path = FILE) -> str:
     return "\n".join(lines) + "\n"
 
 
-_PLACE = {fault.name: place for place, fault in enumerate(FAULTS)}
-
-
-def _kept(file: Path, anew: Sequence[Fault]) -> list[dict[str, object]]:
-    """Rows of the faults that are not measured anew."""
-    if not file.is_file():
-        return []
-    rows = pd.read_csv(file, keep_default_na=False)
-    names = {fault.name for fault in anew}
-    return [{str(k): v for k, v in row.items()} for row in rows.to_dict("records")
-            if row["fault"] not in names]  # fmt: skip
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.detection", description=__doc__)
     parser.add_argument("--healthy", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default="", help="faults whose names hold this")
     parser.add_argument("--out", type=Path)
     told = parser.parse_args()
     if told.out is not None:
-        faults = [fault for fault in FAULTS if told.only in fault.name]
-        rows = _kept(told.out, faults)
-        for row in run_all(told.healthy, told.repeats, faults):
+        rows = []
+        for row in run_all(told.healthy, told.repeats):
             print(*row.values(), sep=" | ", flush=True)
             rows.append(row)
-            pd.DataFrame(rows).sort_values(
-                "fault", key=lambda names: names.map(_PLACE), kind="stable"
-            ).to_csv(told.out, index=False)
+            pd.DataFrame(rows).to_csv(told.out, index=False)
     print(table(told.out or FILE))
 
 

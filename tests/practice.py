@@ -101,10 +101,6 @@ class Practice:
     def start_controller(self) -> None:
         real.start_controller(self.place)
 
-    def restart_controller(self) -> None:
-        real.stop_controller(self.place)
-        real.start_controller(self.place)
-
     def heal(self) -> None:
         """Start again what was stopped, end all jobs of the test user, and wait for idle nodes."""
         real.start_controller(self.place)

@@ -35,18 +35,10 @@ def pretend_hosts(folder: Path, count: int = 2) -> Iterator[list[Host]]:
     names = [f"hs{os.getpid()}{chr(ord('a') + number)}" for number in range(count)]
     switch = switch_of(names[0])
     try:
-        for name in (switch, *names):
-            ip("netns", "add", name)
-        ip("-n", switch, "link", "add", "br0", "type", "bridge")
-        ip("-n", switch, "link", "set", "br0", "up")
-        for number, name in enumerate(names, 1):
-            port = f"p{number}"
-            ip("link", "add", "data0", "netns", name, "type", "veth", "peer", port, "netns", switch)
-            ip("-n", switch, "link", "set", port, "master", "br0", "up")
-            ip("-n", name, "address", "add", f"{address(number)}/24", "dev", "data0")
-            ip("-n", name, "address", "add", f"fd99::{number}/64", "dev", "data0", "nodad")
-            ip("-n", name, "link", "set", "data0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
+        try:
+            _connect(switch, names)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no network namespaces here: {error}")
         (folder / "hosts").touch()
         inside = (
             f'mount --bind "{folder / "hosts"}" /etc/hosts && hostname "$1" && shift && exec "$@"'
@@ -56,12 +48,25 @@ def pretend_hosts(folder: Path, count: int = 2) -> Iterator[list[Host]]:
              inside, "sh", name]
             for name in names
         ]  # fmt: skip
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no network namespaces here: {error}")
     finally:
         for name in (switch, *names):
             with contextlib.suppress(OSError, subprocess.CalledProcessError):
                 ip("netns", "del", name)
+
+
+def _connect(switch: str, names: Sequence[str]) -> None:
+    for name in (switch, *names):
+        ip("netns", "add", name)
+    ip("-n", switch, "link", "add", "br0", "type", "bridge")
+    ip("-n", switch, "link", "set", "br0", "up")
+    for number, name in enumerate(names, 1):
+        port = f"p{number}"
+        ip("link", "add", "data0", "netns", name, "type", "veth", "peer", port, "netns", switch)
+        ip("-n", switch, "link", "set", port, "master", "br0", "up")
+        ip("-n", name, "address", "add", f"{address(number)}/24", "dev", "data0")
+        ip("-n", name, "address", "add", f"fd99::{number}/64", "dev", "data0", "nodad")
+        ip("-n", name, "link", "set", "data0", "up")
+        ip("-n", name, "link", "set", "lo", "up")
 
 
 def switch_of(first: str) -> str:

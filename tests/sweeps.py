@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from jobs.cell.launch import RENDEZVOUS, Groups, rank_environment
+from train.environment import environment_of
 from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,6 +82,23 @@ def ran(
     return subprocess.run(argv, capture_output=True, text=text, check=False, **how)
 
 
+def ranks_here(
+    folder: Path, command: Sequence[str | Path], cores: Groups, **variables: str
+) -> list[subprocess.Popen[str]]:
+    """A Python command as real ranks of one world on these cores, as the supervisor starts them."""
+    (folder / "logs").mkdir(parents=True)
+    base = environment_of("ranks", os.environ) | variables
+    return [
+        subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=base | rank_environment(
+                folder, cores, rank, attempt=1, supervisor=os.getpid(), root=ROOT
+            ),
+        )
+        for rank in range(len(cores))
+    ]  # fmt: skip
+
+
 def executable(file: Path, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -108,20 +127,19 @@ def wait_until(ready: Callable[[], object], what: str, timeout_s: float = 240) -
         time.sleep(0.1)
 
 
-def rank_process(cell: Path, rank: int) -> psutil.Process | None:
-    """The process of a rank of this cell, found by its command line and environment."""
-    for process in psutil.process_iter():
-        try:
-            line = process.cmdline()
-            if (
-                str(cell / "config.json") in line
-                and process.environ().get("HOROSCALE_RANK") == str(rank)
-                and process.status() != psutil.STATUS_ZOMBIE
-            ):
-                return process
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return None
+def rank_processes(folder: Path) -> list[psutil.Process]:
+    """Those with the environment of a rank of a cell, ``folder`` or below it; helpers included."""
+    return [
+        process
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get(RENDEZVOUS, "").startswith(f"{folder}/")
+    ]
+
+
+def rank_process(cell: Path, rank: int) -> psutil.Process:
+    """That of this rank, which has started."""
+    ranks = {int(p.info["environ"]["HOROSCALE_RANK"]): p for p in rank_processes(cell)[::-1]}
+    return ranks[rank]
 
 
 def lines(file: Path) -> int:
@@ -129,16 +147,3 @@ def lines(file: Path) -> int:
         return len(file.read_text().splitlines())
     except FileNotFoundError:  # not there yet, or taken away by a new start
         return 0
-
-
-def leftovers(folder: Path) -> list[str]:
-    """Rank processes that still run for cells under ``folder``."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            text = " ".join(process.cmdline())
-            if "-m train" in text and str(folder) in text and process.pid != os.getpid():
-                found.append(text)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found

@@ -33,12 +33,6 @@ def test_results(expected: frozenset | None, status: str, named: frozenset, told
     assert result(Fault("x", (), expected), status, named) == told
 
 
-def test_the_first_is_healthy_and_names_differ() -> None:
-    assert FAULTS[0].limits == () and FAULTS[0].expected == NOBODY
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
-    assert all(fault.limits for fault in FAULTS[1:])
-
-
 def test_the_table_counts_all_runs(tmp_path: Path) -> None:
     rows = [{"fault": "none", "result": "right"}] * 19 + [{"fault": "none", "result": "undecided"}]
     rows += [{"fault": "one node at 50 %", "result": "right"}] * 5

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ import pytest
 from tests.sweeps import (
     ROOT,
     Bench,
-    leftovers,
     lines,
     make_bench,
+    ran,
     rank_process,
+    rank_processes,
     wait_until,
 )
 from train.record.run import read_record
@@ -44,11 +46,20 @@ def sweep(epochs: int = 2, gpus: str = "[2]", technique: str = "naive", seeds: s
     return SWEEP.format(epochs=epochs, gpus=gpus, technique=technique, seeds=seeds)
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Whatever is left of a sweep: its group holds the supervisors, and ranks end with these."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+@contextlib.contextmanager
+def in_play(bench: Bench, *options: str, epochs: int = 1) -> Iterator[subprocess.Popen[str]]:
+    """A sweep of one cell, which has run so many epochs; nothing of it is left after."""
+    process = bench.start(*options)
+    try:
+        wait_until(
+            lambda: any(lines(c / "epochs.jsonl") >= epochs for c in bench.cells()), "epochs"
+        )
+        yield process
+        assert not rank_processes(bench.folder)
+    finally:  # its group holds the supervisors, and ranks end with these
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def curve(record):
@@ -88,22 +99,11 @@ def test_sweep_leaves_one_good_record_per_cell(trial: Bench) -> None:
         communication = record.steps[0].communication_s.median
         assert (communication == 0) == (record.config.gpus == 1)
         assert (record.steps[0].waiting_s is None) == (record.config.gpus == 1)
-    assert not leftovers(trial.folder)
-
-
-def test_second_sweep_trains_nothing_and_says_why(trial: Bench) -> None:
-    before = {cell: (cell / "record.json").read_bytes() for cell in trial.cells()}
-    done = trial.run()
-    assert done.returncode == 0
-    assert "4 completed" in done.stderr and "nothing to train" in done.stderr
-    assert {cell: (cell / "record.json").read_bytes() for cell in trial.cells()} == before
+    assert not rank_processes(trial.folder)
 
 
 def test_report_of_real_records(trial: Bench) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "analysis", "report", str(trial.sweep)],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+    done = ran([sys.executable, "-m", "analysis", "report", trial.sweep], cwd=ROOT)
     assert done.returncode == 0, done.stderr
     report = trial.sweep / "report"
     for name in ("scaling.csv", "convergence.csv", "runs.csv", "report.md", "report.html"):
@@ -114,105 +114,72 @@ def test_report_of_real_records(trial: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_horovodrun_gives_the_same_curve(trial: Bench, tmp_path) -> None:
+@pytest.mark.parametrize("launcher", ["horovodrun", "mpirun"])
+def test_other_launchers_give_the_same_curve(trial: Bench, tmp_path, launcher: str) -> None:
+    import horovod.tensorflow as hvd
+
+    program, *options = [str(Path(sys.executable).with_name("horovodrun"))]
+    if launcher == "mpirun":
+        if not hvd.mpi_built():
+            pytest.skip("this Horovod is built without MPI: make setup MPI=1 where mpicxx is there")
+        program, *options = ["mpirun", "--oversubscribe"]
     ours = next(r for r in trial.records() if r.config.gpus == 2 and r.config.seed == 0)
     config = trial.sweep / ours.cell_id / "config.json"
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("horovodrun")), "-np", "2",
-         sys.executable, "-m", "train", str(config),
-         "--out", str(tmp_path), "--data", str(trial.data)],
-        capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
+    done = ran(
+        [program, "-np", "2", *options, sys.executable, "-m", "train", config, "--out", tmp_path,
+         "--data", trial.data], cwd=ROOT, timeout=240,
+        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     theirs = read_record(tmp_path / "record.json")
     # where Horovod is built with MPI, horovodrun itself calls mpirun
-    assert theirs.world.launcher in ("horovodrun", "mpirun")
+    assert theirs.world.launcher in ("mpirun", launcher)
+    assert launcher == "horovodrun" or theirs.world.controller == "mpi"
     for a, b in zip(ours.epochs, theirs.epochs, strict=True):
         assert a.validation_accuracy == pytest.approx(b.validation_accuracy, abs=1e-6)
         assert a.train_loss == pytest.approx(b.train_loss, abs=1e-6)
 
 
-@pytest.mark.slow
-def test_mpirun_gives_the_same_curve(trial: Bench, tmp_path) -> None:
-    import horovod.tensorflow as hvd
-
-    if not hvd.mpi_built():
-        pytest.skip("this Horovod is built without MPI: make setup MPI=1 where mpicxx is there")
-    ours = next(r for r in trial.records() if r.config.gpus == 2 and r.config.seed == 0)
-    config = trial.sweep / ours.cell_id / "config.json"
-    done = subprocess.run(
-        ["mpirun", "-np", "2", "--oversubscribe", sys.executable, "-m", "train", str(config),
-         "--out", str(tmp_path), "--data", str(trial.data)],
-        capture_output=True, text=True, cwd=ROOT, timeout=240, check=False,
-        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    theirs = read_record(tmp_path / "record.json")
-    assert theirs.world.launcher == "mpirun" and theirs.world.controller == "mpi"
-    for a, b in zip(ours.epochs, theirs.epochs, strict=True):
-        assert a.validation_accuracy == pytest.approx(b.validation_accuracy, abs=1e-6)
-
-
 def test_a_world_of_the_wrong_size_does_not_train(trial: Bench, tmp_path) -> None:
     """A launcher that lost its variables must not make a world of one train a 2-rank cell."""
     two = next(r for r in trial.records() if r.config.gpus == 2)
-    done = subprocess.run(
-        [sys.executable, "-m", "train", str(trial.sweep / two.cell_id / "config.json"),
-         "--out", str(tmp_path), "--data", str(trial.data)],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
+    config = trial.sweep / two.cell_id / "config.json"
+    command = [sys.executable, "-m", "train", config, "--out", tmp_path, "--data", trial.data]
+    done = ran(command, cwd=ROOT)
     assert done.returncode == 2
     assert "found a world of 1 rank" in done.stderr and "expected 2" in done.stderr
     record = read_record(tmp_path / "record.json")
     assert record.status == "failed" and "world of 1" in record.error.what
 
 
-def test_a_killed_rank_ends_the_cell_with_its_name(tmp_path, data_root) -> None:
+@pytest.mark.parametrize(
+    ("act", "options", "what"),
+    [
+        ("kill", (), "SIGKILL"),
+        pytest.param("suspend", ("--stall-s", "40"), "a hang: rank 1 shows no life",
+                     marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_rank_that_is_gone_ends_the_cell_with_its_name(
+    tmp_path, data_root, act: str, options: tuple[str, ...], what: str
+) -> None:
     bench = make_bench(tmp_path, data_root, sweep(epochs=2000))
-    process = bench.start()
-    try:
-        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
+    with in_play(bench, *options) as process:
         (cell,) = bench.cells()
-        rank_process(cell, 1).kill()
-        killed = time.monotonic()
-        _, text = process.communicate(timeout=240)
-        assert time.monotonic() - killed < 60
-    finally:
-        end(process)
+        getattr(rank_process(cell, 1), act)()
+        _, text = process.communicate(timeout=60 if act == "kill" else 240)
     assert process.returncode == 1, text
     (record,) = bench.records()
-    assert record.status == "failed"
-    assert record.error.rank == 1 and "SIGKILL" in record.error.what
+    assert record.status == "failed" and record.world.size == 2
+    assert record.error.rank == 1 and what in record.error.what
     assert record.epochs, "what was measured before is kept"
-    assert record.world.size == 2
-    assert not leftovers(bench.folder)
-
-
-@pytest.mark.slow
-def test_a_hang_is_ended_and_the_silent_rank_named(tmp_path, data_root) -> None:
-    bench = make_bench(tmp_path, data_root, sweep(epochs=2000))
-    process = bench.start("--stall-s", "40")
-    try:
-        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch")
-        (cell,) = bench.cells()
-        rank_process(cell, 1).suspend()
-        _, text = process.communicate(timeout=240)
-    finally:
-        end(process)
-    assert process.returncode == 1, text
-    (record,) = bench.records()
-    assert record.status == "failed"
-    assert "a hang: rank 1 shows no life" in record.error.what
-    assert not leftovers(bench.folder)
 
 
 @pytest.mark.slow
 def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) -> None:
     """Both ranks, for longer than a hang may last."""
     bench = make_bench(tmp_path, data_root, sweep(epochs=150))
-    process = bench.start("--stall-s", "40")
-    try:
-        wait_until(lambda: any(lines(c / "epochs.jsonl") for c in bench.cells()), "an epoch", 180)
+    with in_play(bench, "--stall-s", "40") as process:
         (cell,) = bench.cells()
         ranks = [rank_process(cell, rank) for rank in range(2)]
         began = time.monotonic()
@@ -223,8 +190,6 @@ def test_a_step_that_was_stopped_goes_on_and_loses_no_time(tmp_path, data_root) 
             rank.resume()
         stood_s = time.monotonic() - began
         _, text = process.communicate(timeout=240)
-    finally:
-        end(process)
     assert process.returncode == 0, text
     (record,) = bench.records()
     stopped = max(record.epochs, key=lambda epoch: epoch.suspended_s)
@@ -239,17 +204,12 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(tmp_path, data_root) -> 
     straight = make_bench(tmp_path / "straight", data_root, text)
     assert straight.run().returncode == 0
     broken = make_bench(tmp_path / "broken", data_root, text)
-    process = broken.start()
-    try:
-        wait_until(lambda: any(lines(c / "epochs.jsonl") >= 3 for c in broken.cells()), "3 epochs")
+    with in_play(broken, epochs=3) as process:
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
         _, said = process.communicate(timeout=240)
-    finally:
-        end(process)
     assert process.returncode == 130, said
     (record,) = broken.records()
     assert record.status == "cancelled" and 3 <= len(record.epochs) < 100
-    assert not leftovers(broken.folder)
     again = broken.run()
     assert again.returncode == 0 and "goes on from its checkpoint" in again.stderr
     (resumed,), (whole,) = broken.records(), straight.records()
@@ -285,3 +245,23 @@ def test_force_keeps_the_earlier_result_and_repeats_it(trial: Bench, tmp_path, d
     assert curve(second) == curve(by_seed[0])
     assert second.weights_sha256 == by_seed[0].weights_sha256
     assert curve(by_seed[1]) != curve(by_seed[0])
+
+
+#: What one global batch of 128 is made of.
+STRONG = """scaling: strong
+global_batch: 128
+partition: independent
+data_fraction: 0.02"""
+
+
+@pytest.mark.slow
+def test_synthetic_data_strong_scaling_and_option_2(tmp_path, data_root) -> None:
+    text = sweep(gpus="[1, 2]").replace("digits", "synthetic").replace("batch_per_rank: 64", STRONG)
+    bench = make_bench(tmp_path, data_root, text)
+    assert bench.run().returncode == 0
+    for record in bench.records():
+        assert record.data.order.startswith("option 2") and record.throughput.images_per_s > 0
+        for epoch in record.epochs:
+            assert epoch.images == 128 * epoch.steps
+            assert epoch.train_accuracy is None and epoch.validation_accuracy is None
+        assert "no meaning" in record.missing["epochs.validation_accuracy"]

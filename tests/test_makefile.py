@@ -8,19 +8,18 @@ import subprocess
 
 import pytest
 
-from tests.sweeps import ROOT
+from tests.sweeps import ROOT, ran
 
 #: Named in texts, and no variables of ours.
 SHELL = {"PYTHONPATH", "USER", "LOGNAME", "NAME"}
 
 
-def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def make(*words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """What make would run, in a shell that no other make has started."""
     shell = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "LC_ALL": "C"}
-    return subprocess.run(
-        ["make", "-n", *words], cwd=ROOT, env=shell | environment, capture_output=True, text=True,
-        check=True, timeout=60,
-    )  # fmt: skip
+    done = ran(["make", "-n", *words], cwd=ROOT, env=shell | environment, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 @pytest.mark.parametrize(
@@ -98,8 +97,5 @@ def test_an_empty_variable_is_not_given() -> None:
 def test_a_yes_or_no_in_other_words_is_refused(word: str) -> None:
     """Seen: PREFLIGHT=false ran the preflight."""
     name, _, value = word.partition("=")
-    done = subprocess.run(
-        ["make", "-n", "sweep", word], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert f"{name}={value} found, expected {name}=1 or {name}=0" in done.stderr
+    said = make("sweep", word, code=2).stderr
+    assert f"{name}={value} found, expected {name}=1 or {name}=0" in said

@@ -17,8 +17,6 @@ from tests.sweeps import ROOT, wait_until
 #: Program -> its file, the functions it is to be caught in, whichever it calls, its arguments.
 PROGRAMS = {
     "jobs status": ("-m jobs", "jobs.config.load.load_sweep", ["status"]),
-    "jobs plan": ("-m jobs", "jobs.config.load.load_sweep", ["plan"]),
-    "jobs logs": ("-m jobs", "jobs.config.load.load_sweep", ["logs"]),
     "jobs sweep": ("-m jobs", "jobs.config.load.load_sweep", ["sweep"]),
     "jobs interconnect": ("-m jobs", "jobs.slurm.client.detect.site_for", ["interconnect"]),
     "analysis": ("-m analysis", "analysis.records.load.load_frames", ["summary", "x"]),

@@ -91,7 +91,7 @@ def read_baseline(file: Path) -> Baseline:
     Raises:
         RunError: there is none, or it is broken.
     """
-    found = read(file, Baseline, "Remove it and keep another: make interconnect-baseline")
+    found = read(file, Baseline, "Replace it: make interconnect-baseline FORCE=1")
     if found is None:
         raise RunError(f"{file}: no such file. Expected a baseline, as make interconnect-baseline "
                        "keeps it")  # fmt: skip

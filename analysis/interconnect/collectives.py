@@ -38,13 +38,6 @@ COLLECTIVES = (
     Column("nicbw", unit="bit/s", description="what leaves a node, per rank; see the docstring"),
     Column("wrong", "Int64", description="elements that are not what they must be"),
 )
-PREDICTED = (
-    Column("ranks", "Int64", description="more ranks than were fitted"),
-    Column("bytes", "Int64", unit="B", description="array of one rank"),
-    Column("measured_s", unit="s", description="median of the calls"),
-    Column("predicted_s", unit="s", description="by the ring that was fitted to fewer ranks"),
-    Column("error", description="measured over predicted, minus one"),
-)
 FITTED = 2  # ranks
 #: All sizes are fitted; from this one on bandwidth decides the time, and errors are shown.
 LARGE = 1 << 16
@@ -146,17 +139,16 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
     return fit_segments(own) if alone and len(own) > 1 else None
 
 
-def predicted_frame(collectives: Collectives, way: Way) -> pd.DataFrame:
-    """Fitted on FITTED ranks: one row per size of more ranks, columns PREDICTED."""
+def misses(collectives: Collectives, way: Way) -> pd.DataFrame:
+    """``ranks``, ``bytes``, ``error`` (measured over predicted, minus one) of LARGE calls of more
+    ranks than were fitted."""
     own = fitted(collectives, way)
     rows = [
-        {"ranks": timed.ranks, "bytes": timed.bytes, "measured_s": timed.median,
-         "predicted_s": (predicted := own.seconds(timed.ranks, timed.bytes)),
-         "error": timed.median / predicted - 1}
+        (timed.ranks, timed.bytes, timed.median / own.seconds(timed.ranks, timed.bytes) - 1)
         for timed in all_reduce_times(collectives, way)
-        if own is not None and timed.ranks > FITTED
-    ]  # fmt: skip
-    return frame(rows, PREDICTED).sort_values(["ranks", "bytes"]).reset_index(drop=True)
+        if own is not None and timed.ranks > FITTED and timed.bytes >= LARGE
+    ]
+    return pd.DataFrame(rows, columns=["ranks", "bytes", "error"])
 
 
 class SeriesTimes(Frozen):
@@ -183,15 +175,19 @@ def series_now(collectives: Collectives) -> tuple[SeriesTimes, ...]:
     )  # fmt: skip
 
 
+def title(series: Series) -> str:
+    operation = series.operation.replace("_", "-")
+    return f"{operation} {series.way} {series.place} {series.mode} {series.ranks} ranks"
+
+
 def series_findings(series: Series) -> Iterator[Finding]:
-    wrong = sum(point.wrong for point in series.points)
-    name = f"{series.operation} by {series.way}, {series.place} of place, {series.mode}"
+    wrong = {point.bytes: point.wrong for point in series.points if point.wrong}
     if wrong:
-        sizes = ", ".join(str(point.bytes) for point in series.points if point.wrong)
-        why = f"{name}: {wrong} wrong elements at {sizes} bytes, expected none"
-        yield Finding("fault", "corrupt", why)
+        sizes = ", ".join(map(str, wrong))
+        why = f"{title(series)}: {sum(wrong.values())} wrong elements at {sizes} bytes"
+        yield Finding("fault", "corrupt", f"{why}, expected none")
     if series.error:
-        yield Finding("open", "collective", f"{name}: {series.error}")
+        yield Finding("open", "collective", f"{title(series)}: {series.error}")
 
 
 def collectives_findings(collectives: Collectives) -> Iterator[Finding]:

@@ -43,15 +43,17 @@ def against_baseline(
 
     force: compare also what differs in more than its rates, and say in what.
     """
-    nothing = impossible(baseline, run)
-    reasons = (nothing,) if nothing else tuple(refusals(baseline, run, now))
-    if reasons:
+    before, mine = rates_then(baseline.pairs), rates_now(run.tournament) if run.tournament else {}
+    if run.tournament is None or not set(before) & set(mine):
+        why = f"no pair of nodes in common with {baseline.run} ({', '.join(baseline.nodes)})"
+        yield Finding("open", "baseline", why)
+        return
+    if reasons := tuple(refusals(baseline, run, run.tournament, now)):
         why = f"{baseline.run}: {'; '.join(reasons)}"
-        if nothing or not force:
+        if not force:
             yield Finding("open", "baseline", f"not comparable with {why}")
             return
         yield Finding("remark", "forced", f"compared by force with {why}")
-    assert run.tournament is not None
     # fewer nodes make fewer pairs; one halving may be chance at the threshold
     if 2 * run.tournament.company < min(baseline.company, len(run.tournament.nodes) // 2):
         yield Finding(
@@ -60,7 +62,6 @@ def against_baseline(
             f"{baseline.run}, {run.tournament.company} now: more is shared than was, or other jobs "
             "use the links",
         )  # fmt: skip
-    before = rates_then(baseline.pairs)
     populations = dict(_populations(run.tournament))
     for name, mine in populations.items():
         if (reached := ratio(mine, before)) is not None:
@@ -91,28 +92,16 @@ def _text(estimate: Estimate, of: str = "pairs") -> str:
     return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f}, {estimate.n} {of})"
 
 
-def impossible(baseline: Baseline, run: Run) -> str | None:
-    """Why there is nothing to compare."""
-    if run.tournament is None:
-        return "this run measured no pairs"
-    if not {(p.sender, p.receiver) for p in baseline.pairs} & set(rates_now(run.tournament)):
-        return f"it has no pair of nodes with this run in common ({', '.join(baseline.nodes)})"
-    return None
-
-
-def refusals(baseline: Baseline, run: Run, now: datetime) -> Iterator[str]:
+def refusals(baseline: Baseline, run: Run, tournament: Tournament, now: datetime) -> Iterator[str]:
     """Why a comparison of the two would not be one of the network alone; all of it."""
-    if run.tournament is None:
-        return
     age = now - baseline.made_at
     if age > MAX_AGE:
         yield f"it is {age.days} days old, expected at most {MAX_AGE.days}: keep a new one"
-    mine = tuple(sorted({node.interface for node in run.tournament.nodes}))
+    mine = tuple(sorted({node.interface for node in tournament.nodes}))
     if mine != baseline.interfaces:
         yield f"it went over {', '.join(baseline.interfaces)}, this run over {', '.join(mine)}"
-    if run.tournament.streams != baseline.streams:
-        yield (f"its pairs used {baseline.streams} connections, this run's "
-               f"{run.tournament.streams}")  # fmt: skip
+    if tournament.streams != baseline.streams:
+        yield f"its pairs used {baseline.streams} connections, this run's {tournament.streams}"
     here = environment(run.facts)
     for name, then in sorted(baseline.environment.items()):
         now_is = here.get(name)

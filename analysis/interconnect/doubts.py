@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.interconnect.collectives import CARRIED
 from analysis.interconnect.finding import Finding
+from analysis.table import first_of
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import BUSY, LEAST, TOGETHER, Measurement, Tournament
 
@@ -64,26 +65,25 @@ def doubts(tournament: Tournament) -> Iterator[Finding]:
             f"so no more than {tournament.company} were measured at once: an oversubscribed "
             "fabric, or one machine",
         )  # fmt: skip
-    if tournament.cut is not None:
-        yield _cut(tournament, tournament.cut)
+    yield from _coverage(tournament)
     yield from _interfaces(good)
 
 
-def _cut(tournament: Tournament, cut: str) -> Finding:
+def _coverage(tournament: Tournament) -> Iterator[Finding]:
     """Whether each node met enough others, both ways, to distinguish its sides from theirs."""
-    met: dict[tuple[str, str], set[str]] = {}
-    for m in tournament.measurements:
-        if m.phase == "tournament":
-            met.setdefault((m.sender, "send"), set()).add(m.receiver)
-            met.setdefault((m.receiver, "receive"), set()).add(m.sender)
-    least = min(len(met.get((node.name, way), ())) for node in tournament.nodes
-                for way in ("send", "receive"))  # fmt: skip
-    enough = least >= min(LEAST, len(tournament.nodes) - 1)
-    return Finding(
-        "remark" if enough else "open", "cut short",
-        f"{cut}: each node met {least} others or more; a longer time limit, or fewer "
-        "nodes, would measure more",
-    )  # fmt: skip
+    there = {node.name for node in tournament.nodes} - set(tournament.lost)
+    met = {(m.sender, m.receiver) for m in tournament.measurements
+           if m.phase == "tournament" and {m.sender, m.receiver} <= there}  # fmt: skip
+    sides = Counter(end for pair in met for end in zip(pair, ("send", "receive"), strict=True))
+    least = min((sides[node, way] for node in there for way in ("send", "receive")), default=0)
+    if tournament.cut is not None or least < len(there) - 1:
+        enough = least >= min(LEAST, len(there) - 1)
+        why = f"{tournament.cut}: a longer time limit, or fewer nodes, would measure more; "
+        yield Finding(
+            "remark" if enough else "open", "coverage",
+            f"{why if tournament.cut else ''}each node met {least} of {len(there) - 1} others or "
+            "more: a slow link may be another",
+        )  # fmt: skip
 
 
 def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
 
 def path_findings(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     yield from _clocks(tournament)
-    yield from _path_mtus(tournament, facts)
+    yield from _path_mtus(tournament)
     yield from _other_fabric(tournament, facts)
 
 
@@ -125,28 +125,16 @@ def _clocks(tournament: Tournament) -> Iterator[Finding]:
             yield Finding("remark", "clock", why, (node,))
 
 
-def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
-    """Pairs whose packets must be smaller than both of their interfaces can send, or, where the
-    nodes did not report it, smaller than those of most pairs."""
+def _path_mtus(tournament: Tournament) -> Iterator[Finding]:
     paths = {(m.sender, m.receiver): m.tcp.path_mtu for m in tournament.measurements
              if m.tcp is not None and m.phase == "tournament"}  # fmt: skip
-    if not paths:
-        return
-    own = {one.node: int(fact.value) for one in facts if one.when == "before" for fact in one.facts
-           if fact.name == "MTU" and fact.value and fact.value.isdecimal()}  # fmt: skip
-    ((usual, _),) = Counter(paths.values()).most_common(1)
-    small = [
-        (f"{a} -> {b}: {size}", size) for (a, b), size in sorted(paths.items())
-        if size < (min(own[a], own[b]) if a in own and b in own else usual)
-    ]  # fmt: skip
+    largest = max(paths.values(), default=0)
+    small = [f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items()) if size < largest]
     if small:
-        shown = ", ".join(text for text, _ in small[:_SHOWN])
-        every = len(small) == len(paths)
         yield Finding(
-            "remark" if every else "open", "path MTU",
-            f"{len(small)} of {len(paths)} paths take smaller packets than "
-            + ("their interfaces do" if own else f"the others, {usual} bytes")
-            + f" ({shown}{', ...' if len(small) > _SHOWN else ''})",
+            "open", "path MTU",
+            f"{len(small)} of {len(paths)} paths take smaller packets than the others, {largest} "
+            f"bytes ({first_of(small, _SHOWN)})",
         )  # fmt: skip
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.interconnect.finding import Finding, Weight
-from analysis.table import Column, frame
-from train.interconnect.facts.record import NodeFacts
+from train.interconnect.facts.record import Fact, NodeFacts
 
 #: A node that differs in one of these is a fault of the network's set-up, not a curiosity.
 _GRAVE = ("MTU", "speed, Mbit/s", "duplex")
@@ -25,19 +24,6 @@ _ERROR_ENDINGS = (
 )  # fmt: skip
 #: Of these a healthy link may make some: the permitted bit error rate is not 0.
 _SOME, _FEW = (" symbol_error", " port_rcv_errors"), 10
-FACTS = (
-    Column("node", "string", description="the node that reports"),
-    Column("when", "string", description="before or after the measurements"),
-    Column(
-        "group", "string", description="identity, network, infiniband, processor, gpu, software"
-    ),
-    Column("name", "string", description="of the fact"),
-    Column(
-        "role", "string", description="same: nodes should agree; own: each has another; counter"
-    ),
-    Column("value", "string", description="null where it is not known"),
-    Column("why", "string", description="why it is not known"),
-)
 #: What is wrong or odd, whatever the others say: a pattern of the fact's name, one of its value,
 #: and what it means. Remarks may be meant so: nothing is plugged into a port, a slot is older.
 _BAD: tuple[tuple[Weight, str, str, str], ...] = (
@@ -47,8 +33,10 @@ _BAD: tuple[tuple[Weight, str, str, str], ...] = (
     ("remark", r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
     ("remark", r" PCIe (width|speed)", r".+ of .+",
      "below what the adapter can, as its slot may be"),
+    ("remark", "name is its address's", r"(?!yes).*", "its host name does not lead to it and back"),
 )  # fmt: skip
-_HARMLESS = " port_xmit_wait"  # congestion, counted by design
+#: Congestion and shapers make these, by design; the curves show what they cost.
+_HARMLESS = (" port_xmit_wait", "TCP segments sent again")
 #: A user who may not read counters gets an error with these words.
 _REFUSED = re.compile(r"(?i)permission denied|not permitted|may not be run").search
 #: In the kernel's log, which is root's on most systems.
@@ -70,18 +58,6 @@ class Difference(NamedTuple):
         return len(self.agree) > len(self.others)
 
 
-class Growth(NamedTuple):
-    node: str
-    name: str
-    by: int
-
-    @property
-    def is_error(self) -> bool:
-        if self.name.endswith(_SOME) and self.by <= _FEW:
-            return False
-        return counts_errors(self.name)
-
-
 def is_grave(name: str) -> bool:
     return name in _GRAVE or name.endswith(_GRAVE_ENDINGS)
 
@@ -91,18 +67,13 @@ def counts_errors(name: str) -> bool:
 
 
 def facts_frame(facts: Sequence[NodeFacts]) -> pd.DataFrame:
-    """One row per node, fact and time, columns FACTS."""
+    """One row per node, time and fact, as train.interconnect.facts.record describes them."""
     rows = [
         {"node": one.node, "when": one.when, **fact.model_dump()}
         for one in facts
         for fact in one.facts
     ]
-    return frame(rows, FACTS)
-
-
-def differences(facts: Sequence[NodeFacts]) -> tuple[Difference, ...]:
-    """Facts that are unknown on a node say nothing about it."""
-    return tuple(fact for fact in _shared(facts) if fact.others)
+    return pd.DataFrame(rows, columns=["node", "when", *Fact.model_fields])
 
 
 def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
@@ -111,6 +82,7 @@ def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
 
 
 def _shared(facts: Sequence[NodeFacts]) -> Iterator[Difference]:
+    """Facts that are unknown on a node say nothing about it."""
     values_of: dict[tuple[str, str], dict[str, str]] = {}
     for one in facts:
         for fact in one.facts if one.when == "before" else ():
@@ -123,24 +95,10 @@ def _shared(facts: Sequence[NodeFacts]) -> Iterator[Difference]:
         yield Difference(group, name, usual, others, tuple(set(values) - set(others)))
 
 
-def growths(facts: Sequence[NodeFacts]) -> Iterator[Growth]:
-    """Counters that are larger after the run than before it; those set back are left out."""
-    before = {one.node: one for one in facts if one.when == "before"}
-    for one in facts:
-        then = before.get(one.node)
-        if one.when != "after" or then is None:
-            continue
-        earlier = {(f.group, f.name): f.value for f in then.facts if f.role == "counter"}
-        for fact in one.facts:
-            was, now = earlier.get((fact.group, fact.name)), fact.value
-            if was and now and was.isdecimal() and now.isdecimal() and int(now) > int(was):
-                yield Growth(one.node, fact.name, int(now) - int(was))
-
-
 def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     for fault in (fault for one in facts for fault in one.faults):
         yield Finding("fault", fault.what, f"{fault.found}; {fault.fix}", fault.nodes)
-    for difference in differences(facts):
+    for difference in (fact for fact in _shared(facts) if fact.others):
         name, grave = difference.name, is_grave(difference.name)
         what = name if grave else "differs"
         if not difference.is_clear:
@@ -151,16 +109,8 @@ def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
             why = f"{name}: {value}; elsewhere {difference.usual}"
             yield Finding("fault" if grave else "remark", what, why, (node,))
     yield from _bad(facts)
-    for grown in growths(facts):
-        if grown.name.endswith(_HARMLESS) or grown.name == "TCP segments sent again":
-            continue  # shapers and congestion make these; the curves show what they cost
-        why = f"{grown.name} grew by {grown.by} during the run"
-        if grown.is_error:
-            yield Finding("fault", "errors", why, (grown.node,))
-        else:
-            yield Finding("remark", "counter", why, (grown.node,))
+    yield from _grown(facts)
     yield from _unknown(facts)
-    yield from _names(facts)
 
 
 def _divided(difference: Difference) -> str:
@@ -190,12 +140,23 @@ def _bad(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
             yield Finding(weight, "state", said, (node,))
 
 
-def _names(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
-    """Whatever the others say: a host name that does not lead to its node and back."""
-    for one in facts:
-        for fact in one.facts if one.when == "before" else ():
-            if fact.name == "name is its address's" and not (fact.value or "yes").startswith("yes"):
-                yield Finding("remark", "name", f"its host name: {fact.value}", (one.node,))
+def _grown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Counters that are larger after the run than before it; those set back are left out."""
+    before = {one.node: {(f.group, f.name): f.value for f in one.facts if f.role == "counter"}
+              for one in facts if one.when == "before"}  # fmt: skip
+    after = ((one.node, fact) for one in facts if one.when == "after" for fact in one.facts)
+    for node, fact in after:
+        was, now = before.get(node, {}).get((fact.group, fact.name)), fact.value
+        if not (was and now and was.isdecimal() and now.isdecimal()):
+            continue
+        by = int(now) - int(was)
+        if by <= 0 or fact.name.endswith(_HARMLESS):
+            continue
+        few = fact.name.endswith(_SOME) and by <= _FEW
+        is_error = counts_errors(fact.name) and not few
+        why = f"{fact.name} grew by {by} during the run"
+        yield Finding("fault" if is_error else "remark", "errors" if is_error else "counter", why,
+                      (node,))  # fmt: skip
 
 
 def _unknown(facts: Sequence[NodeFacts]) -> Iterator[Finding]:

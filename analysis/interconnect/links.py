@@ -1,9 +1,8 @@
-"""What links of known speed should give, from public health checks and from headers.
+"""What links of known speed should give, from headers and a rule of thumb.
 
 One way and per node. ``goodput``: what TCP's headers leave of an Ethernet line (1448 of 1538 bytes
-at MTU 1500, 8948 of 9038 at 9000). ``collective``: about 80 % of the specification, the usual rule
-(ml-engineering by S. Bekman); InfiniBand's floors are those of azurehpc-health-checks: 190 of 200
-and 380 of 400 Gbit/s for ib_write_bw.
+at MTU 1500, 8948 of 9038 at 9000). COLLECTIVE: of the specification, the usual rule (ml-engineering
+by S. Bekman).
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from train.interconnect.facts.record import NodeFacts
 COLLECTIVE = 0.80
 _OVERHEAD = 1538 - 1500  # Ethernet's own, gap and preamble included
 _HEADERS = 52  # IPv4, TCP with time stamps
-#: Gbit/s -> the floor of a verbs bandwidth test, Gbit/s
-_VERBS = {200.0: 190.0, 400.0: 380.0}
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}
 #: Of a link's rate, one TCP stream's payload is to reach this share of what headers leave.
 SPEC = 0.90
@@ -31,17 +28,14 @@ LOADED = 0.5
 
 
 class Expected(NamedTuple):
-    """bit/s. line: as the interface says, or as given; verbs: floor of an RDMA test, if known."""
+    """bit/s. line: as the interface says, or as given; goodput: what its headers leave."""
 
     line: float
     goodput: float
-    collective: float
-    verbs: float | None
 
     @property
     def levels(self) -> list[tuple[str, float]]:
-        floor = [("floor of ib_write_bw", self.verbs)] if self.verbs else []
-        return [("line", self.line), *floor, ("80 % of it", self.collective)]
+        return [("line", self.line), ("80 % of it", COLLECTIVE * self.line)]
 
 
 def goodput(line: float, mtu: int) -> float:
@@ -49,24 +43,16 @@ def goodput(line: float, mtu: int) -> float:
 
 
 def expected(facts: Sequence[NodeFacts], line_bits: float | None = None) -> Expected | None:
-    """From the specification where one is facts, else the slowest speed that an interface claims;
+    """From the specification where one is given, else the slowest speed that an interface claims;
     None: neither is known, as for virtual interfaces."""
     mtu = min((int(v) for v in _values(facts, "MTU") if v.isdecimal()), default=1500)
-    if line_bits is not None:
-        return _of(line_bits, mtu)
     # a virtual interface, which has no driver, claims any speed
     real = [one for one in facts if _values([one], "driver")]
     speeds = [1e6 * int(v) for v in _values(real, "speed, Mbit/s") if v.isdecimal()]
-    if speeds:
-        return _of(min(speeds), mtu)
     ports = (re.match(r"([\d.]+) Gb", value) for value in _values(facts, " rate"))
     rates = [1e9 * float(port[1]) for port in ports if port]
-    return _of(min(rates), mtu) if rates else None
-
-
-def _of(line: float, mtu: int) -> Expected:
-    verbs = _VERBS.get(line / 1e9)
-    return Expected(line, goodput(line, mtu), COLLECTIVE * line, 1e9 * verbs if verbs else None)
+    line = line_bits or min(speeds or rates, default=None)
+    return None if line is None else Expected(line, goodput(line, mtu))
 
 
 def _values(facts: Sequence[NodeFacts], ending: str) -> list[str]:

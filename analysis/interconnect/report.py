@@ -14,14 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from analysis.figures import Figure, standalone
-from analysis.interconnect.collectives import collectives_frame, predicted_frame, series_findings
+from analysis.interconnect.collectives import collectives_frame, series_findings, title
 from analysis.interconnect.facts import facts_frame
-from analysis.interconnect.figures import (
-    bandwidth_figure,
-    latency_figure,
-    latency_heatmap,
-    rate_heatmap,
-)
+from analysis.interconnect.figures import curves, heatmaps
 from analysis.interconnect.finding import (
     Finding,
     Verdict,
@@ -36,7 +31,6 @@ from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
 from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
-from train.interconnect.collectives.record import WAYS, Series
 from train.interconnect.record import ALL_PAIRS
 from train.record.atomic import write_atomically
 
@@ -75,8 +69,6 @@ def frames_of(run: Run) -> dict[str, pd.DataFrame]:
         frames["pairs"] = pairs_frame(run.tournament)
     if run.collectives is not None:
         frames["collectives"] = collectives_frame(run.collectives)
-        for way in WAYS:
-            frames[f"foretold_{way}"] = predicted_frame(run.collectives, way)
     if run.facts:
         frames["nodes"] = facts_frame(run.facts)
     return frames
@@ -87,22 +79,17 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
     figures = []
     pairs = run.tournament
     if pairs is not None and pairs.decision.middle is not None:
-        frame = pairs_frame(pairs)
-        frame = frame[frame["phase"] == "tournament"]
-        names = in_switch_order([node.name for node in pairs.nodes], pairs.switches)
-        figures += [
-            rate_heatmap(frame, names, pairs.decision.middle), latency_heatmap(frame, names)
-        ]  # fmt: skip
+        # leaf by leaf
+        names = sorted(
+            (node.name for node in pairs.nodes), key=lambda name: pairs.switches.get(name, "")
+        )
+        own = pairs_frame(pairs).query("phase == 'tournament'")
+        figures += heatmaps(own, names, pairs.decision.middle)
     if run.collectives is not None:
-        frame, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
         likely = expected(run.facts, line_bits)
-        figures.append(bandwidth_figure(frame, ranks, likely.levels if likely else []))
-        figures.append(latency_figure(frame, ranks))
+        calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
+        figures += curves(calls, ranks, likely.levels if likely else [])
     return [figure for figure in figures if figure.svg is not None]
-
-
-def in_switch_order(names: list[str], switches: dict[str, str]) -> list[str]:
-    return sorted(names, key=lambda name: (switches.get(name, ""), names.index(name)))
 
 
 def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequence[str] = ()) -> str:
@@ -120,6 +107,10 @@ def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
     terms = [("Run", run.name)]
     if run.job is not None:
         terms += [("Job", f"{run.job.job} on {run.job.nodes}"), ("Image", run.job.image)]
+    unknown = {f.name for one in run.facts if one.when == "before" for f in one.facts
+               if f.value is None}  # fmt: skip
+    if unknown:
+        terms.append(("Not known, so not judged", ", ".join(sorted(unknown))))
     if run.tournament is None:
         return terms
     tournament = run.tournament
@@ -191,7 +182,7 @@ def junit(run: Run, verdict: Verdict) -> str:
             run.tournament.seconds if run.tournament else 0.0,
         ),
         "collectives": (
-            [_case(_title(s), list(series_findings(s))) for s in series],
+            [_case(title(s), list(series_findings(s))) for s in series],
             run.collectives.seconds if run.collectives else 0.0,
         ),
         "run": ([_case("verdict", about.get((), []))], 0.0),
@@ -225,8 +216,3 @@ def _nodes(run: Run) -> dict[str, bool]:
 def _began(run: Run) -> datetime:
     begun = [part.started_at for part in (run.tournament, run.collectives) if part is not None]
     return min(begun).astimezone(UTC) if begun else datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _title(series: Series) -> str:
-    operation = series.operation.replace("_", "-")
-    return f"{operation} {series.way} {series.place} {series.mode} {series.ranks} ranks"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding, Weight
+from analysis.table import first_of
 from train.interconnect.record import Retest, Suspect, Tournament
 
 #: Uplinks that carry this share of what their nodes reach carry all that these can send.
@@ -95,16 +96,14 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
                 yield Finding("fault", "unreachable", suspect.why, suspect.nodes)
             continue
         retest = retests.get((suspect.nodes, _family(suspect.kind)))
-        or_else = _or_uplink(suspect, tournament) or _or_node(suspect, tournament)
-        yield _retested(suspect, retest, or_else)
+        yield _retested(suspect, retest, _or_uplink(suspect, tournament))
 
 
 def _links_left(left: Sequence[Suspect], retests: Sequence[Retest], where: str) -> Finding:
     """More links than are retested: by what became of the slowest of their kind."""
     ratios = [suspect.ratio for suspect in left if suspect.ratio is not None]
-    first = ", ".join(" -> ".join(suspect.nodes) for suspect in left[:3])
-    evidence = f"{len(left)} more links {where}were slow ({min(ratios):.2f} and up: {first}"
-    evidence += ", ...)" if len(left) > 3 else ")"
+    first = first_of([" -> ".join(suspect.nodes) for suspect in left], 3)
+    evidence = f"{len(left)} more links {where}were slow ({min(ratios):.2f} and up: {first})"
     if retests and all(retest.outcome == "recovered" for retest in retests):
         slowest = f"the {len(retests)} slowest were as fast as others alone: routes that collide"
         return Finding("remark", "contention", f"{evidence}; {slowest}")
@@ -122,21 +121,6 @@ def _or_uplink(suspect: Suspect, tournament: Tournament) -> str:
         return ""
     on = [tournament.switches.get(node.name) for node in tournament.nodes]
     return f"; or the uplink of {own}, where it is alone" if on.count(own) < 2 < len(on) else ""
-
-
-def _or_node(suspect: Suspect, tournament: Tournament) -> str:
-    """The only two nodes of a leaf switch have no others within it."""
-    both = set(suspect.nodes)
-    leaves = {tournament.switches.get(node) for node in both}
-    if suspect.kind != "link" or None in leaves or len(leaves) > 1:
-        return ""
-    on = {node.name for node in tournament.nodes if tournament.switches.get(node.name) in leaves}
-    ways = [r for r in tournament.retests if set(r.nodes) == both and r.outcome == "confirmed"]
-    # where uplinks hold up all pairs across, they do not distinguish ends from link either
-    held_up = (tournament.decision.across or 1.0) < ALL
-    if on != both or (len(ways) < 2 and not held_up):
-        return ""
-    return "; or one of the two nodes, which have no others on their leaf switch"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:

@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.interconnect.collectives import (
     LARGE,
     collectives_frame,
     fitted,
-    predicted_frame,
+    misses,
     shape_of,
     summary_frame,
 )
-from analysis.interconnect.facts import differences
 from analysis.interconnect.finding import Verdict, bits, seconds, size
-from analysis.interconnect.run import Run
+from analysis.interconnect.run import Run, pairs_frame
 from analysis.prediction.alpha_beta import WORST, Segments
-from analysis.table import Column, Estimate, Row, Table, frame, number
+from analysis.table import (
+    NOT_AVAILABLE,
+    Column,
+    Estimate,
+    Row,
+    Table,
+    frame,
+    number,
+    percent,
+    signed_percent,
+)
 from train.interconnect.collectives.record import WAYS, Collectives
-from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import Tournament
 
 
 def tables_of(run: Run) -> list[Table]:
-    tables = []
-    if run.collectives is not None:
-        tables += [_collectives(run.collectives), *_model(run.collectives)]
-    if run.facts:
-        tables.append(_differences(run.facts))
-    if run.tournament is not None and run.tournament.calibrated:
-        tables.append(_calibrated(run.tournament))
-    return tables
+    if run.collectives is None:
+        return []
+    return [_collectives(run.collectives), *_model(run.collectives)]
 
 
 _COLLECTIVES = (
@@ -63,30 +64,18 @@ def _collectives(collectives: Collectives) -> Table:
     return Table("collectives", "Collectives", _COLLECTIVES, data, intro)
 
 
-def _percent(value: Any) -> str:
-    return "" if pd.isna(value) else f"{value:+.0%}"
-
-
-def _worst_error(row: Row) -> str:
-    if row["worst_error"] is None:
-        return ""
-    return f"{_percent(row['worst_error'])} at {size(row['worst_error_bytes'])}"
-
-
 _MODEL = (
     Column("way", "string", "way"),
     Column("alpha", heading="alpha (95 %)", format=seconds, estimate=True),
     # the faster end of beta may be 0
     Column("bandwidth", heading="B (95 %)", estimate=True,
            format=lambda rate: bits(rate) if math.isfinite(rate) else "any"),
-    Column("worst_residual", heading="worst residual", format=lambda share: f"{share:.0%}",
-           note="worst_residual_note"),
+    Column("worst_residual", heading="worst residual", format=percent, note="worst_residual_note"),
     Column("worst_residual_note", "string"),
-    Column("ranks", "Int64", "ranks", format=lambda n: "" if pd.isna(n) else f"{n}"),
-    Column("median_error", heading="median error", format=_percent),
-    Column("worst_error"),
-    Column("worst_error_bytes", "Int64"),
-    Column("worst", None, "worst error", cell=_worst_error),
+    Column("ranks", "Int64", "ranks"),
+    Column("median_error", heading="median error", format=signed_percent),
+    Column("worst_error", heading="worst error", format=signed_percent),
+    Column("bytes", "Int64", "its size", format=lambda n: NOT_AVAILABLE if pd.isna(n) else size(n)),
 )  # fmt: skip
 
 
@@ -97,11 +86,10 @@ def _model(collectives: Collectives) -> Iterator[Table]:
         own = fitted(collectives, way)
         if own is None:
             continue
-        predicted = predicted_frame(collectives, way)
-        large = predicted[predicted["bytes"] >= LARGE]
-        rows += [{"way": way, **_fit(own), **_errors(part)} for _, part in large.groupby("ranks")]
-        if large.empty:
-            rows.append({"way": way, **_fit(own)})
+        tried = misses(collectives, way).groupby("ranks")
+        rows += [{"way": way, **_fit(own), **_errors(part)} for _, part in tried] or [
+            {"way": way, **_fit(own)}
+        ]
     if rows:
         intro = (
             "All-reduce in place, blocked, as a ring: alpha and 1 / B fitted to 2 ranks, weight "
@@ -134,33 +122,8 @@ def _errors(part: pd.DataFrame) -> Row:
         "ranks": worst["ranks"],
         "median_error": part["error"].median(),
         "worst_error": worst["error"],
-        "worst_error_bytes": worst["bytes"],
+        "bytes": worst["bytes"],
     }
-
-
-_DIFFERENCES = (
-    Column("group", "string", "group"),
-    Column("name", "string", "fact"),
-    Column("usual", "string", "most nodes"),
-    Column("others", "string", "others", wide=True),
-)
-
-
-def _differences(facts: Sequence[NodeFacts]) -> Table:
-    rows = [
-        {"group": d.group, "name": d.name, "usual": d.usual,
-         "others": "; ".join(f"{node}: {value}" for node, value in sorted(d.others.items()))}
-        for d in differences(facts)
-    ]  # fmt: skip
-    unknown = sorted({
-        fact.name for one in facts if one.when == "before" for fact in one.facts
-        if fact.value is None
-    })  # fmt: skip
-    intro = f"What {len({one.node for one in facts})} nodes say of themselves where they differ."
-    if unknown:
-        intro += f" Not known, so not judged: {', '.join(unknown)}."
-    return Table("differences", "Differences between nodes", _DIFFERENCES,
-                 frame(rows, _DIFFERENCES), intro)  # fmt: skip
 
 
 _FINDINGS = (
@@ -170,16 +133,6 @@ _FINDINGS = (
     Column("ratio", heading="ratio", format=lambda share: "" if pd.isna(share) else f"{share:.2f}"),
     Column("evidence", "string", "evidence", wide=True),
 )
-_CALIBRATED = (
-    Column("fault", "string", "fault"),
-    Column("share"),
-    Column("named", "Int64"),
-    Column("wrong", "Int64"),
-    Column("trials", "Int64"),
-    Column("right", None, "named right",
-           cell=lambda row: "" if row["share"] == 1 else f"{row['named']} of {row['trials']}"),
-    Column("wrongly", None, "named wrong", cell=lambda row: f"{row['wrong']} of {row['trials']}"),
-)  # fmt: skip
 
 
 def findings_table(verdict: Verdict) -> Table:
@@ -196,38 +149,16 @@ def findings_table(verdict: Verdict) -> Table:
 
 def rates_table(tournament: Tournament) -> Table:
     """Row sends, column receives; empty: not measured, none: nothing came through."""
-    measured = {
-        (m.sender, m.receiver): float(np.median(m.rates)) if m.rates else None
-        for m in tournament.measurements
-        if m.phase == "tournament"
-    }
-    known = [rate for rate in measured.values() if rate is not None]
-    unit, size = ("Gbit/s", 1e9) if known and np.median(known) >= 1e9 else ("Mbit/s", 1e6)
+    pairs = pairs_frame(tournament).query("phase == 'tournament'")
     names = [node.name for node in tournament.nodes]
-
-    def column(receiver: str) -> Column:
-        def cell(row: Row) -> str:
-            pair = row["sends"], receiver
-            rate = measured.get(pair)
-            return f"{rate / size:.1f}" if rate is not None else "none" if pair in measured else ""
-
-        return Column(f"to {receiver}", heading=receiver, cell=cell)
-
-    columns = (Column("sends", "string", "sends"), *map(column, names))
-    rows = [{"sends": a, **{f"to {b}": measured.get((a, b)) for b in names}} for a in names]
-    title = f"{unit}, row sends, column receives"
-    return Table("rates", title, columns, frame(rows, columns))
-
-
-def _calibrated(tournament: Tournament) -> Table:
-    intro = (
-        f"Simulated networks of {len(tournament.nodes)} nodes with the noise that was measured, "
-        "through the same decisions. Congestion, routing and faults that come and go are not "
-        "simulated."
+    rates = pairs["rate"].astype(float)
+    unit, one = ("Gbit/s", 1e9) if rates.dropna().median() >= 1e9 else ("Mbit/s", 1e6)
+    texts = ["none" if pd.isna(rate) else f"{rate / one:.1f}" for rate in rates]
+    wide = pairs.assign(text=texts).drop_duplicates(["sender", "receiver"], keep="last")
+    wide = wide.pivot(index="sender", columns="receiver", values="text")
+    wide = wide.reindex(index=names, columns=names).fillna("").add_prefix("to ")
+    columns = (
+        Column("sender", "string", "sends"),
+        *(Column(f"to {name}", heading=name, format=str) for name in names),
     )
-    rows = [
-        {"fault": "none" if row.share == 1 else f"one node at {row.share:g}", **row.model_dump()}
-        for row in tournament.calibrated
-    ]
-    data = frame(rows, _CALIBRATED)
-    return Table("calibration", "How often this would be right", _CALIBRATED, data, intro)
+    return Table("rates", f"{unit}, row sends, column receives", columns, wide.reset_index())

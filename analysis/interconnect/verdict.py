@@ -17,7 +17,7 @@ from analysis.interconnect.links import against_spec, loaded
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import TWO_LEAVES, suspect_findings, uplink_findings
 from train.config.frozen import Frozen
-from train.interconnect.record import GAVE_UP, JobNote, Measurement, Tournament
+from train.interconnect.record import GAVE_UP, JobNote, Measurement
 
 #: Remarks that say that all is as fast as it should be, which frees two that have no peers.
 _HELD = {TWO_ALONE: ("baseline", "spec"), TWO_LEAVES: (UPLINKS_HELD,)}
@@ -68,7 +68,6 @@ def _findings(run: Run) -> Iterator[Finding]:
     tournament = run.tournament
     for node, why in tournament.lost.items():
         yield Finding("fault", "lost", why, (node,))
-    yield from _coverage(tournament)
     yield from _corrupt(tournament.measurements)
     yield from suspect_findings(tournament)
     yield from doubts(tournament)
@@ -123,14 +122,6 @@ def _absent(run: Run) -> Iterator[Finding]:
                           f"it took no part in the tournament{why}", (name,))  # fmt: skip
         if "preflight" in run.job.phases and name not in {one.node for one in run.facts}:
             yield Finding("open", "unknown", "its preflight left no record", (name,))
-
-
-def _coverage(tournament: Tournament) -> Iterator[Finding]:
-    met = {(m.sender, m.receiver) for m in tournament.measurements if m.phase == "tournament"}
-    possible = len(tournament.nodes) * (len(tournament.nodes) - 1)
-    if tournament.cut is None and len(met) < possible:
-        why = f"{len(met)} of {possible} ordered pairs were measured: a slow link may be another"
-        yield Finding("remark", "coverage", why)
 
 
 def _corrupt(measurements: Sequence[Measurement]) -> Iterator[Finding]:

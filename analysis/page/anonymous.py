@@ -36,7 +36,7 @@ _KEYS = frozenset({
     "cell_id", "state", "status", "technique", "condition", "condition_any_framework",
     "technique_settings", "model", "framework", "partition", "validate_on", "scaling",
     "device_kind", "launcher", "controller", "data_plane", "git_commit", "image_digest",
-    "outcome", "job", "tensorflow", "horovod", "versions", "data_fingerprint", "started_at",
+    "outcome", "tensorflow", "horovod", "versions", "data_fingerprint", "started_at",
     "ended_at",
 })  # fmt: skip
 #: Slurm's short form of several nodes.

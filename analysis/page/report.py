@@ -55,7 +55,6 @@ class Report:
     topics: tuple[Section, ...]
     frames: Frames
     exit_code: int
-    is_whole: bool = True  # no part of it failed
     methods: tuple[str, ...] = METHODS
 
     @property
@@ -114,7 +113,6 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         cautions=(*(Caution(text, "all", is_alarm=True) for text in failures), *found),
         topics=topics,
         frames=frames,
-        is_whole=not failures,
         exit_code=UNDECIDED if failures else exit_code(frames),
     )
 

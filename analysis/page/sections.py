@@ -52,7 +52,7 @@ PAGE = (
     )),
     Place("learning_rates", "Learning rate", ("convergence.learning_rates",)),
     Place("noise", "Gradient noise", ("training.noise",)),
-    Place("training", "How training went", ("training.applied",)),
+    Place("training", "How training went", ("training.loss",)),
     Place("classes", "Classes", ("training.class_scores",)),
     Place("cells", "Cells and machines", (
         "cells.usage",

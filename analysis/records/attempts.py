@@ -1,4 +1,4 @@
-"""Attempts of all cells: what they took, what came of them, and which Slurm job each was in."""
+"""Attempts of all cells: what they took, what came of them, and when each was submitted."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from analysis.records.columns import ATTEMPTS
-from analysis.records.validate_measured import is_of_a_clock, taken_s
+from analysis.records.validate import is_of_a_clock, taken_s
 from analysis.table import types
 from train.record.run import GOOD, RunRecord
 
 #: What came of an attempt, where the status of its record does not say it.
 REJECTED, NOT_PLANNED = "rejected", "not in the plan"
-#: Of a time limit: a hundred years; a larger number is no limit.
-MOST_MINUTES = 100 * 366 * 24 * 60
-_SUBMITTED = ("job", "site", "submitted_s", "limit_s")
+_SUBMITTED = ("site", "submitted_s")
 #: Columns of ATTEMPTS that no record tells by itself.
 JOINED = ("cell_id", "outcome", *_SUBMITTED)
 
 
 class _Array(BaseModel):
-    job_id: str | None
+    job_id: str | None  # of Slurm; null where sbatch refused
     units: tuple[tuple[str, ...], ...]  # cells of each element
-    minutes: int = Field(gt=0, le=MOST_MINUTES)
 
 
 class _Note(BaseModel):
@@ -61,17 +58,15 @@ def attempt_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
 
 
 def submissions(folder: Path) -> pd.DataFrame:
-    """A row per submission of a cell to Slurm, in the order of time: cell_id, job, site,
-    submitted_s, limit_s. Notes that cannot be read are left out."""
+    """A row per submission of a cell to Slurm, in the order of time: cell_id, site, submitted_s.
+    Notes that cannot be read are left out."""
     rows = []
     for file in sorted((folder / ".slurm").glob("[!.]*.json")):
         with contextlib.suppress(OSError, ValidationError):
             note = _Note.model_validate_json(file.read_bytes())
-            for array in note.arrays:
-                for place, cells in enumerate(array.units if array.job_id else ()):
-                    job = array.job_id if len(array.units) == 1 else f"{array.job_id}_{place}"
-                    told = (job, note.site, note.submitted_at.timestamp(), 60.0 * array.minutes)
-                    rows += [(cell, *told) for cell in cells]
+            submitted = (note.site, note.submitted_at.timestamp())
+            units = [unit for array in note.arrays if array.job_id for unit in array.units]
+            rows += [(cell, *submitted) for unit in units for cell in unit]
     made = pd.DataFrame(rows, columns=["cell_id", *_SUBMITTED])
     return made.sort_values("submitted_s", kind="stable", ignore_index=True)
 

@@ -36,6 +36,9 @@ _PROGRAM = Path(__file__).parents[2]
 _READERS = ("analysis/records", "train/record", "train/config")
 #: Of records that the file system may show otherwise without a change of the file.
 _NOT_KEPT = ("missing", "unreadable")
+_NUMBERS = {"int64": "int64", "Int64": "int64", "Float64": "float64", "boolean": "bool"}
+_NULLABLE = {"Int64": pd.arrays.IntegerArray, "Float64": pd.arrays.FloatingArray,
+             "boolean": pd.arrays.BooleanArray}  # fmt: skip
 Array = np.ndarray[Any, Any]
 Stamp = tuple[int, int, int]
 
@@ -142,38 +145,31 @@ def _version() -> str:
 
 
 def _packed(column: pd.Series[Any], dtype: str) -> Iterator[Array]:
-    """Null: a code of -1 for texts and bools, NaN for numbers, a mask for whole numbers."""
+    """Of texts and lists their codes, -1 for null, and what these mean; of numbers which are null,
+    and the others."""
     if dtype in ("string", "object"):
         codes, texts = pd.factorize(column.array if dtype == "string" else column.to_numpy())
         yield _small(codes)
         yield _bytes(json.dumps(list(texts)))
-    elif dtype == "boolean":
-        yield column.astype("Int8").fillna(-1).to_numpy(dtype=np.int8)
-    elif dtype == "Float64":
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        # many columns are of what few runs measure
-        yield values.astype(np.float16) if np.isnan(values).all() else values
-    else:
-        yield _small(column.fillna(0).to_numpy(dtype=np.int64))
-        if dtype == "Int64":
-            yield column.isna().to_numpy()
+        return
+    null = column.isna().to_numpy(dtype=np.bool_)
+    known = column[~null].to_numpy(dtype=_NUMBERS[dtype])
+    yield null
+    yield known if dtype == "Float64" else _small(known)
 
 
 def _unpacked(read: Callable[[], Array], name: str, dtype: str) -> Any:
-    values = read()
+    first = read()
     if dtype == "object":
         kept = [LISTS[name](tuple(e) if isinstance(e, list) else e for e in one)
                 for one in json.loads(_text(read()))]  # fmt: skip
-        return pd.Series([*kept, None], dtype=object).array.take(values)
+        return pd.Series([*kept, None], dtype=object).array.take(first)
     if dtype == "string":
         texts = pd.array([*json.loads(_text(read())), None], dtype="string")
-        return texts.take(values)  # -1 is the last one, null
-    if dtype == "boolean":
-        return pd.arrays.BooleanArray(values == 1, values < 0)
-    if dtype == "Float64":
-        return pd.arrays.FloatingArray(values.astype(np.float64), np.isnan(values))
-    whole = values.astype(np.int64)
-    return whole if dtype == "int64" else pd.arrays.IntegerArray(whole, read())
+        return texts.take(first)  # -1 is the last one, null
+    values = np.zeros(len(first), dtype=_NUMBERS[dtype])
+    values[~first] = read()
+    return _NULLABLE[dtype](values, first) if dtype in _NULLABLE else values
 
 
 def _small(values: Array) -> Array:

@@ -75,12 +75,12 @@ RUNS = (
     *CONFIG,
     _count("global_batch_last", "of a step of the last epoch, where the batch grows",
            "epochs.last.global_batch", unit="images"),
-    _count("planned_epochs", "that the config comes to on these images"),
     _count("epochs_run", "that were trained"),
     _count("steps", "over all epochs"),
     _count("skipped_steps", "of these, without an update, since a number overflowed"),
     _count("sampled_steps", "of these, taken in parts to measure them"),
     _count("images", "over all epochs and ranks, really processed"),
+    _real("lr_peak", "largest learning rate of an epoch's first or last step or mean, as applied"),
     _real("train_loss", "mean over the last epoch", "epochs.last."),
     _real("train_accuracy", "running mean over the last epoch", "epochs.last."),
     _text("train_accuracy_why", "why it is null"),
@@ -97,7 +97,6 @@ RUNS = (
     _seconds("eval_s", "evaluation, over all epochs"),
     _seconds("end_to_end_s", "all attempts, from start to end, without the gaps between them"),
     _seconds("wall_s", "from the start of the first attempt to the end of the last"),
-    _seconds("gap_s", "of wall_s: between the end of an attempt and the start of the next"),
     _count("attempts", "starts of the cell"),
     _real("images_per_s", "steady state, all ranks: median over epochs", "throughput."),
     _text("images_per_s_why", "why it is null"),
@@ -121,7 +120,6 @@ RUNS = (
     _text("controller", "how ranks agreed", "world."),
     _text("data_plane", "what carried the gradients", "world."),
     _text("interface", "network interface between ranks", "world."),
-    _text("data_name", "of the data set, as its source calls it", "data.name"),
     _text("data_fingerprint", "sha256 over the images in memory", "data.fingerprint"),
     _text("order", "how batches were drawn", "data."),
     _count("train_images", "used", "data."),
@@ -171,13 +169,6 @@ NOISE = (
     _real("noise_high", "upper end of it", "epochs.noise.high", unit="images"),
     _bool("noise_censored", "gradient_sq cannot be told from zero: b_simple is above noise_low"),
 )  # fmt: skip
-TRUST = (
-    _real("trust_median", "factor of a layer-wise optimizer on the rate", "epochs.trust.median"),
-    _real("trust_smallest", "least of these factors", "epochs.trust.smallest"),
-    _real("trust_largest", "largest of these factors", "epochs.trust.largest"),
-    _real("trust_clipped_share", "share of (layer, step) at the plain rate; null where none clips",
-          "epochs.trust.clipped_share"),
-)  # fmt: skip
 #: Of an epoch, as the record has it; the record's name where it differs.
 MEASURED = (
     _count("epoch", "from 1", "epochs."),
@@ -209,9 +200,7 @@ CLOCK = (
     _seconds("seconds_so_far", "the same with evaluation"),
 )
 #: Of an epoch, as a record tells it.
-EPOCH_VALUES = (
-    *MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE, *TRUST
-)  # fmt: skip
+EPOCH_VALUES = (*MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE)
 EPOCHS = (
     _text("cell_id", "of the run"),
     *(column for column in RUNS if column.name in OF_A_RUN),
@@ -282,10 +271,8 @@ ATTEMPTS = (
     _seconds("started_s", "when it started, since 1970 (UTC)"),
     _seconds("seconds", "from start to end; null where its job ended before it could start a rank"),
     _seconds("repeated_s", "of seconds: what a later attempt of a usable run had to do again"),
-    _text("job", "of Slurm; null without a note of its submission"),
-    _text("site", "that it was submitted to"),
-    _seconds("submitted_s", "when the job was submitted, since 1970 (UTC)"),
-    _seconds("limit_s", "time limit of the job"),
+    _text("site", "that it was submitted to; null without a note of its submission"),
+    _seconds("submitted_s", "when its job was submitted, since 1970 (UTC)"),
 )
 FRAMES: dict[str, tuple[Column, ...]] = {
     "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -19,12 +18,10 @@ from analysis.records.columns import (
     RUNS,
     SCORES,
     STEP_PARTS,
-    TRUST,
 )
 from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Row
-from train.config.plan import RunPlan
 from train.config.run import RunConfig
 from train.record.run import EpochRecord, RankSteps, RunRecord, Spread
 
@@ -39,6 +36,7 @@ WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained"
              "deterministic")  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
 _ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
+_RATES = ("lr_first", "lr_last", "lr_mean")
 
 
 #: Columns of a run that are not its config's, and those that say why one of them is null.
@@ -46,11 +44,8 @@ _RECORDED = [column for column in RUNS if column.path and column not in CONFIG]
 _WHY = [c for c in _RECORDED if f"{c.name}_why" in {column.name for column in RUNS}]
 #: Column of the epochs frame, and an epoch's name of it.
 _OF_EPOCH = {column.name: column.path.removeprefix("epochs.") for column in MEASURED}
-#: Part of an epoch that some have, then likewise.
-_PARTS = {
-    part: {c.name: c.path.rpartition(".")[2] for c in columns if c.path}
-    for part, columns in {"noise": NOISE, "trust": TRUST}.items()
-}
+#: Likewise of the noise that some epochs have.
+_OF_NOISE = {column.name: column.path.rpartition(".")[2] for column in NOISE if column.path}
 
 
 def recorded(record: Any, columns: Iterable[Column]) -> Row:
@@ -116,7 +111,6 @@ def run_row(record: RunRecord) -> Row:
         **_timed(record),
         **_shares(record),
         **_step_parts(record),
-        "planned_epochs": _planned_epochs(config, data.train_images),
         "chance": 1 / data.classes,
         "alarms": Alarms(record.alarms),
         "hosts": Names(sorted(set(hosts))),
@@ -136,19 +130,14 @@ def epoch_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
     steady = {sample.epoch for sample in record.throughput.samples} if record.throughput else ()
     yield "steady", [row["epoch"] in steady for row in rows]
     unlabelled = record.config.dataset == UNLABELLED
-    # elsewhere a factor cannot be held at 1, and a share of those that are says nothing
-    clips = bool(getattr(record.config.technique.optimizer, "clip", False))
     nulls: list[Any] = [None] * len(rows)
     for column, name in _OF_EPOCH.items():
         known = not unlabelled or column not in _ACCURACIES
         yield column, [row[name] for row in rows] if known else nulls
-    for part, columns in _PARTS.items():
-        found = [row[part] for row in rows]
-        some = any(one is not None for one in found)
-        for column, name in columns.items():
-            known = some and (clips or column != "trust_clipped_share")
-            yield column, [getattr(one, name, None) for one in found] if known else nulls
     noises = [row["noise"] for row in rows]
+    some = any(noise is not None for noise in noises)
+    for column, name in _OF_NOISE.items():
+        yield column, [getattr(noise, name, None) for noise in noises] if some else nulls
     yield "noise_censored", [noise and noise.interval == "censored" for noise in noises]
 
 
@@ -220,7 +209,8 @@ def totals(epochs: Sequence[EpochRecord]) -> Row:
     """What these epochs come to."""
     rows = [epoch.__dict__ for epoch in epochs]
     sums = {name: sum([row[name] for row in rows]) for name in _ADD_UP}
-    return {"epochs_run": len(epochs), **sums}
+    rates = [row[name] for row in rows for name in _RATES if row[name] is not None]
+    return {"epochs_run": len(epochs), **sums, "lr_peak": max(rates, default=None)}
 
 
 def _timed(record: RunRecord) -> Row:
@@ -228,7 +218,6 @@ def _timed(record: RunRecord) -> Row:
     return {
         "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
         "wall_s": _seconds(attempts[0].started_at, attempts[-1].ended_at),
-        "gap_s": sum(_seconds(a.ended_at, b.started_at) for a, b in pairwise(attempts)),
         "attempts": len(attempts),
     }
 
@@ -243,12 +232,6 @@ def _no_classes(record: RunRecord) -> str | None:
     if "classification" not in record.model_fields_set:
         return OLDER_CLASSES
     return reason_for(record, "classification")
-
-
-def _planned_epochs(config: RunConfig, images: int) -> int:
-    if not config.technique.regime_adaptation:
-        return config.epochs
-    return len(RunPlan(config, images).epochs)
 
 
 def _shares(record: RunRecord) -> Row:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import pairwise
 from statistics import median
 
-from analysis.records.validate_measured import measured_findings
 from train.config.plan import EpochPlan, RunPlan, left_over
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import DataRecord, EpochRecord, RunRecord, TargetOutcome
+from train.record.run import GOOD, Classification, DataRecord, EpochRecord, RunRecord, TargetOutcome
 from train.record.target import outcome
 
-#: Of a run's epochs; a text where there are none.
-Plans = Sequence[EpochPlan] | str
+#: Clocks are set while a run goes on; seconds are counted by another clock than times are.
+_SHARE, _SECONDS = 0.01, 1.0
+#: Those of two machines may differ by this much: so long are credentials of munge valid.
+_CLOCKS_DIFFER_S = 300.0
+#: TensorFlow is of 2015.
+_EARLIEST, _LATEST = datetime(2015, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
+#: Of a run's epochs; None where its config cannot be run on its data, or these are unknown.
+Plans = Sequence[EpochPlan] | None
 
 
 def reason_for(record: RunRecord, path: str) -> str:
@@ -43,14 +50,108 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
         yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
     if record.ended_at < record.started_at:
         yield "it ended before it started"
-    yield from measured_findings(record)
-    plans = None if record.data is None else _planned(record.config, record.data)
+    yield from _measured_findings(record)
+    yield from _attempt_findings(record)
+    plans = None
+    if record.data is not None:
+        any_seed = record.config.model_copy(update={"seed": 0})
+        plans = _planned(any_seed, record.data.train_images)
     yield from _epoch_findings(record, plans)
     if record.status == "completed":
         yield from _completed_findings(record, plans)
 
 
-def _epoch_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]:
+def _measured_findings(record: RunRecord) -> Iterator[str]:
+    """Steps, nodes and matrices that contradict what else the record says of them."""
+    steps = [(rank.rank, rank.step_s.median) for rank in record.steps or ()]
+    yield from (f"rank {rank}: a step of {step_s:g} s" for rank, step_s in steps if step_s <= 0)
+    yield from _first(
+        f"epoch {e.epoch}: {e.sampled_s:g} s of sampled steps in {e.train_s:g} s of training"
+        for e in record.epochs
+        if e.sampled_s > e.train_s or e.sampled_steps > e.steps
+    )
+    if record.classification is not None:
+        yield from _class_findings(record.classification)
+    if record.world is not None:
+        nodes, hosts = record.world.nodes, len(set(record.world.hostnames))
+        if nodes != hosts:
+            yield f"its ranks met on {nodes:,} nodes, yet have the names of {hosts:,}"
+
+
+def _class_findings(found: Classification) -> Iterator[str]:
+    classes = len(found.classes)
+    if [len(line) for line in found.confusion] != [classes] * classes:
+        yield f"its confusion matrix is not one of {classes} classes"
+        return
+    for score, line in zip(found.classes, found.confusion, strict=True):
+        if sum(line) != score.support:
+            yield (
+                f"class {score.name}: {score.support:,} validation images, its row of the "
+                f"confusion matrix has {sum(line):,}"
+            )
+            return
+
+
+def _attempt_findings(record: RunRecord) -> Iterator[str]:
+    """A start that was killed may have left no record: what it trained has a number that no attempt
+    has, or that of the next one, and lies before the epoch that the last start resumed from."""
+    if not record.attempts:
+        yield "it lists no attempt"
+        return
+    times = [record.started_at, record.ended_at]
+    times += [time for each in record.attempts for time in (each.started_at, each.ended_at)]
+    if off := [time.year for time in times if not is_of_a_clock(time)]:
+        yield f"a time in the year {off[0]}"
+        return
+    last, epochs = record.attempts[-1], len(record.epochs)
+    if last.resumed_from_epoch > epochs:
+        yield f"the last attempt went on after epoch {last.resumed_from_epoch} of {epochs}"
+    yield from _first(
+        f"epoch {e.epoch} is of attempt {e.attempt}, yet the last one, {last.number}, went on "
+        f"after epoch {last.resumed_from_epoch}"
+        for e in record.epochs
+        if e.epoch > last.resumed_from_epoch and e.attempt != last.number
+    )
+    yield from _first(
+        f"attempt {after.number} follows attempt {before.number}, yet did not begin after it"
+        for before, after in pairwise(record.attempts)
+        if after.number <= before.number
+        or (before.ended_at - after.started_at).total_seconds() > _CLOCKS_DIFFER_S
+    )
+    for attempt in record.attempts:
+        lasted = (attempt.ended_at - attempt.started_at).total_seconds()
+        if lasted < 0:
+            yield f"attempt {attempt.number} ended before it began"
+            continue
+        if attempt.status not in GOOD:
+            continue  # nobody noted what it resumed from; its number may be an earlier start's, too
+        # epochs from before it resumed may be of a start that left no record
+        spent = taken_s(
+            epoch
+            for epoch in record.epochs
+            if epoch.attempt == attempt.number and epoch.epoch > attempt.resumed_from_epoch
+        )
+        if spent > _allowed(lasted):
+            yield (
+                f"the epochs of attempt {attempt.number} took {spent:,.0f} s, yet it lasted "
+                f"{lasted:,.0f} s"
+            )
+
+
+def is_of_a_clock(time: datetime) -> bool:
+    return _EARLIEST <= time < _LATEST
+
+
+def taken_s(epochs: Iterable[EpochRecord]) -> float:
+    """Training, evaluation, and what the ranks were suspended for."""
+    return sum(epoch.train_s + epoch.eval_s + (epoch.suspended_s or 0.0) for epoch in epochs)
+
+
+def _allowed(seconds: float) -> float:
+    return seconds * (1 + _SHARE) + _SECONDS
+
+
+def _epoch_findings(record: RunRecord, plans: Plans) -> Iterator[str]:
     data = record.data
     if [epoch.epoch for epoch in record.epochs] != list(range(1, len(record.epochs) + 1)):
         yield f"epochs are {[epoch.epoch for epoch in record.epochs]}, not 1, 2, 3, ..."
@@ -65,7 +166,7 @@ def _epoch_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]:
         for e in record.epochs
         if e.skipped_steps > e.steps
     )
-    if data is not None and plans is not None:
+    if data is not None:
         yield from _plan_findings(record, data, plans)
         yield from _first(
             f"epoch {e.epoch}: accuracy over {e.validation_images:,} of "
@@ -75,14 +176,14 @@ def _epoch_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]:
         )
 
 
-def _completed_findings(record: RunRecord, plans: Plans | None) -> Iterator[str]:
+def _completed_findings(record: RunRecord, plans: Plans) -> Iterator[str]:
     config = record.config
     yield from _target_findings(record)
     if record.data is not None:
         dropped, rest = record.data.dropped_per_epoch, record.data.train_images
         # the first batch's: records from before growth was counted
         first = rest % config.global_batch
-        left = first if isinstance(plans, str | None) else left_over(plans, rest)
+        left = first if plans is None else left_over(plans, rest)
         if dropped not in (first, left):
             yield (
                 f"{dropped:,} images left over in a pass, {rest:,} training images and the "
@@ -121,20 +222,9 @@ def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
     return math.isclose(images_per_s * epoch.usual_s, epoch.usual_images, rel_tol=1e-6)
 
 
-def _planned(config: RunConfig, data: DataRecord) -> Plans:
-    """The epochs that the config asks for on these images; why there are none, as a text."""
-    plans = _of_any_seed(config.model_copy(update={"seed": 0}), data.train_images)
-    if plans is not None:
-        return plans
-    try:
-        return RunPlan(config, data.train_images).epochs
-    except ConfigError as error:
-        return str(error)
-
-
 @lru_cache(maxsize=64)
-def _of_any_seed(config: RunConfig, train_images: int) -> tuple[EpochPlan, ...] | None:
-    """A plan is the same for each seed; only what it says when there is none names the cell."""
+def _planned(config: RunConfig, train_images: int) -> Plans:
+    """The epochs that a config of any seed asks for on so many images."""
     try:
         return RunPlan(config, train_images).epochs
     except ConfigError:
@@ -145,8 +235,8 @@ def _plan_findings(record: RunRecord, data: DataRecord, plans: Plans) -> Iterato
     """Epochs, batches and steps are those of the plan: every training image but the remainder that
     fills no global batch, larger batches where the batch grows, and with regime adaptation a last
     epoch that is cut short."""
-    if isinstance(plans, str):
-        yield f"its config cannot be run on its {data.train_images:,} training images: {plans}"
+    if plans is None:
+        yield f"its config cannot be run on its {data.train_images:,} training images"
         return
     pairs = list(zip(record.epochs, plans, strict=False))
     # the epoch in which a run diverged may have been broken off
@@ -182,25 +272,15 @@ def _target_findings(record: RunRecord) -> Iterator[str]:
         return
     counted = outcome(record.epochs, asked, len(record.epochs))
     assert counted is not None, "no epoch is left, so that it is decided"
-    if not _agree(found, counted):
-        yield f"it says of its target: {_in_words(found)}; its epochs: {_in_words(counted)}"
-    # older records do not tell of each accuracy
-    told, again = ([(g.accuracy, g.goal, g.epoch) for g in own.held] for own in (found, counted))
-    if told and told != again:
-        yield f"it says that accuracies were held after epochs {told}, its epochs: {again}"
+    effort = [(own.met, own.epoch, own.steps, own.images) for own in (found, counted)]
+    times = (found.seconds or 0.0, counted.seconds or 0.0)
+    if effort[0] != effort[1] or not math.isclose(*times, rel_tol=1e-6):
+        yield f"it says of its target: {_effort(found)}; its epochs: {_effort(counted)}"
 
 
-def _agree(found: TargetOutcome, counted: TargetOutcome) -> bool:
-    same = all(getattr(found, name) == getattr(counted, name)
-               for name in ("met", "epoch", "steps", "images"))  # fmt: skip
-    return same and math.isclose(found.seconds or 0, counted.seconds or 0, rel_tol=1e-6)
-
-
-def _in_words(found: TargetOutcome) -> str:
-    if not found.met:
-        return f"not met ({found.why})"
+def _effort(found: TargetOutcome) -> str:
     effort = f"{found.steps} steps, {found.images} images, {found.seconds} s"
-    return f"met after epoch {found.epoch} ({effort})"
+    return f"met after epoch {found.epoch} ({effort})" if found.met else f"not met ({found.why})"
 
 
 def _first(findings: Iterable[str]) -> Iterator[str]:

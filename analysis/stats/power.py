@@ -22,7 +22,6 @@ CONFIDENCE = 0.8  # of the upper bound of each standard deviation
 MAX_RUNS = 10_000
 #: Noncentral t of scipy is wrong by up to 0.2 at the degrees of freedom of two runs per arm.
 FEWEST = 3
-_TAIL = 1e-9
 TOO_MANY = f"more than {MAX_RUNS:,}: adding runs will not show a difference this small"
 NO_SPREAD = "needs two runs per arm that differ"
 ENOUGH = "these runs would most likely have shown {:g}: the difference is probably smaller"
@@ -83,21 +82,13 @@ def further_runs(
 
 
 def _enough(margin: float, sd: Floats, sd_reference: Floats, alpha: float) -> Floats:
-    """Smallest n from FEWEST on with POWER; inf above MAX_RUNS.
-
-    The ends between which each n lies are narrowed at where the normal law puts it: power's probit
-    is nearly linear in the root of n. That takes a third of the evaluations of halving.
-    """
+    """Smallest n from FEWEST on with POWER, by halving; inf above MAX_RUNS."""
     few, many = np.full(len(sd), FEWEST - 1), np.full(len(sd), MAX_RUNS + 1)
-    scale = np.hypot(sd, sd_reference) / margin
-    root = scale * (special.ndtri(1 - alpha / 2) + special.ndtri(POWER))
     while len(left := np.flatnonzero(many - few > 1)):
-        at = np.clip(np.ceil(root[left] ** 2), few[left] + 1, many[left] - 1).astype(int)
-        power = welch_power(margin, sd[left], sd_reference[left], at, alpha)
-        few[left] = np.where(power < POWER, at, few[left])
-        many[left] = np.where(power < POWER, many[left], at)
-        lacking = special.ndtri(POWER) - special.ndtri(np.clip(power, _TAIL, 1 - _TAIL))
-        root[left] = np.sqrt(at) + scale[left] * lacking
+        at = (few[left] + many[left]) // 2
+        enough = welch_power(margin, sd[left], sd_reference[left], at, alpha) >= POWER
+        many[left] = np.where(enough, at, many[left])
+        few[left] = np.where(enough, few[left], at)
     return np.where(many > MAX_RUNS, np.inf, many.astype(float))
 
 

@@ -8,14 +8,13 @@ import contextlib
 import errno
 import hashlib
 import os
-import stat
+import re
 import struct
 import time
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from train.config.frozen import Frozen
 from train.errors import ConfigError, remedy
 from train.record.atomic import write_atomically
 
@@ -43,18 +42,10 @@ _REFUSED = {
 }
 
 
-class FileMark(Frozen):
-    """What tells a file from another under the same name, or from its own later content.
-
-    The time of the last change of the inode, too: cp -p, mv and touch -d bring an older time of the
-    content along, and none of them can set this one.
-    """
-
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
+#: Inode, size, and times of the last change of the content and of the inode, in ns: what tells a
+#: file from another under the same name, or from its own later content. cp -p, mv and touch -d set
+#: the first time, and none of them the second.
+FileMark = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -183,45 +174,26 @@ def _check_head(path: Path, file: BufferedReader, hint: str) -> None:
 
 def _mark(file: BufferedReader) -> FileMark:
     status = os.fstat(file.fileno())
-    return FileMark(
-        device=status.st_dev,
-        inode=status.st_ino,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        ctime_ns=status.st_ctime_ns,
-    )
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _digest(file: BufferedReader, mark: FileMark) -> str:
-    """The sha256 of the open file with this mark, computed or noted earlier.
-
-    The notes are the user's own, one a mark. One shared file system may have another device number
-    on each node, which then computes it.
+    """The sha256 of the open file with this mark, computed or noted earlier in the user's cache.
 
     Raises:
         OSError: the file cannot be read, or is written at this moment.
     """
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    name = "-".join(f"{number:x}" for number in mark.model_dump().values())
-    note = Path(root) / "horoscale" / "digests" / name
-    if noted := _noted(note):
-        return noted
+    note = Path(root) / "horoscale" / "digests" / "-".join(f"{number:x}" for number in mark)
+    with contextlib.suppress(OSError, ValueError):
+        if re.fullmatch("[0-9a-f]{64}", noted := note.read_text(encoding="ascii")):
+            return noted
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     if _mark(file) != mark:
         raise OSError(errno.EBUSY, "it is being written: wait for that to end", file.name)
-    if time.time() - mark.ctime_ns / 1e9 > TICK_S:
+    if time.time() - mark[-1] / 1e9 > TICK_S:
         with contextlib.suppress(OSError):  # it only saves time
             note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(note, digest, mode=0o600)
     return digest
-
-
-def _noted(note: Path) -> str | None:
-    """None where there is no digest, or another user could have written it."""
-    with contextlib.suppress(OSError, ValueError), note.open(encoding="ascii") as file:
-        status, text = os.fstat(file.fileno()), file.read()
-        others = stat.S_IWGRP | stat.S_IWOTH
-        if status.st_uid == os.geteuid() and not status.st_mode & others and len(text) == 64:
-            return text
-    return None

@@ -78,8 +78,8 @@ def run(case: Case, rounds: int, store: Path) -> dict[str, list[float]]:
     command = [FORMS, case.model, case.dataset, str(case.batch), str(case.seconds), str(rounds),
                str(store), operations, *case.forms]  # fmt: skip
     if case.slow_link:
-        with two_hosts(case.slow_link):
-            ranks = run_ranks(command, case.ranks, hosts=True)
+        with two_hosts(case.slow_link) as hosts:
+            ranks = run_ranks(command, case.ranks, hosts=hosts)
     else:
         ranks = run_ranks(command, case.ranks, apart=case.apart, cores_per_rank=case.cores)
     summed = {name: [sum(of) for of in zip(*(r[name] for r in ranks), strict=True)] for name in

@@ -9,29 +9,24 @@ from analysis.stats.ratios import ratio
 from tests.bench.ratios import TRUE, holds, network, taken_for_independent
 
 
-@pytest.mark.parametrize("count", [3, 4, 8, 16])
-def test_intervals_hold_the_truth_where_pairs_share_nodes(count: int) -> None:
-    random, trials = np.random.default_rng(count), 400
-    networks = [network(count, 0.03, 0.01, random) for _ in range(trials)]
-    assert sum(holds(ratio(*one)) for one in networks) >= 0.93 * trials
-    wrong = sum(taken_for_independent(*one, random) for one in networks[:100])
-    assert wrong <= 85, "else this network has no node effects and proves nothing"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alike", [0.0, 1.0])
-@pytest.mark.parametrize("count", [3, 4, 5, 8, 16, 32])
-def test_more_networks(count: int, alike: float) -> None:
-    random, trials = np.random.default_rng(count), 2000 if count < 32 else 1000
-    held = sum(holds(ratio(*network(count, 0.03, 0.01, random, alike))) for _ in range(trials))
-    assert held >= 0.93 * trials
-
-
-@pytest.mark.parametrize("count", [2, 4, 8])
-def test_without_node_effects_the_interval_holds_too(count: int) -> None:
-    random, trials = np.random.default_rng(count), 300
-    held = sum(holds(ratio(*network(count, 0.0, 0.03, random))) for _ in range(trials))
-    assert held >= 0.93 * trials
+@pytest.mark.parametrize(
+    ("counts", "spread", "noise", "alike", "trials"),
+    [
+        ((3, 4, 8, 16), 0.03, 0.01, 0.5, 400),
+        ((2, 4, 8), 0.0, 0.03, 0.5, 300),  # no node has an effect of its own
+        *(pytest.param((3, 4, 5, 8, 16, 32), 0.03, 0.01, alike, 1500, marks=pytest.mark.slow)
+          for alike in (0.0, 1.0)),
+    ],
+)  # fmt: skip
+def test_intervals_hold_the_truth_where_pairs_share_nodes(
+    counts: tuple[int, ...], spread: float, noise: float, alike: float, trials: int
+) -> None:
+    for count in counts:
+        random = np.random.default_rng(count)
+        networks = [network(count, spread, noise, random, alike) for _ in range(trials)]
+        assert sum(holds(ratio(*one)) for one in networks) >= 0.93 * trials, count
+        if spread:  # else this network has no node effects and proves nothing
+            assert sum(taken_for_independent(*one, random) for one in networks[:100]) <= 85
 
 
 @pytest.mark.parametrize("partners", [3, 5, 7, 15])

@@ -18,8 +18,8 @@ import typer
 
 from jobs.config.load import load_sweep
 from jobs.messages import refusals
-from tests.jobs.local.scripted import GOOD, LONG, Front, alive, family, front
-from tests.sweeps import ROOT, ran, wait_until
+from tests.jobs.local.scripted import GOOD, LONG, Front, family, front
+from tests.sweeps import ROOT, ran, rank_processes, wait_until
 from train.record.run import read_record
 
 
@@ -34,7 +34,7 @@ def in_play(trial: Front) -> None:
 
 def over(trial: Front) -> None:
     """Nothing runs any more."""
-    assert not any(alive(cell) for cell in trial.cells())
+    assert not any(rank_processes(cell) for cell in trial.cells())
     assert not [pid for pid in family(trial.folder) if pid != os.getpid()]
 
 

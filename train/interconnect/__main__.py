@@ -40,7 +40,6 @@ from train.interconnect.record import (
     TOURNAMENT_NAME,
     Tournament,
 )
-from train.interconnect.simulate import calibration_of
 from train.interconnect.tournament import play
 from train.record.atomic import write_atomically
 
@@ -127,18 +126,13 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
         plan = Plan(samples=options.samples, sample_s=options.sample_s)
         switches, clocks = _switches(options.out), await coordinator.clocks()
 
-        def keep(so_far: Tournament) -> Tournament:
-            told = so_far.model_copy(update={"clocks": clocks})
-            _write(options.out, told)
-            return told
+        def keep(so_far: Tournament) -> None:
+            _write(options.out, so_far.model_copy(update={"clocks": clocks}))
 
-        found = keep(await play(
+        keep(await play(
             coordinator, plan, options.seed, lambda text: print(text, flush=True), switches,
             options.limit_s, keep,
         ))  # fmt: skip
-        # a thread of its own: simulated networks are played in event loops, too
-        rows = await asyncio.to_thread(calibration_of, found)
-        _write(options.out, found.model_copy(update={"calibrated": rows}))
         return 0
     finally:
         await coordinator.end()

@@ -14,8 +14,11 @@ JOB_NAME = "job.json"
 SWITCHES_NAME = "switches.json"
 
 
-#: More nodes than this meet some partners only, drawn at random.
-ALL_PAIRS = 128
+#: More nodes than ALL_PAIRS meet so many partners only, drawn at random.
+ALL_PAIRS, PARTNERS = 128, 8
+#: More suspects than these are a matter of what they share; the slowest are tested again, so many
+#: of nodes and uplinks, and as many links within leaf switches and across them.
+RETESTED = 8
 #: With fewer partners a side could not be told from the other end.
 LEAST = 3
 #: Pairs in company must keep this share of their rate alone, or fewer run at the same time.
@@ -141,7 +144,7 @@ class Tournament(Frozen):
     measurements: tuple[Measurement, ...]
     decision: Decision
     retests: tuple[Retest, ...]
-    calibrated: tuple[Calibrated, ...] = ()
+    calibrated: tuple[Calibrated, ...] = ()  # in records of earlier versions
     # node -> leaf switch, as far as Slurm knows them
     switches: dict[str, str] = Field(default_factory=dict)
     clocks: dict[str, Clock] = Field(default_factory=dict)  # node -> its clock

@@ -1,6 +1,5 @@
 """`python -m train.interconnect.simulate`: how often would a tournament name the right node, how
-often a wrong one? On simulated networks, with the decisions and the retests of real runs; also for
-networks like the one just measured.
+often a wrong one? On simulated networks, with the decisions and the retests of real runs.
 
 What is simulated: a pair runs at min(send, receive, path) with Gaussian noise of its own and of
 each sample. What is not: congestion, routing, faults that come and go.
@@ -20,17 +19,11 @@ import numpy as np
 from train.arguments import positive
 from train.interconnect.measure.rounds import Pair, Round
 from train.interconnect.measure.stream import Plan
-from train.interconnect.record import Calibrated, End, Measurement, Node, Tournament
+from train.interconnect.record import End, Measurement, Node, Tournament
 from train.interconnect.tournament import play
 
 _RATE = 1e10  # bit/s; decisions depend on ratios only
 _PLAN = Plan()
-SHARES = (1.0, 0.9, 0.75, 0.5, 0.25)
-TRIALS = 40
-#: All of it may take about so long; large networks get fewer trials.
-SECONDS = 10.0
-#: Simulated noise is at least this, or no sample would ever differ.
-LEAST = 0.002
 
 
 class Noise(NamedTuple):
@@ -178,18 +171,3 @@ def main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-
-def calibration_of(found: Tournament, seconds: float = SECONDS) -> tuple[Calibrated, ...]:
-    """Empty where decisions need more nodes, or the noise is not known."""
-    if len(found.nodes) < 3 or found.noise is None:
-        return ()
-    noise = Noise(pair=max(found.noise.cv, LEAST) / 2, sample=max(found.noise.cv, LEAST))
-    began = time.monotonic()
-    calibrate(len(found.nodes), noise, (SHARES[-1],), 1)
-    each = max(time.monotonic() - began, 1e-4)
-    trials = int(min(TRIALS, max(1, seconds / each / len(SHARES))))
-    return tuple(
-        Calibrated(share=row.share, trials=row.trials, named=row.named, wrong=row.wrong)
-        for row in calibrate(len(found.nodes), noise, SHARES, trials)
-    )

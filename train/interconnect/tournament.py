@@ -21,11 +21,16 @@ from train.interconnect.diagnosis.statistics import Matrix, matrix_of
 from train.interconnect.diagnosis.uplinks import crossings
 from train.interconnect.measure.rounds import Pair, Round, scheduled, some_partners
 from train.interconnect.measure.stream import Plan
-from train.interconnect.record import Decision, Measurement, Node, Retest, Suspect, Tournament
+from train.interconnect.record import (
+    RETESTED,
+    Decision,
+    Measurement,
+    Node,
+    Retest,
+    Suspect,
+    Tournament,
+)
 
-#: More suspects than these are a matter of what they share; the slowest are tested again, so many
-#: of nodes and uplinks, and as many links within leaf switches and across them.
-RETESTED = 8
 #: Of the time that there is, retests may need this share.
 _FOR_RETESTS = 0.3
 #: Of the rounds, uplinks may need this share.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from analysis.table import Column, Table, count, first_of, number
-from analysis.topics.names import NAMES, ranks_column
+from analysis.topics.names import NAMES, batch_text, ranks_column
 from analysis.topics.topic import Caution, Sweep, Topic
 
 #: Slowest steady epoch over the median one: above this, a run was not alone.
@@ -19,14 +19,31 @@ _NAMED = 4
 
 
 def table(runs: pd.DataFrame) -> Table:
-    """One row per usable run, for the page; runs.csv has all columns."""
+    """One row per usable run, for the page; runs.csv has all columns.
+
+    Steps, images and rates are what the epochs of a record add up to, not what its config asks for.
+    """
+    grows = runs["global_batch_last"] > runs["global_batch"]
     columns = (
         Column("cell_id", "string", "cell", wide=True),
         Column("status", "string", "status"),
         *NAMES,
         ranks_column(runs),
-        Column("global_batch", "Int64", "global batch", only_if_varied=True),
+        Column("global_batch", "Int64", "global batch", "images of a step; where it grows, of the "
+               "first → last epoch", only_if_varied=not grows.any(),
+               cell=lambda row: batch_text(row["global_batch"], row["global_batch_last"])),
+        Column("global_batch_last", "Int64"),
+        Column("accumulation", "Int64", "batches a step", "whose gradients a rank adds up before "
+               "each step, at the start", only_if_varied=True),
         Column("seed", "Int64", "seed", format=count),
+        Column("epochs_run", "Int64", "epochs", only_if_varied=True),
+        Column("steps", "Int64", "steps", "of the optimizer, over all epochs", only_if_varied=True),
+        Column("images", "Int64", "images", "over all epochs and ranks: runs of unequal steps or "
+               "images are no comparison at equal budget", only_if_varied=True),
+        Column("lr_peak", "Float64", "lr peak", "largest rate of the first or last step of an "
+               "epoch, or of its mean, as applied", only_if_varied=True),
+        Column("skipped_steps", "Int64", "skipped", "steps without an update, since a gradient "
+               "overflowed in half precision", only_if_varied=True),
         Column("validation_accuracy", "Float64", "validation accuracy", format=number(3),
                note="validation_accuracy_why"),
         Column("validation_accuracy_why", "string"),

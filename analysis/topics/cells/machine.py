@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
 from itertools import groupby
-from operator import or_
 from typing import Any
 
 import pandas as pd
 
-from analysis.table import Column, Row, Table, first_of, frame, plain_rows, runs_in_words, types
+from analysis.table import Column, Row, Table, first_of, frame, plain_rows, runs_in_words
 from analysis.topics.names import cores_text
 from analysis.topics.topic import Caution, Topic, Touches
 
 #: column of the runs -> its name in the report
 _CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image"}
-_MACHINE = {"cpu": "CPU", "gpu": "GPU", "driver": "GPU driver"}
+_MACHINE = {"cpu": "CPU", "gpu": "GPU", "driver": "GPU driver", "kernel": "kernel"}
 _WORLD = {"device": "device", "interface": "network interface", "hosts": "hosts",
           "order": "batch order"}  # fmt: skip
 _OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscribed", "launcher",
@@ -49,61 +46,6 @@ def table(runs: pd.DataFrame) -> Table:
             others = sum(row["runs"] for row in rest)
             rows.append({"what": what, "value": f"{len(rest)} others", "runs": others})
     return Table("provenance", "Machines and code", COLUMNS, frame(rows, COLUMNS), folded=True)
-
-
-TRAFFIC: tuple[Column, ...] = (
-    Column("interface", "string", "interface", "a network interface, or a port of InfiniBand"),
-    Column("model", "string", "model", only_if_varied=True),
-    Column("gpus", "Int64", "ranks"),
-    Column("nodes", "Int64", "nodes"),
-    Column("n", "Int64", "runs"),
-    Column("received_mb", "Float64", "received", "by a node per training step: all bytes of the "
-           "last attempt, evaluation included, over its steps; mean over nodes and runs",
-           unit="MB"),
-    Column("sent_mb", "Float64", "sent", unit="MB"),
-)  # fmt: skip
-FACTS = ("cpu", "gpu", "driver", "kernel", "image_digest")
-HOSTS: tuple[Column, ...] = (
-    Column("first_host", "string", "host", "of rank 0, which alone says what its machine is"),
-    Column("cpu", "string", "CPU", only_if_varied=True),
-    Column("gpu", "string", "GPU", only_if_varied=True),
-    Column("driver", "string", "GPU driver", only_if_varied=True),
-    Column("kernel", "string", "kernel", only_if_varied=True),
-    Column("image_digest", "string", "image", only_if_varied=True),
-    Column("runs", "Int64", "runs"),
-)
-
-
-def traffic(links: pd.DataFrame, epochs: pd.DataFrame, runs: pd.DataFrame) -> Table:
-    """One row per interface, model, ranks and nodes; empty where only the loopback was used.
-
-    ``links``: the frame of traffic.
-    """
-    used = links if (links["interface"] != "lo").any() else links.head(0)
-    of = epochs.loc[epochs["cell_id"].isin(used["cell_id"]), ["cell_id", "attempt", "steps"]]
-    last = of["attempt"] == of.groupby("cell_id", observed=True)["attempt"].transform("max")
-    steps = of[last].groupby("cell_id", observed=True)["steps"].sum()
-    summed = used.groupby(["cell_id", "interface"])[["received_bytes", "sent_bytes"]].sum()
-    own = summed.reset_index().merge(runs[["cell_id", "model", "gpus", "nodes"]], on="cell_id")
-    per = 1e6 * own["cell_id"].map(steps) * own["nodes"]
-    own = own.assign(received_mb=own["received_bytes"] / per, sent_mb=own["sent_bytes"] / per)
-    means = own.groupby(["interface", "model", "gpus", "nodes"]).agg(
-        n=("cell_id", "size"), received_mb=("received_mb", "mean"), sent_mb=("sent_mb", "mean")
-    )
-    wanted = types(TRAFFIC)
-    data = means.reset_index()[list(wanted)].astype(wanted)
-    return Table("traffic", "Bytes per step and node", TRAFFIC, data, folded=True)
-
-
-def hosts(runs: pd.DataFrame) -> Table:
-    """One row per host and what it is; empty where all are alike."""
-    found = runs.groupby(["first_host", *FACTS], dropna=False, sort=True).size().reset_index()
-    alike = len(found[[*FACTS]].drop_duplicates()) < 2
-    data = found.rename(columns={0: "runs"}).iloc[: 0 if alike else None]
-    wanted = types(HOSTS)
-    return Table(
-        "hosts", "What differs between hosts", HOSTS, data[list(wanted)].astype(wanted), folded=True
-    )
 
 
 def machines(runs: pd.DataFrame) -> list[tuple[str, int]]:
@@ -180,24 +122,13 @@ def _short(digest: str) -> str:
 
 
 def _apart(runs: pd.DataFrame) -> list[Caution]:
-    """Runs on a part of the same hosts are one machine; runs that share no host are not."""
+    """Runs on a part of the same hosts are one machine."""
     used = [frozenset(names) for names in runs["hosts"].unique() if names]
-    # a host that all used needs no comparison of pairs
-    if not used or frozenset.intersection(*used) or not _some_disjoint(used):
+    if not used or frozenset.intersection(*used):
         return []
     shown = first_of(sorted(frozenset.union(*used)), 8)
-    text = f"Some runs share no host ({shown}): their times compare different machines."
+    text = f"No host is in all runs ({shown}): their times compare different machines."
     return [Caution(text, "times")]
-
-
-def _some_disjoint(used: Sequence[frozenset[str]]) -> bool:
-    """Bit by bit: the sets that hold a host; comparing pairs would take minutes of 10,000."""
-    holders: dict[str, int] = {}
-    for place, names in enumerate(used):
-        for name in names:
-            holders[name] = holders.get(name, 0) | 1 << place
-    met = (reduce(or_, (holders[name] for name in names), 0) for names in used)
-    return any(sets != (1 << len(used)) - 1 for sets in met)
 
 
 def _data_mixture(runs: pd.DataFrame) -> list[Caution]:
@@ -241,10 +172,6 @@ def _most_common(counts: pd.Series[int]) -> list[tuple[str, int]]:
 
 
 TOPIC = Topic(
-    tables=(
-        lambda of: traffic(of.frames.traffic, of.frames.epochs, of.runs),
-        lambda of: hosts(of.runs),
-        lambda of: table(of.runs),
-    ),
+    tables=(lambda of: table(of.runs),),
     cautions=(lambda of: mixtures(of.runs),),
 )

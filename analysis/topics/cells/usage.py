@@ -1,15 +1,13 @@
-"""What a sweep used: node-hours by what came of them, queue wait, time limits against use."""
+"""What a sweep used: node-hours by what came of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.records.attempts import NOT_PLANNED, REJECTED
-from analysis.table import Column, Row, Table, frame, percent, significant, types
+from analysis.table import Column, Row, Table, frame, percent, significant
 from analysis.topics.names import reasons
 from analysis.topics.topic import Caution, Sweep, Topic
 
@@ -36,19 +34,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("node_hours_note", "string"),
     Column("rank_hours", "Float64", "rank-hours", "GPU-hours where each rank has a GPU"),
     Column("share", "Float64", "share", "of all node-hours", format=percent),
-)  # fmt: skip
-QUEUE: tuple[Column, ...] = (
-    Column("ranks", "Int64", "ranks"),
-    Column("nodes", "Int64", "nodes"),
-    Column("limit_min", "Float64", "time limit", "requested for the job", unit="min"),
-    Column("jobs", "Int64", "jobs"),
-    Column("wait_min", "Float64", "queue wait", "from the submission of the job to the start of "
-           "its first ranks, with the wait for the preflight job and for earlier elements of its "
-           "array: median over jobs", unit="min"),
-    Column("longest_wait_min", "Float64", "longest", unit="min"),
-    Column("used", "Float64", "limit used", "run time divided by the time limit; a requeued job "
-           "has its limit once per start: median over jobs", format=percent),
-    Column("most_used", "Float64", "most used", format=percent),
 )  # fmt: skip
 
 
@@ -120,30 +105,6 @@ def without_result(data: pd.DataFrame) -> str | None:
     )
 
 
-def queue_table(attempts: pd.DataFrame) -> Table:
-    """One row per shape and time limit of Slurm's jobs; empty where nothing was submitted to it."""
-    known = attempts[attempts["job"].notna() & attempts["seconds"].notna()]
-    # a cluster that is set up anew counts its jobs from 1 again
-    job = ["site", "submitted_s", "job"]
-    jobs: Any = known.groupby(job).agg(
-        ranks=("ranks", "max"), nodes=("nodes", "max"), limit_s=("limit_s", "first"),
-        started_s=("started_s", "min"), seconds=("seconds", "sum"),
-    ).astype("Float64")  # fmt: skip
-    # each attempt of a cell was a start of its job
-    starts = known.groupby([*job, "cell_id"]).size().groupby(job).max()
-    limits = np.ceil((jobs["seconds"] / jobs["limit_s"]).to_numpy(np.float64))
-    asked_s = jobs["limit_s"] * np.maximum(starts.to_numpy(np.float64), limits)
-    jobs = jobs.assign(used=jobs["seconds"] / asked_s, limit_min=jobs["limit_s"] / 60).reset_index()
-    jobs["wait_min"] = (jobs["started_s"] - jobs["submitted_s"]) / 60
-    found = jobs.groupby(["ranks", "nodes", "limit_min"], dropna=False).agg(
-        jobs=("job", "size"), wait_min=("wait_min", "median"), longest_wait_min=("wait_min", "max"),
-        used=("used", "median"), most_used=("used", "max"),
-    )  # fmt: skip
-    wanted = types(QUEUE)
-    data = found.reset_index()[list(wanted)].astype(wanted)
-    return Table("queue", "Waiting in the queue", QUEUE, data)
-
-
 def node_hours(of: Sweep) -> Table:
     return table(of.frames.attempts)
 
@@ -154,7 +115,7 @@ def _without_result(of: Sweep) -> Iterable[Caution]:
 
 
 TOPIC = Topic(
-    tables=(node_hours, lambda of: queue_table(of.frames.attempts)),
+    tables=(node_hours,),
     cautions=(_without_result,),
     needs=lambda of: True,
 )

@@ -31,7 +31,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "found", format=three, note="recall_why"),
         Column("f1", "Float64", "F1", "harmonic mean of both: 2 right / (predicted + support)",
                format=three, note="f1_why"),
-        *(Column(f"{name}_sd") for name in SCORES),
         *(Column(f"{name}_why", "string") for name in SCORES),
         Column("support", "Int64", "support", "validation images of the class"),
         Column("n", "Int64", "runs", "completed, with scores"),
@@ -52,7 +51,6 @@ def table(of: Sweep) -> Table:
     rows["n"] = by_class.size()
     for name in SCORES:
         rows[name] = by_class[name].mean()
-        rows[f"{name}_sd"] = by_class[name].std()
         rows[f"{name}_why"] = _why(by_class, name)
     rows = rows.reset_index()
     data = pd.concat([rows, _averages(rows)]) if len(rows) else rows

@@ -30,7 +30,9 @@ from train.interconnect.record import (
     GAVE_UP,
     JOB_NAME,
     NOT_MET,
+    PARTNERS,
     PHASES,
+    RETESTED,
     JobNote,
     Phase,
     Step,
@@ -46,11 +48,8 @@ PAIR_S = 0.6
 #: A measurement that does not get on is given up after this time
 #: (train.interconnect.measure.stream).
 PAIR_GIVEN_UP_S = 80
-#: More nodes than ALL_PAIRS meet only so many others each.
-PARTNERS = 8
-#: Suspects are measured again, one pair at a time: so many measurements at most, 6 for each of 8
-#: nodes and 3 for each of 8 links.
-RETESTS = 8 * 6 + 8 * 3
+#: Suspects are measured again, one pair at a time: 6 measurements for a node and 3 for a link.
+RETESTS = RETESTED * (6 + 3)
 #: A series of collectives: about 24 sizes of 0.1 s and more, the largest two of a few seconds.
 SERIES_S = 9.0
 

@@ -12,7 +12,18 @@ from analysis.prediction.collectives import Link, ring
 from train.interconnect.collectives.record import Collectives, Operation, Point, Rank, Series, Way
 from train.interconnect.diagnosis.decide import decide
 from train.interconnect.facts.record import Fact, NodeFacts, When
-from train.interconnect.record import End, Measurement, Node, Noise, Retest, Tournament
+from train.interconnect.record import (
+    End,
+    JobNote,
+    Measurement,
+    Node,
+    Noise,
+    Phase,
+    Retest,
+    Step,
+    Tournament,
+    Trouble,
+)
 from train.interconnect.tournament import matrix_from
 
 HEALTHY = 2e8
@@ -77,6 +88,15 @@ def leaves(*names: str) -> dict[str, str]:
 
 def run(found: Tournament | None, job: Any = None, **more: Any) -> Run:
     return Run(Path("results/interconnect/r1"), job, found, **more)
+
+
+def step(phase: Phase = "tournament", *troubles: Trouble, code: int | None = 0) -> Step:
+    return Step(phase=phase, seconds=1.0, exit_code=code, stopped=None, troubles=troubles)
+
+
+def note(*steps: Step, expected: str = "abcd", **changes: Any) -> JobNote:
+    told = {"phases": tuple(one.phase for one in steps), "expected": tuple(expected)} | changes
+    return JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=steps, **told)
 
 
 def node_facts(node: str, when: When = "before", **values: str | None) -> NodeFacts:

@@ -8,7 +8,7 @@ from analysis.interconnect.collectives import (
     collectives_findings,
     collectives_frame,
     fitted,
-    predicted_frame,
+    misses,
     summary_frame,
 )
 from analysis.interconnect.tables import tables_of
@@ -94,7 +94,7 @@ def test_series_that_are_missing_are_no_pass() -> None:
 
 def test_ranks_that_share_a_node_are_no_network_to_fit() -> None:
     found = collectives(series(ranks=2), series(ranks=4), ranks=8)
-    assert predicted_frame(found, "horovod").empty
+    assert misses(found, "horovod").empty
     assert not [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
 
 
@@ -110,18 +110,18 @@ def test_a_fit_on_two_ranks_predicts_the_ring_that_made_the_times() -> None:
     found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
     own = fitted(found, "horovod")
     assert own is not None and 8 / own.large.link.beta == pytest.approx(2e8)
-    frame = predicted_frame(found, "horovod")
+    frame = misses(found, "horovod")
     assert set(frame["ranks"]) == {3, 4}
     assert frame["error"].abs().max() < 1e-6
-    assert predicted_frame(found, "raw").empty
+    assert misses(found, "raw").empty
 
 
 def test_a_ring_that_is_slower_than_the_model_shows_in_the_error() -> None:
     found = collectives(series(ranks=2), series(ranks=4, slower=1.2))
-    assert predicted_frame(found, "horovod")["error"].to_numpy() == pytest.approx(0.2)
+    assert misses(found, "horovod")["error"].to_numpy() == pytest.approx(0.2)
     (table,) = [t for t in tables_of(run(tournament(), collectives=found)) if t.key == "model"]
     (row,) = table.shown().rows
-    assert row[-3:-1] == ("4", "+20%") and row[-1].startswith("+20% at ")
+    assert row[-4:-1] == ("4", "+20.0 %", "+20.0 %")
     assert row[2].startswith("200 Mbit/s (")
 
 

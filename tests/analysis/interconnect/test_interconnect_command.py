@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
+from analysis.interconnect.baseline import read_baseline
 from analysis.interconnect.report import show
 from analysis.interconnect.verdict import judge as judged
 from tests.analysis.interconnect.runs import CONFIRMED, SLOW, node_facts, run, tournament
+
+#: Nothing comes through anywhere.
+DEAD = {pair: {"rates": (), "error": "no answer"} for pair in permutations("abcd", 2)}
 
 
 def judge(folder: Path):
@@ -27,13 +32,15 @@ def judge(folder: Path):
         ({}, 0, "PASS no node"),
         ({"slow": SLOW, "retests": CONFIRMED}, 1, "FAIL node c"),
         ({"slow": SLOW}, 3, "UNDECIDED node c"),
+        ({"changes": DEAD}, 1, "FAIL unreachable a"),
     ],
 )
 def test_exit_codes(tmp_path: Path, fields: dict, code: int, words: str) -> None:
     (tmp_path / "tournament.json").write_text(tournament(**fields).model_dump_json())
     done = judge(tmp_path)
     assert done.exit_code == code and words in done.output
-    assert "200.0" in done.output and "row sends, column receives" in done.output
+    rate = "none" if "changes" in fields else "200.0"
+    assert rate in done.output and "row sends, column receives" in done.output
     assert (
         json.loads((tmp_path / "verdict.json").read_text())["status"] == words.split(maxsplit=1)[0]
     )
@@ -70,6 +77,18 @@ def test_a_baseline_of_unknown_nodes_is_kept_by_force_only(tmp_path: Path) -> No
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2 and "has no preflight" in done.output
     assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+
+
+def test_force_replaces_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "tournament.json").write_text(tournament().model_dump_json())
+    (tmp_path / "baseline.json").write_text('{"half": ')
+    command = ["interconnect-baseline", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2 and "baseline.json is broken" in done.output
+    assert (tmp_path / "baseline.json").read_text() == '{"half": '
+    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+    assert read_baseline(tmp_path / "baseline.json").run == "run"
 
 
 def test_requests_that_are_wrong(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from tests.analysis.interconnect.runs import (
     tournament,
 )
 from train.interconnect.collectives.record import WAYS
-from train.interconnect.record import Calibrated
 
 
 def test_pairs_keep_the_numbers_and_the_reasons() -> None:
@@ -57,24 +56,17 @@ def test_all_phases_on_one_page(tmp_path: Path) -> None:
     whole = [series(way, ranks=4, place="out", mode=mode)
              for way in WAYS for mode in ("blocked", "pipelined")]  # fmt: skip
     fewer = [series(way, ranks=ranks) for way in WAYS for ranks in (2, 3, 4)]
-    rows = (Calibrated(share=1, trials=40, named=0, wrong=0),
-            Calibrated(share=0.5, trials=40, named=40, wrong=0))  # fmt: skip
-    facts = tuple(
-        node_facts(
-            n,
-            **{"kernel": "6.1" if n == "a" else "6.2", "speed,_Mbit/s": "1000", "driver": "e1000"},
-        )
-        for n in "abcd"
-    )
-    found = Run(tmp_path, None, tournament(calibrated=rows), collectives(*whole, *fewer), facts)
+    claims = {"speed,_Mbit/s": "1000", "driver": "e1000", "duplex": None}
+    facts = tuple(node_facts(n, kernel="6.1" if n == "a" else "6.2", **claims) for n in "abcd")
+    found = Run(tmp_path, None, tournament(), collectives(*whole, *fewer), facts)
     text = write_run(found, judge(found)).read_text()
-    for key in ("collectives", "model", "differences", "calibration"):
+    for key in ("collectives", "model"):
         assert f'<section class="table" id="{key}">' in text
     assert text.count("<svg") == 4 and "80 % of it" in text
-    assert "one node at 0.5" in text and "40 of 40" in text
+    assert "kernel: 6.1; elsewhere 6.2" in text
+    assert "<dt>Not known, so not judged</dt><dd>duplex</dd>" in text
     left = {file.name for file in (tmp_path / "report").glob("*.csv")}
-    assert left == {"pairs.csv", "collectives.csv", "foretold_raw.csv", "foretold_horovod.csv",
-                    "nodes.csv"}  # fmt: skip
+    assert left == {"pairs.csv", "collectives.csv", "nodes.csv"}
     frame = pd.read_csv(tmp_path / "report" / "collectives.csv")
     assert len(frame) == 10 * 5 and {"busbw", "algbw", "p95_s", "wrong"} <= set(frame.columns)
 

@@ -16,12 +16,14 @@ from tests.analysis.interconnect.runs import (
     collectives,
     measurement,
     node_facts,
+    note,
     retest,
     run,
     series,
+    step,
     tournament,
 )
-from train.interconnect.record import JobNote, Node, Noise, Step, Trouble
+from train.interconnect.record import Node, Noise, Trouble
 
 
 def cases(found: Run) -> dict[str, list[str]]:
@@ -31,11 +33,6 @@ def cases(found: Run) -> dict[str, list[str]]:
         f"{suite.get('name')}/{case.get('name')}": [child.tag for child in case]
         for suite in root for case in suite.iter("testcase")
     }  # fmt: skip
-
-
-def test_junit_has_a_case_for_every_node_and_link_and_the_run() -> None:
-    found = cases(run(tournament()))
-    assert len(found) == 4 + 12 + 1 and not any(found.values())
 
 
 ATTRIBUTES = {
@@ -97,27 +94,23 @@ def test_without_a_tournament_each_node_has_its_own_case() -> None:
         "nodes/a": [], "nodes/b": [], "nodes/c": ["failure"], "nodes/d": ["failure"],
         "nodes/e": [], "run/verdict": ["error"],
     }  # fmt: skip
-    step = Step(phase="tournament", seconds=1.0, exit_code=1, stopped=None, troubles=(
-        Trouble(node="n2", what="container", found="no such image"),
-        Trouble(node="?", what="launch", found="no such partition"),
-    ))  # fmt: skip
-    note = JobNote(job="7", nodes="n[1-3]", image="none", image_digest=None, steps=(step,),
-                   expected=("n1", "n2", "n3"))  # fmt: skip
-    assert cases(run(None, note)) == {
-        "nodes/n1": ["skipped"], "nodes/n2": ["error"], "nodes/n3": ["skipped"],
+    steps = step("tournament", Trouble(node="b", what="container", found="no such image"),
+                 Trouble(node="?", what="launch", found="no such partition"), code=1)  # fmt: skip
+    assert cases(run(None, note(steps, expected="abc"))) == {
+        "nodes/a": ["skipped"], "nodes/b": ["error"], "nodes/c": ["skipped"],
         "run/verdict": ["error"],
     }  # fmt: skip
 
 
 def test_a_node_that_took_no_part_has_its_own_case() -> None:
-    note = JobNote(job="7", nodes="[a-d]", image="none", image_digest=None, steps=(),
-                   expected=tuple("abcd"))  # fmt: skip
-    found = cases(run(tournament("abc"), note))
+    found = cases(run(tournament("abc"), note()))
     assert found["nodes/d"] == ["error"] and found["run/verdict"] == []
 
 
-def test_links_that_were_not_measured_are_skipped() -> None:
+def test_junit_has_a_case_for_every_node_and_link_and_the_run() -> None:
     whole = tournament()
+    found = cases(run(whole))
+    assert len(found) == 4 + 12 + 1 and not any(found.values())
     some = tuple(m for m in whole.measurements if m.sender != "a")
     found = cases(run(whole.model_copy(update={"measurements": some})))
     assert found["links/a to b"] == ["skipped"] and found["links/b to a"] == []

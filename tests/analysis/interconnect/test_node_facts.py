@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analysis.interconnect.facts import differences, facts_findings, facts_frame, growths
+from analysis.interconnect.facts import facts_findings, facts_frame
 from analysis.interconnect.verdict import judge
 from analysis.table import plain_rows
 from tests.analysis.interconnect.runs import facts_of, node_facts, run, tournament
@@ -15,11 +15,10 @@ from train.interconnect.facts.record import Fact, NetworkFault, NodeFacts
 
 def test_the_odd_node_is_marked_against_the_mode() -> None:
     told = [node_facts(n, MTU="1400" if n == "c" else "1500", driver="mlx5") for n in "abcd"]
-    (found,) = differences(told)
-    assert (found.name, found.usual, found.others) == ("MTU", "1500", {"c": "1400"})
     verdict = judge(run(tournament(), facts=tuple(told)))
+    (found,) = verdict.findings
     assert verdict.status == "FAIL"
-    assert verdict.findings[0].evidence == "MTU: 1400; elsewhere 1500"
+    assert (found.nodes, found.evidence) == (("c",), "MTU: 1400; elsewhere 1500")
 
 
 def test_what_keeps_nodes_from_talking_is_a_fault_of_both() -> None:
@@ -43,7 +42,6 @@ def test_other_software_is_a_remark() -> None:
 
 def test_what_a_node_does_not_know_is_never_equal() -> None:
     told = [node_facts(n, duplex=None if n == "b" else "full") for n in "abc"]
-    assert differences(told) == ()
     (found,) = facts_findings(told)
     # it is one of those that faults are known by: no pass
     assert (found.weight, found.what, found.nodes) == ("open", "unknown", ("b",))
@@ -90,10 +88,11 @@ def test_errors_that_grow_during_the_run_are_a_fault_and_old_ones_are_not() -> N
         node_facts("c", "after", received_errors="1"),  # set back
         node_facts("d", received_errors="7"),  # no second look
     ]
-    grown = {(g.node, g.name): (g.by, g.is_error) for g in growths(told)}
-    assert grown == {("b", "received errors"): (3, True), ("a", "sent drops"): (4, False)}
-    weights = {f.nodes[0]: f.weight for f in facts_findings(told)}
-    assert weights == {"a": "remark", "b": "fault"}
+    found = {(f.weight, f.nodes, f.evidence) for f in facts_findings(told)}
+    assert found == {
+        ("remark", ("a",), "sent drops grew by 4 during the run"),
+        ("fault", ("b",), "received errors grew by 3 during the run"),
+    }
 
 
 def test_two_odd_nodes_are_no_link() -> None:
@@ -126,8 +125,8 @@ def test_a_host_name_that_does_not_lead_to_its_node_and_back_is_told() -> None:
             "f": "yes, but nothing leads back from the address"}  # fmt: skip
     told = [node_facts(node, when, **{"name_is_its_address's": value})
             for node, value in said.items() for when in ("before", "after")]  # fmt: skip
-    found = [(f.nodes, f.evidence) for f in facts_findings(told) if f.what == "name"]
-    assert found == [((node,), f"its host name: {said[node]}") for node in "bce"]
+    found = [(f.weight, f.nodes) for f in facts_findings(told) if f.what == "state"]
+    assert found == [("remark", ("b",)), ("remark", ("c",)), ("remark", ("e",))]
 
 
 def test_an_adapter_in_a_narrower_slot_than_the_others_is_a_fault() -> None:

@@ -55,82 +55,20 @@ def test_figures_for_a_paper_bring_their_fonts_and_go_with_the_next_report(tmp_p
     assert call("report", folder, "--figures", "gif").exit_code == 2
 
 
-def test_an_unchanged_report_is_left_and_a_changed_record_renews_it(tmp_path: Path) -> None:
-    folder = good_sweep(tmp_path / "s")
-    page = folder / "report" / "report.html"
-    assert call("report", folder, "--if-changed").exit_code == 0
-    first = page.stat().st_mtime_ns
-    assert "newer than all records" in call("report", folder, "--if-changed").output
-    assert page.stat().st_mtime_ns == first
-    touched = next(folder.glob("*/record.json"))
-    os.utime(touched, ns=(first + 1, first + 1))
-    assert call("report", folder, "--if-changed").exit_code == 0
-    assert page.stat().st_mtime_ns > first
-
-
 def test_a_value_and_its_note_have_a_blank_between_them_on_a_terminal(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [record()], title="a\u00a0b\x1b")
     shown = call("summary", folder).output
     assert "?¹" not in shown and "a\u00a0b?" in shown
 
 
-def test_an_unchanged_report_ends_as_it_did_before(tmp_path: Path) -> None:
-    folder = mixed_sweep(tmp_path / "s")
-    assert [call("report", folder, "--if-changed").exit_code for _ in range(3)] == [1, 1, 1]
-    nothing = write_sweep(tmp_path / "n", [failed(config())])
-    assert [call("report", nothing, "--if-changed").exit_code for _ in range(2)] == [3, 3]
-
-
-def test_a_part_of_the_report_that_is_gone_renews_it(tmp_path: Path) -> None:
-    folder = good_sweep(tmp_path / "s")
-    assert call("report", folder, "--if-changed").exit_code == 0
-    gone = folder / "report" / "answers.json"
-    gone.unlink()
-    assert call("report", folder, "--if-changed").exit_code == 0 and gone.is_file()
-
-
 def test_a_record_that_is_gone_renews_the_report(tmp_path: Path) -> None:
     folder = good_sweep(tmp_path / "s")
-    assert call("report", folder, "--if-changed").exit_code == 0
+    assert call("report", folder).exit_code == 0
     gone = next(folder.glob("*/record.json"))
     gone.unlink()
-    done = call("report", folder, "--if-changed")
+    done = call("report", folder)
     assert done.exit_code == 1 and "7 of 8 planned cells are usable" in done.output
     assert gone.parent.name in (folder / "report" / "cells_not_used.csv").read_text()
-
-
-CELL = config(seed=7).cell_id()
-
-
-@pytest.mark.parametrize(
-    "file",
-    [f"{CELL}/epochs.jsonl", f"{CELL}/config.json", CELL, ".slurm/a.json", "sweep.json",
-     "copied/record.json", "../interconnect/a/tournament.json",
-     "../interconnect/a/collectives.json"],
-)  # fmt: skip
-def test_whatever_a_report_reads_renews_it(tmp_path: Path, file: str) -> None:
-    folder = write_sweep(tmp_path / "s", [record()], also_planned=[CELL])
-    assert call("report", folder, "--if-changed").exit_code == 1
-    assert "newer than all" in call("report", folder, "--if-changed").output
-    path = folder / file
-    if "." in path.name:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n" + (path.read_text() if path.exists() else ""))
-    else:
-        path.mkdir()
-    assert "newer than all" not in call("report", folder, "--if-changed").output
-    assert "newer than all" in call("report", folder, "--if-changed").output
-
-
-@pytest.mark.parametrize("file", [".slurm/lock", "notes.txt", "report/other.csv", "CELL/logs/0"])
-def test_what_no_report_reads_leaves_it(tmp_path: Path, file: str) -> None:
-    made = record()
-    folder = write_sweep(tmp_path / "s", [made])
-    assert call("report", folder, "--if-changed").exit_code == 0
-    path = folder / file.replace("CELL", made.cell_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("x")
-    assert "newer than all" in call("report", folder, "--if-changed").output
 
 
 def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
@@ -203,14 +141,13 @@ def test_a_folder_that_cannot_be_written_is_two(tmp_path: Path) -> None:
 
 def test_an_anonymous_report_is_made_anew_and_leaves_no_cache(tmp_path: Path) -> None:
     folder = good_sweep(tmp_path / "s")
-    assert call("report", folder, "--if-changed").exit_code == 0
+    assert call("report", folder).exit_code == 0
     assert "node1" in (folder / "report" / "runs.csv").read_text()
     (folder / CACHE).parent.mkdir()
     (folder / CACHE).write_text("node1")
-    assert call("report", folder, "--if-changed", "--anonymous").exit_code == 0
+    assert call("report", folder, "--anonymous").exit_code == 0
     assert "node1" not in (folder / "report" / "runs.csv").read_text()
     assert not (folder / CACHE).exists()
-    assert "newer" in call("report", folder, "--if-changed", "--anonymous").output
 
 
 def test_what_notebooks_use_is_loaded_when_it_is_asked_for() -> None:

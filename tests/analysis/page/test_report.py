@@ -93,19 +93,19 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     rich = [table.key for table in report.tables.values() if len(table.data)]
     assert rich == [
         "claims", "ranking", "pairs", "convergence", "frameworks", "targets", "scaling",
-        "noise_scale", "applied", "classification", "usage", "ranks", "every_run", "provenance",
+        "noise_scale", "classification", "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
     plain = report_of(good_sweep(tmp_path / "plain"))
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
         "scaling", "lost_efficiency", "claims", "ranking", "pairs", "convergence", "larger_batch",
-        "applied", "usage", "ranks", "every_run", "provenance",
+        "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
 
 
 def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
     keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
-    assert keys == ["scaling", "techniques", "convergence", "training", "cells"]
+    assert keys == ["scaling", "techniques", "convergence", "cells"]
 
 
 def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def as_written(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    "name", ["convergence", "scaling", "claims", "applied", "cells_not_used", "larger_batch"]
+    "name", ["convergence", "scaling", "claims", "every_run", "cells_not_used", "larger_batch"]
 )
 def test_tables_return_from_their_csv(report: Report, written: Path, name: str) -> None:
     expected = as_written(report.tables[name].data)

@@ -146,8 +146,8 @@ def _rewritten(file: Path, name: str, values: bytes) -> None:
     names = ["version", "cells", "stamps"]
     for table, columns in TABLES.items():
         for column, dtype in columns.items():
-            more = {"string": [".texts"], "object": [".texts"], "Int64": [".nulls"]}.get(dtype, [])
-            names += [f"{table}.{column}", *(f"{table}.{column}{end}" for end in more)]
+            ends = ("", ".texts") if dtype in ("string", "object") else (".nulls", "")
+            names += [f"{table}.{column}{end}" for end in ends]
     with file.open("rb") as kept:
         parts = {one: _saved(np.load(kept)) for one in names}
         assert not kept.read()

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from analysis.records.validate import rejections
-from tests.analysis.builders import START, config, rank_steps, record, spread
-from tests.analysis.samples import CLASSES, NOISE, TRUST
+from tests.analysis.builders import START, config, rank_steps, record
+from tests.analysis.samples import CLASSES
 from train.record.run import Attempt, RunRecord
 
 TWO = config(gpus=2)
@@ -53,7 +53,6 @@ def test_an_attempt_has_its_own_epochs_only() -> None:
         ((attempt(1, 0, 60),), (7, 7, 7), 1e15, "epoch 1 is of attempt 7, yet the last one, 1, "
          "went on after epoch 0"),
         ((attempt(1, 0, 60),), (1, 1, 7), 2.0, "epoch 3 is of attempt 7, yet the last one, 1,"),
-        ((attempt(1, 0, 60, resumed=3),), (1, 1, 1), 1e15, "took 3,000,000,000,000,000 s"),
         ((attempt(1, 0, 60, resumed=4),), (1, 1, 1), 2.0, "went on after epoch 4 of 3"),
         ((attempt(1, 0, 60, 3), attempt(2, 60, 90)), (1, 1, 1), 1e7, "epoch 1 is of attempt 1"),
         ((), (1, 1, 1), 2.0, "it lists no attempt"),
@@ -106,14 +105,6 @@ def test_a_time_long_ago_or_far_off_rejects(name: str, time: datetime) -> None:
         assert f"a time in the year {time.year}" in rejections(found, found.cell_id)
 
 
-def noisy(**changes: object) -> RunRecord:
-    return wrong(epoch_changes={"noise": NOISE.model_copy(update=changes)})
-
-
-def trusting(**changes: object) -> RunRecord:
-    return wrong(epoch_changes={"trust": TRUST.model_copy(update=changes)})
-
-
 def of_class(**changes: object) -> RunRecord:
     return wrong(classification=CLASSES.model_copy(update=changes))
 
@@ -123,32 +114,9 @@ def of_class(**changes: object) -> RunRecord:
     [
         (wrong(epoch_changes={"sampled_steps": 11}), "of sampled steps in"),
         (wrong(epoch_changes={"sampled_s": 99.0}), "99 s of sampled steps in"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: step_s is below 0"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: a step of -1 s"),
         (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
-        (wrong(steps=(rank_steps(0).model_copy(update={
-            "input_s": spread(1.0).model_copy(update={"median": -5.0})}),)),
-         "rank 0: input_s is below 0"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=1e308))),
-         "rank 1: step_s is beyond all training"),
-        (wrong(steps=(rank_steps(0).model_copy(update={"sampled": 1, "exposed_s": 1e308}),)),
-         "rank 0: exposed_s is beyond all training"),
-        (wrong(steps=(rank_steps(0, total=1e6),)), "rank 0: step_s is beyond all training"),
         (wrong(world_changes={"nodes": 50}), "met on 50 nodes, yet have the names of 1"),
-        (wrong(epoch_changes={"train_loss": 1e308}), "epoch 1: a loss of 1e+308"),
-        (wrong(epoch_changes={"validation_loss": -1e308}), "epoch 1: a loss of -1e+308"),
-        (wrong(status="diverged", epoch_changes={"train_loss": 1e39}), "epoch 1: a loss of 1e+39"),
-        (wrong(epoch_changes={"gradient_norm": -5.0}), "a gradient norm, gain or"),
-        (wrong(epoch_changes={"gain": -1.0}), "a gradient norm, gain or learning rate below 0"),
-        (wrong(epoch_changes={"lr_mean": -3.0}), "learning rate below 0"),
-        (wrong(epoch_changes={"lr_last": 1e30}), "a rate beyond all use"),
-        (trusting(smallest=-1.0), "trust ratios from -1 to 0.9"),
-        (trusting(median=1.0), "trust ratios from 0.001 to 0.9"),
-        (trusting(layers=(0.1, -0.1)), "trust ratios from"),
-        (noisy(batch_big=8), "noise of 10 steps, batches of 16 and 8 images"),
-        (noisy(steps=11), "noise of 11 steps"),
-        (noisy(b_simple=-1.0), "a noise scale of -1.0 images"),
-        (noisy(low=-1.0), "a noise scale of 100.0 images, from -1.0 to 125.0"),
-        (noisy(low=5.0, high=1.0), "a noise scale of 100.0 images, from 5.0 to 1.0"),
         (of_class(confusion=((160, 40),)), "its confusion matrix is not one of 2 classes"),
         (of_class(confusion=((160, 40), (16, 144, 1))), "is not one of 2 classes"),
         (of_class(confusion=((160, 40), (17, 144))), "class dog: 160 validation images, its row"),
@@ -156,19 +124,3 @@ def of_class(**changes: object) -> RunRecord:
 )  # fmt: skip
 def test_what_cannot_be_rejects(bad: RunRecord, finding: str) -> None:
     assert any(finding in reason for reason in rejections(bad, bad.cell_id))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"noise": NOISE, "sampled_steps": 0, "trust": TRUST, "gradient_norm": 0.0},
-        # estimates that scatter about zero
-        {"noise": NOISE.model_copy(update={
-            "trace": -5.0, "gradient_sq": -0.05, "interval": "censored", "b_simple": None,
-            "low": 0.0, "high": None})},
-        {"train_loss": 3e38, "validation_loss": 3e38},
-    ],
-)  # fmt: skip
-def test_what_can_be_does_not(changes: dict[str, object]) -> None:
-    good = wrong(classification=CLASSES, epoch_changes=changes)
-    assert rejections(good, good.cell_id) == ()

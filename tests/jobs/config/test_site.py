@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jobs.config import site as site_module
 from jobs.config.site import SITES, Site, auto_file, layout_of, load_site, own_sites
 from jobs.config.yamlfile import names_in
+from tests.builders import refusal
 from train.errors import ConfigError
 
 
@@ -86,9 +87,7 @@ def test_a_users_own_sites_are_found_by_name_and_win(tmp_path: Path, monkeypatch
 )
 def test_wrong_values_name_line_and_key(tmp_path: Path, line: str, said: str) -> None:
     path = write(tmp_path, f"ranks_per_node: 2\n{line}\n")
-    with pytest.raises(ConfigError) as caught:
-        load_site(str(path))
-    assert str(caught.value).startswith(f"{path}:2: {said}")
+    assert refusal(load_site, str(path)).startswith(f"{path}:2: {said}")
 
 
 @pytest.mark.parametrize(

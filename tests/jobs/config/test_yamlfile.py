@@ -7,19 +7,13 @@ from pathlib import Path
 import pytest
 
 from jobs.config.yamlfile import MAX_BYTES, load_yaml, unknown
-from train.errors import ConfigError
+from tests.builders import refusal
 
 
 def write(folder: Path, text: str | bytes) -> Path:
     path = folder / "file.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
-
-
-def refusal(folder: Path, text: str | bytes) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_yaml(write(folder, text))
-    return str(caught.value)
 
 
 def test_values_and_lines(tmp_path: Path) -> None:
@@ -68,7 +62,7 @@ def test_plain_values_mean_what_yaml_1_2_says(tmp_path: Path, text: str, value: 
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path: Path, content: str | bytes, said: str) -> None:
-    text = refusal(tmp_path, content)
+    text = refusal(load_yaml, write(tmp_path, content))
     assert "file.yaml" in text
     assert said in text
 
@@ -76,10 +70,10 @@ def test_what_is_refused(tmp_path: Path, content: str | bytes, said: str) -> Non
 def test_aliases_that_stand_for_a_billion_values(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
-    assert "aliases stand for more" in refusal(tmp_path, "\n".join(lines))
+    assert "aliases stand for more" in refusal(load_yaml, write(tmp_path, "\n".join(lines)))
     merges = ["a0: &a0 {k: 1}"]
     merges += [f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}, *a{i - 1}]}}" for i in range(1, 25)]
-    assert "aliases stand for more" in refusal(tmp_path, "\n".join(merges))
+    assert "aliases stand for more" in refusal(load_yaml, write(tmp_path, "\n".join(merges)))
 
 
 def test_anchors_and_merge_keys(tmp_path: Path) -> None:

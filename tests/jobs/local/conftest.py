@@ -17,6 +17,8 @@ from tests.jobs.local.scripted import Trial, stage
 from train.record.run import SweepManifest
 
 Sweep = Callable[..., Trial]
+#: A folder may have any name.
+ANY_NAME = 'it\'s "quoted" $HOME `x` ü-%j-*\nnew line, no utf-8 \udce9'
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
         ours = [*configs] or [config(gpus=n, seed=seed) for seed, n in enumerate(gpus or (2,))]
         scene = stage(tmp_path / "a 'stage'", body, ours)
         monkeypatch.setattr(sys, "executable", str(scene / "python"))
-        trial = Trial(scene, folder or tmp_path / 'results of\n a "test"' / "trial", ours)
+        trial = Trial(scene, folder or tmp_path / ANY_NAME / "trial", ours)
         names = tuple(cell.name for cell in trial.cells)
         manifest = SweepManifest(name="t", title="t", cells=names, techniques=())
         lay_out(ours, trial.folder, manifest)

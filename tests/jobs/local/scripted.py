@@ -159,15 +159,6 @@ class Trial:
         return [ends.get(one.cell_id(), "not run") for one in self.configs]
 
 
-def alive(cell: Path) -> list[int]:
-    """Processes that carry the environment of a rank of this cell, helpers of ranks included."""
-    return [
-        process.pid
-        for process in psutil.process_iter(["environ"])
-        if (process.info["environ"] or {}).get("HOROSCALE_RENDEZVOUS", "").startswith(f"{cell}/")
-    ]
-
-
 @dataclass(frozen=True)
 class Front(Bench):
     """`python -m jobs sweep` as a user starts it, whose ranks are scripted."""

@@ -13,8 +13,8 @@ from jobs.cell.state import stand
 from jobs.config.load import load_sweep
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
-from tests.jobs.local.scripted import alive, front
-from tests.sweeps import ran, wait_until
+from tests.jobs.local.scripted import front
+from tests.sweeps import ran, rank_processes, wait_until
 from train.record.run import read_record
 
 #: a rank fills the disk, and can then say nothing more
@@ -58,7 +58,7 @@ def test_a_rank_that_fills_the_disk(sweep: Sweep, disk) -> None:
     found = read_record(trial.cell / "record.json")
     assert "No space left on device" in found.error.what
     assert "free space" in found.error.what_to_do
-    assert len(found.epochs) == 1 and not alive(trial.cell)
+    assert len(found.epochs) == 1 and not rank_processes(trial.cell)
 
 
 def test_there_is_room_for_the_record_of_a_long_run(sweep: Sweep, disk) -> None:

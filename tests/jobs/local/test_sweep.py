@@ -30,8 +30,8 @@ from jobs.messages import EXIT_INTERRUPTED, Interrupted
 from jobs.slurm.watch.reconcile import by_files
 from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
-from tests.jobs.local.scripted import GOOD, LONG, Trial, alive
-from tests.sweeps import ROOT, wait_until
+from tests.jobs.local.scripted import GOOD, LONG, Trial
+from tests.sweeps import ROOT, rank_processes, wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.record.run import RunRecord, read_record
 
@@ -48,7 +48,7 @@ good()
 
 def left(cell: Path) -> RunRecord:
     """The record; and nothing else may be left of the start."""
-    assert not alive(cell)
+    assert not rank_processes(cell)
     assert not (cell / RESERVE_NAME).exists() and not list(cell.rglob("*.tmp"))
     assert not (cell / "logs" / ATTEMPT_NAME).exists()
     assert not is_running(cell) and holder(cell) is None
@@ -127,14 +127,6 @@ def test_what_is_run_again_is_put_aside_whole(sweep: Sweep, before: str) -> None
     assert len(list(trial.cell.glob("archive/*"))) == 2, "side by side"
 
 
-@pytest.mark.parametrize("name", ['it\'s "quoted" $HOME `x` ü-%j-*\nnew line', "no utf-8 \udce9"])
-def test_folders_with_any_name(sweep: Sweep, tmp_path: Path, name: str) -> None:
-    trial = sweep("good() if '-s0-' in CELL.name else os._exit(3)\n", 1, 1, folder=tmp_path / name)
-    assert trial.run() == ["completed", "failed"]
-    error = left(trial.cells[1]).error
-    assert error and "exit code 3" in error.what and "rank-0.log" in error.what_to_do
-
-
 @pytest.mark.parametrize(
     ("body", "rank", "words"),
     [
@@ -209,7 +201,7 @@ def test_after_a_killed_supervisor_its_ranks_are_ended_and_its_start_is_lost(swe
     assert by_files(recorded(trial.configs[0], cell)).state == "lost", "as make status says"
     time.sleep(1.5)
     wrote = max(file.stat().st_mtime for file in cell.glob("mark-in-*"))
-    assert len(alive(cell)) == 2 and not (cell / "record.json").exists()
+    assert len(rank_processes(cell)) == 2 and not (cell / "record.json").exists()
     (found,) = trial.look()
     assert found.status == "lost"
     first = left(cell)
@@ -248,7 +240,7 @@ def test_a_stop_does_not_wait_for_ever(sweep: Sweep) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == EXIT_INTERRUPTED
     assert f"could not be ended in time: {trial.cell.name}" in err
-    wait_until(lambda: not alive(trial.cell), "the rank's end")
+    wait_until(lambda: not rank_processes(trial.cell), "the rank's end")
 
 
 def test_whatever_goes_wrong_here_ends_what_runs(sweep: Sweep) -> None:
@@ -379,5 +371,5 @@ def test_a_record_that_cannot_be_read_when_the_ranks_have_ended(sweep: Sweep) ->
     """It may be the good one of these very ranks: the start stays unsettled until it can be."""
     trial = sweep("os.symlink('/proc/self/mem', CELL / 'record.json')\nbeat()\n", 1)
     assert trial.run() == [UNREADABLE]
-    assert (trial.cell / "logs" / ATTEMPT_NAME).exists() and not alive(trial.cell)
+    assert (trial.cell / "logs" / ATTEMPT_NAME).exists() and not rank_processes(trial.cell)
     assert is_untouched(trial.cell, trial.cell / "record.json")

@@ -15,8 +15,7 @@ from jobs.plan.cost import array_lines, check_budget, time_limits
 from jobs.plan.estimate import Rate, rate_key
 from jobs.plan.rows import plans_of
 from jobs.slurm.submissions import Array
-from tests.builders import config
-from train.errors import ConfigError
+from tests.builders import config, refusal
 
 SITE = Site(ranks_per_node=8, time_min=30)
 WHOLE = SITE.model_copy(update={"exclusive": True})
@@ -36,12 +35,6 @@ SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit}
 def text(arrays: list[Array], seconds: Any = None, site: Site = SITE) -> str:
     named = NamedSite("mine", site, Path("jobs/sites/mine.yaml"))
     return "\n".join(array_lines(arrays, seconds or {}, named))
-
-
-def refusal(limit: float, seconds: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
-        check_budget(limit, ARRAYS, seconds, SITE)
-    return str(caught.value)
 
 
 def test_arrays_and_what_they_cost_are_shown() -> None:
@@ -78,13 +71,15 @@ def test_whole_nodes_are_charged_where_only_whole_nodes_are_given() -> None:
 def test_the_bound_counts_unless_all_times_are_known(
     seconds: dict[str, Any], counted: float, shown: str
 ) -> None:
-    check_budget(counted, ARRAYS, seconds, SITE)
-    refused = refusal(counted - 0.01, seconds)
+    check_budget(counted, ARRAYS, seconds, OPEN)
+    refused = refusal(check_budget, counted - 0.01, ARRAYS, seconds, OPEN)
     assert refused.startswith(f"the sweep may use {shown} GPU-hours, and BUDGET allows")
     assert "at most 50 (every job once until its time limit)" in refused
+    assert "a smaller time_min of the site (now 240)" in refused
     assert ("1.5 x the estimate counts" in refused) == (seconds is SECONDS)
-    check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, SITE)
-    assert "BUDGET allows nan" in refusal(float("nan"), seconds), "no limit that is ever passed"
+    check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, OPEN)
+    never = refusal(check_budget, float("nan"), ARRAYS, seconds, OPEN)
+    assert "BUDGET allows nan" in never, "no limit that is ever passed"
 
 
 #: 1,437 images of an epoch of the digits at 1 a second: 1,408 of them in whole batches of 2 x 64.
@@ -115,9 +110,3 @@ def test_a_time_limit_by_three_earlier_cells_like_it(limits) -> None:
     assert limits(gpus=4) == limits(model="resnet_mini") == limits(batch_per_rank=8) == []
     assert limits(Site(ranks_per_node=8, time_min=30)) == [], "the site file wins"
     assert limits(status="timeout") == [], "its time was over once: the site's"
-
-
-def test_a_budget_counts_the_limits_that_jobs_get() -> None:
-    check_budget(1, [array(1, 4, 1, minutes=15)], {}, OPEN)
-    with pytest.raises(ConfigError, match="a smaller time_min of the site \\(now 240\\)"):
-        check_budget(1, [array(1, 4, 1, minutes=16)], {}, OPEN)

@@ -20,6 +20,7 @@ from typing import Any
 
 from jobs.cell.container import Image
 from jobs.config.site import Site
+from jobs.slurm.client.run import Answer
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import FIELD, START, JobState
 from jobs.slurm.job.task import JobTask, PreflightReport, Problem, SubmissionContext
@@ -106,6 +107,16 @@ class FakeSlurm:
         note = f'HERE={here}\nprintf "%s\\0" {name} "$@" >> "$HERE/calls"; echo >> "$HERE/calls"\n'
         (self.folder / name).write_text(f"#!/bin/sh\n{note}{script}\n")
         (self.folder / name).chmod(0o755)
+
+    def says(self, name: str, answer: Answer) -> None:
+        for part, text in (("out", answer.out), ("err", answer.err)):
+            (self.folder / f"{name}.{part}").write_text(text, errors="surrogateescape")
+        self.put(name, f'cat "$HERE/{name}.out"; cat "$HERE/{name}.err" >&2; exit {answer.code}')
+
+    @property
+    def asked(self) -> list[str]:
+        """Which programs were run."""
+        return [call[0] for call in self.calls()]
 
     def calls(self, name: str | None = None) -> list[list[str]]:
         file = self.folder / "calls"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.sweeps import ROOT, Bench, leftovers, lines, make_bench, rank_process, wait_until
+from tests.sweeps import ROOT, Bench, lines, make_bench, rank_process, rank_processes, wait_until
 from train.record.run import RunRecord
 
 # one worker, so that the whole sweep is trained once
@@ -101,7 +101,7 @@ def test_every_framework_leaves_the_same_record(trial: Bench) -> None:
         assert all(steps.communication_s.median > 0 for steps in record.steps)
     assert records["multi_worker_mirrored"].world.interface == "lo"
     assert "one process" in records["mirrored"].missing["world.interface"]
-    assert not leftovers(trial.folder)
+    assert not rank_processes(trial.folder)
 
 
 def test_workers_train_bit_for_bit_as_ranks_do(trial: Bench) -> None:
@@ -138,10 +138,10 @@ def test_a_worker_that_is_killed_ends_the_cell_and_an_interrupted_cell_goes_on(
     assert ended_after_an_epoch(bench, lambda _: rank_process(bench.cells()[0], 1).kill()) == 1
     (record,) = bench.records()
     assert record.status == "failed" and record.error.rank == 1
-    assert "SIGKILL" in record.error.what and not leftovers(bench.folder)
+    assert "SIGKILL" in record.error.what and not rank_processes(bench.folder)
 
     assert ended_after_an_epoch(bench, lambda run: os.killpg(run.pid, signal.SIGINT)) == 130
-    assert not leftovers(bench.folder)
+    assert not rank_processes(bench.folder)
     again = bench.run()
     assert again.returncode == 0 and "goes on from its checkpoint" in again.stderr
     (record,) = bench.records()

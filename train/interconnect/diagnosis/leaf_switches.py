@@ -17,15 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from train.interconnect.diagnosis.statistics import RECEIVES, SENDS, Matrix, Rates
-from train.interconnect.measure.rounds import (
-    PARTNERS,
-    Pair,
-    Round,
-    at_most,
-    both_ways,
-    some_partners,
-)
-from train.interconnect.record import Suspect
+from train.interconnect.measure.rounds import Pair, Round, at_most, both_ways, some_partners
+from train.interconnect.record import PARTNERS, Suspect
 
 #: Leaves of fewer nodes than this share of the largest cannot load an uplink as the others do.
 _COMPARABLE = 0.5

@@ -11,9 +11,7 @@ import random
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from train.interconnect.record import ALL_PAIRS, LEAST
-
-PARTNERS = 8
+from train.interconnect.record import ALL_PAIRS, LEAST, PARTNERS
 
 
 class Pair(NamedTuple):

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from analysis.records.load import load_frames
 from analysis.topics.cells import completeness, every_run
-from tests.analysis.builders import REASON, config, failed, record, runs_frame, write_sweep
+from tests.analysis.builders import (
+    REASON,
+    config,
+    failed,
+    record,
+    runs_frame,
+    technique,
+    write_sweep,
+)
 from tests.analysis.samples import HOSTILE, mixed_sweep
+from train.config.schedule import Grow
+
+GROWS = technique("naive", batch_growth=Grow(milestones=(0.3, 0.7), factor=2, largest=160))
 
 
 def headings(shown) -> list[str]:
@@ -54,3 +65,17 @@ def test_every_run_shows_what_tells_runs_apart() -> None:
     worlds = [{"hostnames": (name,)} for name in ("node1", "node2")]
     items = [record(config(seed=s), world_changes=w) for s, w in enumerate(worlds)]
     assert "hosts" in headings(every_run.table(runs_frame(items)).shown())
+
+
+def test_a_budget_that_differs_is_shown_as_the_epochs_add_up_to_it() -> None:
+    """The config asks for the same epochs, batch and rate in both."""
+    rates = [{"lr_first": 0.1, "lr_mean": 0.2, "lr_last": 0.3}, {"lr_mean": 0.4}, {}]
+    grown = [own | {"accumulation": times} for own, times in zip(rates, (1, 2, 4), strict=True)]
+    runs = runs_frame([record(), record(config(technique=GROWS, seed=1), epoch_changes=grown)])
+    shown = every_run.table(runs).shown()
+    budget = ("global batch", "steps", "images", "lr peak")
+    places = [headings(shown).index(name) for name in budget if name != "images"]
+    assert [shown.rows[1][place] for place in places] == ["16 → 64", "35", "0.400"]
+    assert runs["steps"].tolist() == [60, 35] and "images" not in headings(shown)
+    alike = every_run.table(runs_frame([record(config(seed=s)) for s in (0, 1)])).shown()
+    assert not {*budget, "skipped"} & {*headings(alike)}

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.topics.cells import machine
-from tests.analysis.builders import config, frames_of_records, record, runs_frame
-from train.record.run import LinkTraffic
+from tests.analysis.builders import config, record, runs_frame
 
 
 def found(*changes: dict[str, Any]) -> pd.DataFrame:
@@ -20,14 +19,6 @@ def found(*changes: dict[str, Any]) -> pd.DataFrame:
 def values(data: pd.DataFrame, what: str) -> list[tuple[str, int]]:
     own = data[data["what"] == what]
     return list(zip(own["value"], own["runs"], strict=True))
-
-
-def test_one_run_has_one_value_of_each() -> None:
-    data = found({})
-    assert values(data, "git commit") == [("a" * 40, 1)]
-    assert values(data, "tensorflow") == [("2.15.1", 1)]
-    assert values(data, "hosts") == [("node1", 1)]
-    assert data["what"].is_unique
 
 
 def test_what_differs_is_counted_the_most_common_first() -> None:
@@ -51,55 +42,6 @@ def test_of_many_values_the_rest_is_summed() -> None:
     named = values(found(*many), "hosts")
     assert len(named) == machine.MOST + 1
     assert named[-1] == ("2 others", 2)
-
-
-def moved(host: str, interface: str, received: int, sent: int) -> LinkTraffic:
-    return LinkTraffic(host=host, interface=interface, received_bytes=received, sent_bytes=sent)
-
-
-def test_bytes_are_per_step_of_the_last_attempt_and_node() -> None:
-    """10 steps an epoch; of three epochs two are of the last attempt."""
-    two = {"nodes": 2, "hostnames": ("node1", "node2")}
-    items = [
-        record(config(gpus=2, seed=seed), world_changes=two,
-               epoch_changes=[{"attempt": 1}, {"attempt": 2}, {"attempt": 2}],
-               traffic=(moved("node1", "eth0", 40_000_000 + seed * 4_000_000, 20_000_000),
-                        moved("node2", "eth0", 40_000_000, 60_000_000),
-                        moved("node1", "lo", 4_000_000, 4_000_000)))
-        for seed in (0, 1)
-    ]  # fmt: skip
-    frames = frames_of_records(items)
-    table = machine.traffic(frames["traffic"], frames["epochs"], frames["runs"])
-    rows = table.data.set_index("interface")
-    # (40 + 40) MB / 20 steps / 2 nodes, and (44 + 40) MB
-    assert rows.loc["eth0", "received_mb"] == pytest.approx((2.0 + 2.1) / 2)
-    assert rows.loc["eth0", "sent_mb"] == pytest.approx(2.0)
-    assert rows.loc["lo", "sent_mb"] == pytest.approx(0.1)
-    assert rows["n"].tolist() == [2, 2] and rows["gpus"].tolist() == [2, 2]
-
-
-def test_the_loopback_alone_is_not_shown() -> None:
-    frames = frames_of_records([record(traffic=(moved("node1", "lo", 1000, 1000),))])
-    assert not len(machine.traffic(frames["traffic"], frames["epochs"], frames["runs"]).data)
-
-
-def test_hosts_that_differ_are_shown_with_what_differs() -> None:
-    about = [("550.1", "6.1"), ("550.1", "6.1"), ("535.9", "6.8"), ("550.1", "6.1")]
-    items = [
-        record(config(seed=seed), world_changes={"hostnames": (f"node{seed % 3}",)},
-               provenance_changes={"driver": driver, "kernel": kernel})
-        for seed, (driver, kernel) in enumerate(about)
-    ]  # fmt: skip
-    shown = machine.hosts(runs_frame(items)).shown()
-    assert [column.heading for column in shown.columns] == [
-        "host", "GPU driver", "kernel", "runs"
-    ]  # fmt: skip
-    assert shown.rows == (
-        ("node0", "550.1", "6.1", "2"), ("node1", "550.1", "6.1", "1"),
-        ("node2", "535.9", "6.8", "1"),
-    )  # fmt: skip
-    alike = machine.hosts(runs_frame([items[0], items[1]]))
-    assert alike.shown().rows == ()
 
 
 ONE = record()
@@ -130,7 +72,7 @@ def test_equal_runs_need_no_warning() -> None:
         ({"versions": {"horovod": "0"}}, "2 sets of package versions", "none"),
         ({"device": "Other CPU"}, "2 devices: Other CPU; Test CPU", "times"),
         ({"hostnames": ("uncommitted-devices",)},
-         "Some runs share no host (node1, uncommitted-devices)", "times"),
+         "No host is in all runs (node1, uncommitted-devices)", "times"),
         ({"fingerprint": "0" * 64}, "2 different contents", "all"),
     ],
 )  # fmt: skip
@@ -174,15 +116,6 @@ def test_machines_name_gpus_and_nodes() -> None:
             1,
         )
     ]
-
-
-def test_hosts_that_all_overlap_are_one_machine_and_others_are_not() -> None:
-    pairs = [("a", "b"), ("b", "c"), ("c", "a")]
-    items = [record(config(gpus=2, seed=n), world_changes={"hostnames": pair, "nodes": 2})
-             for n, pair in enumerate(pairs)]  # fmt: skip
-    assert mixtures(items) == [], "no host is in all, yet each two share one"
-    apart = record(config(gpus=2, seed=9), world_changes={"hostnames": ("d", "a"), "nodes": 2})
-    assert "Some runs share no host (a, b, c, d)" in mixtures([*items, apart])[0]
 
 
 def test_values_of_equal_counts_stand_in_the_order_of_the_runs() -> None:

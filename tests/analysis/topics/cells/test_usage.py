@@ -1,4 +1,4 @@
-"""Node-hours by what came of them, and jobs in the queue, worked out by hand."""
+"""Node-hours by what came of them, worked out by hand."""
 
 from __future__ import annotations
 
@@ -134,26 +134,11 @@ def note(folder: Path, job: str | None, at_s: float, *units: Sequence[str]) -> N
                                arrays=(array,)))  # fmt: skip
 
 
-@pytest.mark.parametrize("minutes", [10**400, 0, -5])
-def test_a_time_limit_that_cannot_be_is_no_limit(tmp_path: Path, minutes: int) -> None:
-    folder = write_sweep(tmp_path / "s", [usable(0, (600, 600 + HOUR, "completed"))])
-    note(folder, "7", 0, [config(gpus=2, seed=0).cell_id()])
-    (file,) = (folder / ".slurm").glob("*.json")
-    told = json.loads(file.read_text(encoding="utf-8"))
-    told["arrays"][0]["minutes"] = minutes
-    file.write_text(json.dumps(told), encoding="utf-8")
-    frames = load_frames(folder)
-    assert frames.attempts["limit_s"].isna().all()
-    assert build(frames, draw=False).exit_code == 0
-
-
-def test_waits_and_limits_are_those_of_the_jobs(tmp_path: Path) -> None:
-    """Two cells in one job, one that was requeued, one that was submitted twice, one that never
-    began, and one by hand."""
+def test_an_attempt_is_of_the_last_submission_before_it(tmp_path: Path) -> None:
+    """Two cells in one job, one that was submitted twice, one that never began, one by hand."""
     items = [
         usable(0, (600, 600 + HOUR, "completed")),
         usable(1, (600 + HOUR, 600 + 1.5 * HOUR, "completed")),
-        usable(2, (1200, 1200 + 2 * HOUR, "timeout"), (9000, 9000 + HOUR, "completed")),
         usable(3, (300, 300 + HOUR, "lost"), (90_000, 90_000 + HOUR, "completed")),
         failed(config(gpus=2, seed=4), "cancelled").model_copy(
             update={"attempts": attempts((0, 50 * HOUR, "cancelled"))}
@@ -162,32 +147,16 @@ def test_waits_and_limits_are_those_of_the_jobs(tmp_path: Path) -> None:
     ]  # fmt: skip
     names = [item.cell_id for item in items]
     folder = write_sweep(tmp_path / "s", items)
-    note(folder, "7", 0, names[:2], names[2:3], names[3:4], names[4:5])
-    note(folder, "8", 80_000, names[3:4])
-    note(folder, None, 85_000, names[3:4])  # sbatch refused
+    note(folder, "7", 0, names[:2], names[2:3], names[3:4])
+    note(folder, "8", 80_000, names[2:3])
+    note(folder, None, 85_000, names[2:3])  # sbatch refused
     (folder / ".slurm" / "broken.json").write_text("{")
     frames = load_frames(folder)
-    assert frames.attempts["job"].tolist() == [
-        "7_0", "7_0", "7_1", "7_1", "7_2", "8", "7_3", pd.NA,
-    ]  # fmt: skip
-    assert frames.attempts["limit_s"].dropna().unique().tolist() == [2 * HOUR]
-    (row,) = usage.queue_table(frames.attempts).data.to_dict("records")
-    # of 7_0, 7_1, 7_2 and 8
-    waits, used = [10, 20, 5, 10_000 / 60], [1.5 / 2, 3 / 4, 1 / 2, 1 / 2]
-    assert (row["ranks"], row["nodes"], row["limit_min"], row["jobs"]) == (2, 2, 120, 4)
-    assert row["wait_min"] == pytest.approx(pd.Series(waits).median())
-    assert row["longest_wait_min"] == pytest.approx(max(waits))
-    assert row["used"] == pytest.approx(pd.Series(used).median())
-    assert row["most_used"] == pytest.approx(0.75)
+    since = frames.attempts["submitted_s"] - START.timestamp()
+    assert since.tolist() == [0, 0, 0, 80_000, 0, pd.NA]
     cancelled = rows(frames).loc["cancelled"]
     assert pd.isna(cancelled["node_hours"]), "fifty hours in the queue used no node"
     assert "before they started a rank" in cancelled["node_hours_note"]
-
-
-def test_no_submission_no_queue(tmp_path: Path) -> None:
-    frames = sweep(tmp_path, usable(0, (0, HOUR, "completed")))
-    assert len(usage.queue_table(frames.attempts).data) == 0
-    assert frames.attempts["job"].isna().all()
 
 
 def test_what_another_plan_wanted_is_not_without_result(tmp_path: Path) -> None:

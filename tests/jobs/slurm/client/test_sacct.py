@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.slurm.client import sacct, squeue
-from jobs.slurm.client.run import Answer, SlurmError
+from jobs.slurm.client.run import Answer
 from jobs.slurm.client.sacct import History, parse_sacct
 from jobs.slurm.client.squeue import FIELD
 from tests.jobs.slurm.client.clusters import SAID
-from tests.jobs.slurm.fakes import squeue_text
+from tests.jobs.slurm.fakes import FakeSlurm, squeue_text
 
-OFF = Answer(1, "", (SAID / "sacct_accounting_off.err").read_text())
 COMMENT = "horoscale:r1:0"
-UNKNOWN = Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text())
 
 
 def queue(*jobs: tuple[str, str]) -> Answer:
@@ -30,61 +27,39 @@ def accounts(*rows: tuple[str, ...]) -> Answer:
     return Answer(0, text, "")
 
 
-class Programs(dict[str, Answer | SlurmError]):
-    """What Slurm's programs answer, and which were run."""
-
-    def __init__(self) -> None:
-        super().__init__(squeue=UNKNOWN, sacct=OFF)
-        self.asked: list[str] = []
-        self.argv: list[str] = []
-
-    def run(self, argv: list[str], **_: object) -> Answer:
-        self.argv = list(argv)
-        self.asked.append("codes" if argv[-1].startswith("--Format") else argv[0])
-        answer = self[self.asked[-1]]
-        if isinstance(answer, SlurmError):
-            raise answer
-        return answer
-
-
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    fakes = Programs()
-    for module in (sacct, squeue):
-        monkeypatch.setattr(module, "run", fakes.run)
-    return fakes
-
-
-def test_the_controller_knows_exit_codes_where_no_accounts_are_kept(programs: Programs) -> None:
+def test_the_controller_knows_exit_codes_where_no_accounts_are_kept(fake: FakeSlurm) -> None:
     """squeue prints a status of wait(2) before 23.02, and CODE:SIGNAL since."""
     jobs = {"3_0": (3, None), "3_1": (0, 53), "4": (127, None), "5": (0, 9), "6": (None, None)}
-    programs["squeue"] = queue(*((job, "FAILED") for job in jobs))
+    fake.says("jobs", queue(*((job, "FAILED") for job in jobs)))
     lines = ("3                   0                   768", "3 1 53", "4 N/A 127:0", "5 N/A 0:9")
-    programs["codes"] = Answer(0, "\n".join((*lines, "garbage")), "")
+    fake.says("codes", Answer(0, "\n".join((*lines, "garbage")), ""))
+    fake.put(
+        "squeue", 'case "$*" in *--Format*) cat "$HERE/codes.out";; *) cat "$HERE/jobs.out";; esac'
+    )
     found = History().endings(jobs)
     assert {job: (state.code, state.signal) for job, state in found.items()} == jobs
-    assert programs.asked == ["squeue", "sacct", "codes"]
-    assert programs.argv[-2:] == [
+    assert fake.asked == ["squeue", "sacct", "squeue"]
+    assert fake.calls()[-1][-2:] == [
         "--jobs=3,4,5,6", "--Format=ArrayJobID:20,ArrayTaskID:20,exit_code:20",
     ]  # fmt: skip
 
 
-def test_without_the_database_the_controller_is_asked(programs: Programs) -> None:
-    assert History().endings([]) == {} and programs.asked == [], "nothing asks nothing"
+def test_without_the_database_the_controller_is_asked(fake: FakeSlurm) -> None:
+    assert History().endings([]) == {} and fake.asked == [], "nothing asks nothing"
     words = (SAID / "sacct_database_down.err").read_text()
-    programs["sacct"] = SlurmError("sacct", words, passing=True)
+    fake.says("sacct", Answer(1, "", words))
     assert History().endings(["99999"]) == {}, "what nobody knows"
-    programs["squeue"] = queue(("3_0", "TIMEOUT"))
+    fake.says("squeue", queue(("3_0", "TIMEOUT")))
     assert set(History().endings(["3_0", "99999"])) == {"3_0"}
 
 
-def test_one_question_to_each_program_for_all_jobs(programs: Programs) -> None:
+def test_one_question_to_each_program_for_all_jobs(fake: FakeSlurm) -> None:
     """Also of elements that were cancelled before they started, which the queue forgets at once."""
-    programs["sacct"] = Answer(0, (SAID / "sacct_ends.out").read_text(), "")
+    fake.says("sacct", Answer(0, (SAID / "sacct_ends.out").read_text(), ""))
     wanted = [*(f"63_{index}" for index in range(10)), "64", "65"]
     found = History().endings(wanted)
-    assert set(found) == set(wanted) and programs.asked == ["squeue", "sacct"]
-    assert programs.argv[-1] == "--jobs=63,64,65"
+    assert set(found) == set(wanted) and fake.asked == ["squeue", "sacct"]
+    assert fake.calls()[-1][-1] == "--jobs=63,64,65"
     assert (found["63_1"].state, found["63_1"].code, found["63_1"].nodes) == ("FAILED", 1, "n2")
     assert {found[f"63_{index}"].state for index in range(4, 10)} == {"CANCELLED"}
     assert (found["64"].signal, found["65"].state) == (9, "CANCELLED")
@@ -102,29 +77,30 @@ def test_one_question_to_each_program_for_all_jobs(programs: Programs) -> None:
         ("", "FAILED", "FAILED", "sacct"),
     ],
 )
-def test_the_controller_and_the_accounts(programs, listed, queued, account, state, source) -> None:
+def test_the_controller_and_the_accounts(fake, listed, queued, account, state, source) -> None:
     """Whether a list, which is of a moment, says that the job ended, or lacks it."""
     if queued:
-        programs["squeue"] = queue(("3_0", queued), ("3_1", "FAILED"))
-    programs["sacct"] = accounts(("3_0", account, "1:0"), ("3_1", "FAILED", "1:0"))
+        fake.says("squeue", queue(("3_0", queued), ("3_1", "FAILED")))
+    fake.says("sacct", accounts(("3_0", account, "1:0"), ("3_1", "FAILED", "1:0")))
     found = History().endings(*([["3_0"], []] if listed else [[], ["3_0"]]))
     assert {job: (one.state, one.source) for job, one in found.items()} == {"3_0": (state, source)}
     assert found["3_0"].comment == (COMMENT if queued else ""), "whose job it is"
     alive = queued in ("PENDING", "RUNNING")
-    assert programs.asked == (["squeue"] if alive else ["squeue", "sacct"])
+    assert fake.asked == (["squeue"] if alive else ["squeue", "sacct"])
 
 
-def test_forgotten_jobs_are_asked_about_less_and_less_often(programs: Programs) -> None:
+def test_forgotten_jobs_are_asked_about_less_and_less_often(fake: FakeSlurm) -> None:
     """Two hundred arrays, in one call, and never the jobs of the whole cluster."""
-    programs["squeue"], programs["sacct"] = queue(), accounts(("100_0", "RUNNING", "0:0"))
+    fake.says("squeue", queue())
+    fake.says("sacct", accounts(("100_0", "RUNNING", "0:0")))
     now = 0.0
     history = History(clock=lambda: now)
     gone = [f"{number}_0" for number in range(100, 300)]
     for at in range(0, 200, 3):
         now = at
         assert set(history.endings([], gone)) == {"100_0"}, "what was said last"
-    assert programs.asked == ["squeue", "sacct"] * 3  # at 0, 60 and 180 s
-    assert programs.argv[-1].startswith("--jobs=100,101")
+    assert fake.asked == ["squeue", "sacct"] * 3  # at 0, 60 and 180 s
+    assert fake.calls()[-1][-1].startswith("--jobs=100,101")
 
 
 def test_sacct_written_by_hand() -> None:

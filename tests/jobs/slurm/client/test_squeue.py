@@ -7,23 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from jobs.slurm.client import squeue
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import ENDED, FIELD, PENDING, RUNNING, START, JobState, parse, query
 from tests.jobs.slurm.client.clusters import SAID
+from tests.jobs.slurm.fakes import FakeSlurm
 
 ENDED_TEXT = (SAID / "just_ended.out").read_text()
 
 
 def jobs(name: str) -> dict[str, JobState]:
     return parse((SAID / f"{name}.out").read_text())
-
-
-def answered(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[list[str]]:
-    """Let squeue answer so; returns what it was asked."""
-    asked: list[list[str]] = []
-    monkeypatch.setattr(squeue, "run", lambda argv, **_: asked.append(argv) or answer)
-    return asked
 
 
 def test_an_array_of_which_two_may_run() -> None:
@@ -45,22 +38,22 @@ def test_names_with_commas_bars_and_newlines() -> None:
     assert found["13"].reason == "ReqNodeNotAvail, UnavailableNodes:n2"
 
 
-def test_one_call_for_all_jobs_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = answered(monkeypatch, Answer(0, "", ""))
+def test_one_call_for_all_jobs_of_one_user(fake: FakeSlurm) -> None:
     assert query() == {}
-    assert asked[0][:-1] == ["squeue", "--noheader", "--all", "--local", "--array",
+    (asked,) = fake.calls()
+    assert asked[:-1] == ["squeue", "--noheader", "--all", "--local", "--array",
                              "--states=all", f"--user={os.getuid()}"]  # fmt: skip
-    columns = asked[0][-1].removeprefix(f"--format={START}").split(FIELD)
+    columns = asked[-1].removeprefix(f"--format={START}").split(FIELD)
     assert all(len(column) == 2 and column[0] == "%" for column in columns), "as in old Slurm"
 
 
-def test_an_id_that_the_controller_does_not_know_is_left_out(monkeypatch) -> None:
+def test_an_id_that_the_controller_does_not_know_is_left_out(fake: FakeSlurm) -> None:
     """Of one unknown id squeue says so, of several it lists the others (22.05.8)."""
-    asked = answered(monkeypatch, Answer(1, "", (SAID / "scontrol_unknown_job.err").read_text()))
+    unknown = (SAID / "scontrol_unknown_job.err").read_text()
+    fake.says("squeue", Answer(1, "", unknown))
     assert query(arrays=["99999"]) == {}
-    assert "--jobs=99999" in asked[0]
-    unknown = "slurm_load_jobs error: Invalid job id specified"
-    answered(monkeypatch, Answer(1, ENDED_TEXT, unknown))
+    assert "--jobs=99999" in fake.calls()[0]
+    fake.says("squeue", Answer(1, ENDED_TEXT, unknown))
     assert query(arrays=["99999", "7"]) == parse(ENDED_TEXT), "whatever else squeue says"
 
 
@@ -73,32 +66,32 @@ def test_an_id_that_the_controller_does_not_know_is_left_out(monkeypatch) -> Non
     ],
 )
 @pytest.mark.parametrize("arrays", [None, ["7"]])
-def test_a_refused_question_is_not_an_empty_queue(monkeypatch, answer: Answer, arrays) -> None:
-    answered(monkeypatch, answer)
+def test_a_refused_question_is_not_an_empty_queue(fake, answer: Answer, arrays) -> None:
+    fake.says("squeue", answer)
     with pytest.raises(SlurmError, match=r"Invalid|being made"):
         query(arrays=arrays)
 
 
-def test_two_sweeps_of_one_user_ask_once(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    asked = answered(monkeypatch, Answer(0, ENDED_TEXT, ""))
+def test_two_sweeps_of_one_user_ask_once(monkeypatch, fake: FakeSlurm, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fake.says("squeue", Answer(0, ENDED_TEXT, ""))
     first = query(older_s=0)
-    assert query(older_s=60) == first and len(asked) == 1
-    assert query(older_s=0) == first and len(asked) == 2, "an answer of now was asked for"
-    (file,) = (tmp_path / "horoscale").iterdir()
+    assert query(older_s=60) == first and len(fake.asked) == 1
+    assert query(older_s=0) == first and len(fake.asked) == 2, "an answer of now was asked for"
+    (file,) = (tmp_path / "cache" / "horoscale").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_text("")
-    assert query(older_s=60) == first and len(asked) == 3, "a crash may leave an empty file"
+    assert query(older_s=60) == first and len(fake.asked) == 3, "a crash may leave an empty file"
     monkeypatch.setenv("SLURM_CLUSTERS", "other")
     query(older_s=60)
-    assert len(asked) == 4, "another cluster's answer is none"
+    assert len(fake.asked) == 4, "another cluster's answer is none"
 
 
 @pytest.mark.parametrize("why", ["no UTF-8", "no folder"])
-def test_an_answer_that_cannot_be_shared_is_an_answer(monkeypatch, tmp_path: Path, why) -> None:
+def test_an_answer_that_cannot_be_shared_is_an_answer(monkeypatch, fake, tmp_path, why) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     text = ENDED_TEXT.replace("horoscale-smoke", "caf\udce9") if why == "no UTF-8" else ENDED_TEXT
-    answered(monkeypatch, Answer(0, text, ""))
+    fake.says("squeue", Answer(0, text, ""))
     if why == "no folder":
         (tmp_path / "horoscale").write_text("")
     assert len(query(older_s=60)) == 6

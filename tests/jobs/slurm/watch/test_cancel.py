@@ -6,10 +6,9 @@ import pytest
 
 from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import parse
-from jobs.slurm.watch import cancel as module
 from jobs.slurm.watch.cancel import MAX_IDS, cancel, jobs_of_sweep
 from tests.jobs.slurm.client.clusters import SAID
-from tests.jobs.slurm.fakes import note
+from tests.jobs.slurm.fakes import FakeSlurm, note
 
 
 def queue(name: str):
@@ -30,13 +29,11 @@ def test_what_is_alive_of_a_sweep_by_array() -> None:
     assert jobs_of_sweep([note(["a"], run="r1")], queue("just_ended")) == {}
 
 
-def test_one_call_for_all_arrays(monkeypatch) -> None:
-    calls: list[list[str]] = []
-    monkeypatch.setattr(module, "run", lambda argv, **_: calls.append(argv) or Answer(0, "", ""))
+def test_one_call_for_all_arrays(fake: FakeSlurm) -> None:
     cancel(["10", "9", "9"])
-    assert calls == [["scancel", "9", "10"]]
+    assert fake.calls() == [["scancel", "9", "10"]]
     cancel([str(number) for number in range(MAX_IDS + 1)])
-    assert [len(argv) for argv in calls[1:]] == [MAX_IDS + 1, 2]
+    assert [len(argv) for argv in fake.calls()[1:]] == [MAX_IDS + 1, 2]
 
 
 DENIED = "scancel: error: Kill job error on job id 62: Access/permission denied\n"
@@ -52,6 +49,6 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
      (Answer(1, "not from this node", ""), "not from this node"),  # a site's wrapper
      (Answer(1, "", ""), "exit code 1")],
 )  # fmt: skip
-def test_only_true_refusals_are_told(monkeypatch, answer: Answer, complaint: str) -> None:
-    monkeypatch.setattr(module, "run", lambda argv, **_: answer)
+def test_only_true_refusals_are_told(fake, answer: Answer, complaint: str) -> None:
+    fake.says("scancel", answer)
     assert cancel(["7"]) == complaint
