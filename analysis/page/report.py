@@ -9,12 +9,10 @@ from typing import TypeVar
 from analysis.figures import Figure
 from analysis.page.sections import Section, drawn, parts, sections
 from analysis.prediction.collectives import Link
-from analysis.prediction.forecast import Forecast
 from analysis.records.frames import Frames
 from analysis.table import Table, first_of, joined
 from analysis.topics.cells.completeness import Cause, causes
 from analysis.topics.convergence.reached import alone
-from analysis.topics.scaling.forecasts import ahead
 from analysis.topics.topic import TWO, Answer, Caution, Sweep
 
 T = TypeVar("T")
@@ -57,7 +55,6 @@ class Report:
     topics: tuple[Section, ...]
     frames: Frames
     exit_code: int
-    forecast: Forecast | None = None
     methods: tuple[str, ...] = METHODS
 
     @property
@@ -102,7 +99,6 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
     del failures[:known]
     shown = [drawn(section, of) for section in made] if draw else made
     topics = tuple(section for section in shown if not section.is_empty)
-    further = next(iter(parts([ahead], of, "A forecast", [])), None)
     failed = [topic.title for topic in topics if topic.failures]
     if failed:
         failures.append(
@@ -118,7 +114,6 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         topics=topics,
         frames=frames,
         exit_code=UNDECIDED if failures else exit_code(frames),
-        forecast=further.file if further and further.file.series else None,
     )
 
 

@@ -1,5 +1,5 @@
-"""Put a report on disk: report/ with one self-contained page, report.md, CSVs, and answers.json,
-forecast.json and junit.xml for programs."""
+"""Put a report on disk: report/ with one self-contained page, report.md, CSVs, and answers.json and
+junit.xml for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import matplotlib as mpl
 from analysis.figures import standalone, style
 from analysis.page.junit import junit
 from analysis.page.report import Report
-from analysis.prediction.forecast import FORECAST_NAME
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 
@@ -64,11 +63,6 @@ def write_report(
     }
     for name, content in (files | first | {"junit.xml": junit(report.frames)}).items():
         write_atomically(out / name, content)
-    ahead = out / FORECAST_NAME
-    if report.forecast is None:
-        ahead.unlink(missing_ok=True)
-    else:
-        write_atomically(ahead, report.forecast.to_json())
     _keep_only(out, set(files))
     return [out / name for name in first]
 

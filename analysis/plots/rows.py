@@ -63,7 +63,6 @@ class Bar:
     color: str = INK
     tip: str = ""
     said: str = ""
-    hatch: str | None = None
 
 
 def bars(
@@ -108,7 +107,7 @@ def _row_of_bars(
         before = bar
         if bar.width:
             (artist,) = axis.barh([place], [bar.width], left=bar.left, height=0.62, linewidth=0,
-                                  color=bar.color, edgecolor=INK, hatch=bar.hatch)  # fmt: skip
+                                  color=bar.color)  # fmt: skip
         else:
             (artist,) = axis.plot([bar.left], [place], color=bar.color, marker="|", markersize=11,
                                   markeredgewidth=2)  # fmt: skip

@@ -45,20 +45,12 @@ class Timed(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """link: the estimate. resampled: (alpha, beta) of the bootstrap, one row each.
-    worst: largest relative error at a size that was fitted."""
+    """Intervals are those of the bootstrap. worst: largest relative error at a fitted size."""
 
     link: Link
-    resampled: Floats
+    alpha_interval: tuple[float, float]
+    beta_interval: tuple[float, float]
     worst: float
-
-    @property
-    def alpha_interval(self) -> tuple[float, float]:
-        return _interval(self.resampled[:, 0])
-
-    @property
-    def beta_interval(self) -> tuple[float, float]:
-        return _interval(self.resampled[:, 1])
 
     def seconds(self, ranks: int, size: float) -> float:
         return ring(ranks, size).seconds(self.link)
@@ -77,8 +69,9 @@ def fit(timed: Sequence[Timed]) -> Fit:
     parts, random = _parts(timed), np.random.default_rng(0)
     samples = [random.choice(t.seconds, (RESAMPLES, len(t.seconds))) for t in timed]
     drawn = np.stack([np.median(own, axis=1) for own in samples], axis=1)
-    resampled = np.array([_solve(parts, times) for times in drawn])
-    return Fit(link, resampled, float(np.abs(errors).max()))
+    resampled = [_solve(parts, times) for times in drawn]
+    alphas, betas = np.percentile(resampled, (_LOW, _HIGH), axis=0).T.tolist()
+    return Fit(link, tuple(alphas), tuple(betas), float(np.abs(errors).max()))
 
 
 def line(timed: Sequence[Timed]) -> tuple[Link, Floats]:
@@ -106,11 +99,6 @@ def _solve(parts: Floats, times: Floats) -> tuple[float, float]:
     solution, _ = nnls(scaled / size, np.ones(len(times)))
     alpha, beta = solution / size
     return float(alpha), float(beta)
-
-
-def _interval(values: Floats) -> tuple[float, float]:
-    low, high = np.percentile(values, (_LOW, _HIGH))
-    return float(low), float(high)
 
 
 class Segments(NamedTuple):

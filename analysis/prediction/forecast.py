@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import Field
 from scipy import stats
 
 from analysis.prediction import Refusal, Scaling
@@ -25,11 +24,8 @@ from analysis.prediction.step_model import (
 )
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
-from analysis.table import percent
-from train.config.frozen import Frozen
+from analysis.table import Estimate, percent
 
-FORECAST_NAME = "forecast.json"
-VERSION = 1
 DOUBLINGS = 2
 #: With a larger error at the largest measured count, one doubling ahead is worth nothing: an
 #: efficiency of 0.9 would be read as anything from 0.77 to 1.
@@ -48,87 +44,59 @@ UNTRIED = "no smaller counts to predict the largest measured one from"
 SLOWER, SUGGESTED = "slower than this network should be", "slower than the smaller counts suggest"
 
 
-class HeldOut(Frozen):
-    """A measured count, predicted from smaller ones."""
+class HeldOut(NamedTuple):
+    """A measured count, predicted from smaller ones. error: predicted / measured - 1."""
 
     fitted_on: tuple[int, ...]
-    ranks: int = Field(ge=1)
-    predicted_s: float = Field(gt=0)
-    measured_s: float = Field(gt=0)
-    error: float  # predicted / measured - 1
+    ranks: int
+    error: float
 
 
-class Point(Frozen):
-    """One count ahead, with 95 % intervals. Efficiency: against the smallest measured count."""
+class Point(NamedTuple):
+    """One count ahead, with 95 % intervals. efficiency: against the smallest measured count."""
 
-    ranks: int = Field(ge=1)
-    step_s: float = Field(gt=0)
-    low_s: float = Field(gt=0)
-    high_s: float = Field(gt=0)
-    efficiency: float = Field(gt=0)
-    efficiency_low: float = Field(gt=0)
-    efficiency_high: float = Field(gt=0)
+    ranks: int
+    step_s: Estimate
+    efficiency: Estimate
 
 
-class SeriesForecast(Frozen):
-    """series: key of its settings. refused: why there are no points; null: there are some."""
+class Forecast(NamedTuple):
+    """held_out: the last one is of the largest measured count. refused: why there are no points."""
 
-    series: str
-    scaling: Scaling
-    network: Literal["alpha_beta", "ring"]
     fitted_on: tuple[int, ...]
-    residual: float | None = None  # largest relative error at a fitted count
-    held_out: tuple[HeldOut, ...] = ()  # the last one is of the largest measured count
+    refused: str | None
+    held_out: tuple[HeldOut, ...] = ()
     points: tuple[Point, ...] = ()
-    refused: str | None = None
-
-
-class Forecast(Frozen):
-    """results/<sweep>/report/forecast.json"""
-
-    schema_version: int = Field(VERSION, ge=1, le=VERSION)
-    sweep: str
-    series: tuple[SeriesForecast, ...]
-
-    def to_json(self) -> str:
-        return self.model_dump_json(indent=2) + "\n"
 
 
 def forecast(
-    series: str,
     measured: Sequence[Measured],
     scaling: Scaling,
     network: AllReduce | None = None,
     ahead: Sequence[int] = (),
-) -> SeriesForecast:
+) -> Forecast:
     """The step at larger counts, or why there is no number.
 
     Args:
-        ahead: counts above all measured ones; the next ``DOUBLINGS`` doublings if empty.
         measured: of one series. Counts within one node are left out where others span several:
             their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
+        ahead: counts above all measured ones; the next ``DOUBLINGS`` doublings if empty.
     """
     usable = _usable(measured)
-    about = SeriesForecast(
-        series=series, scaling=scaling, network="alpha_beta" if network else "ring",
-        fitted_on=tuple(m.ranks for m in usable), refused=SHARED_CORES,
-    )  # fmt: skip
+    counts = tuple(m.ranks for m in usable)
     baseline = min((m for m in measured if m.step_s), key=lambda m: m.ranks, default=None)
     if baseline is None or any(m.shared_cores for m in (baseline, *usable)):
-        return about
+        return Forecast(counts, SHARED_CORES)
     model = fit_step(usable, scaling, network)
     if isinstance(model, Refusal):
-        return about.model_copy(update={"refused": model.reason})
+        return Forecast(counts, model.reason)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
     held_out = _hold_out(usable, scaling, network)
-    tried = about.model_copy(update={"residual": residual, "held_out": held_out})
-    why = _why_not(held_out, residual, usable[-1].ranks)
-    if why is not None:
-        return tried.model_copy(update={"refused": why})
-    ahead = ahead or [usable[-1].ranks * 2**n for n in range(1, DOUBLINGS + 1)]
-    points = _points(model, baseline, usable, held_out, ahead)
-    return tried.model_copy(update={"refused": None, "points": points})
+    if why := _why_not(held_out, residual, counts[-1]):
+        return Forecast(counts, why, held_out)
+    ahead = ahead or [counts[-1] * 2**n for n in range(1, DOUBLINGS + 1)]
+    return Forecast(counts, None, held_out, _points(model, baseline, usable, held_out, ahead))
 
 
 def slower(
@@ -139,12 +107,12 @@ def slower(
     usable = _usable(measured)
     says = SLOWER if network else SUGGESTED
     return tuple(
-        f"{says}: {own.mean:.3g} s a step on {own.ranks} ranks, expected {point.step_s:.3g} "
-        f"({point.low_s:.3g} to {point.high_s:.3g})"
+        f"{says}: {own.mean:.3g} s a step on {own.ranks} ranks, expected "
+        f"{point.step_s.text('{:.3g}'.format)}"
         for i, own in enumerate(usable)
         if not own.shared_cores
-        for point in forecast("", usable[:i], scaling, network, [own.ranks]).points
-        if own.mean > point.high_s
+        for point in forecast(usable[:i], scaling, network, [own.ranks]).points
+        if own.mean > (point.step_s.high or math.inf)
     )
 
 
@@ -182,12 +150,8 @@ def _hold_out(
         model = fit_step(below, scaling, network)
         if isinstance(model, Refusal):
             continue
-        predicted = model.seconds(ahead.ranks)
-        found.append(
-            HeldOut(fitted_on=tuple(m.ranks for m in below), ranks=ahead.ranks,
-                    predicted_s=predicted, measured_s=ahead.mean,
-                    error=predicted / ahead.mean - 1)
-        )  # fmt: skip
+        error = model.seconds(ahead.ranks) / ahead.mean - 1
+        found.append(HeldOut(tuple(m.ranks for m in below), ahead.ranks, error))
     return tuple(found)
 
 
@@ -213,9 +177,8 @@ def _points(
         factor = math.exp(
             float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * doublings**2 + noise)
         )
-        points.append(
-            Point(ranks=ranks, step_s=step, low_s=step / factor, high_s=step * factor,
-                  efficiency=ideal / step, efficiency_low=ideal / step / factor,
-                  efficiency_high=ideal / step * factor)
-        )  # fmt: skip
+        points.append(Point(ranks, *(
+            Estimate(value, value / factor, value * factor, len(usable))
+            for value in (step, ideal / step)
+        )))  # fmt: skip
     return tuple(points)

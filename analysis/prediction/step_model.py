@@ -36,27 +36,21 @@ AllReduce = Callable[[int], float]
 
 
 class Measured(NamedTuple):
-    """One rank count of a series. step_s: of the runs. The parts are means over runs.
+    """One rank count of a series. step_s: of the runs.
 
-    communication_s, shown_s: without the waiting; the all-reduce alone, and what of it overlaps no
-    computing. None: the runs do not have it.
+    parts: means over runs of the all-reduce alone, of what of it overlaps no computing, and of the
+    waiting. None: the runs do not have them.
     """
 
     ranks: int
     step_s: tuple[float, ...]
-    communication_s: float | None = None
-    shown_s: float | None = None
-    waiting_s: float | None = None
+    parts: tuple[float, float, float] | None = None
     nodes: int | None = None
     shared_cores: bool = False
 
     @property
     def mean(self) -> float:
         return float(np.exp(np.mean(np.log(self.step_s))))
-
-    @property
-    def has_parts(self) -> bool:
-        return None not in (self.communication_s, self.shown_s, self.waiting_s)
 
 
 class StepModel(NamedTuple):
@@ -90,7 +84,7 @@ def fit_step(
         return Refusal("only one rank was measured")
     first, mean = usable[0].ranks, np.array([m.mean for m in usable])
     f = np.array([ideal_share(m.ranks, first, scaling) for m in usable])
-    has_parts = all(m.has_parts for m in several)
+    has_parts = all(m.parts for m in several)
     # one count more than there are coefficients
     room = max(1, len(several) - 1 if has_parts else len(usable) - 2)
     terms = (network,) if network else TERMS[:room]
@@ -104,8 +98,8 @@ def fit_step(
         return StepModel(
             float(base), tuple(zip(map(float, c), terms, strict=True)), 0.0, 0.0, first, scaling
         )
-    parts = np.array([(m.communication_s or 0.0, m.shown_s or 0.0, m.waiting_s or 0.0)
-                      if m.ranks > 1 else (0.0, 0.0, 0.0) for m in usable])  # fmt: skip
+    none = (0.0, 0.0, 0.0)  # of one rank alone
+    parts = np.array([(m.parts if m.ranks > 1 else none) or none for m in usable])
     base = float(np.mean((mean - parts[:, 1] - parts[:, 2]) / f))
     if base <= 0:
         return Refusal(NO_COMPUTING)
@@ -168,11 +162,10 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
     found = []
     for count in np.unique(ranks).tolist():
         own = ranks == count
-        communication, seen, behind = (
-            None if np.isnan(mean) else float(mean) for mean in parts[:, own].mean(axis=1)
-        )
+        sent, shown, waited = parts[:, own].mean(axis=1).tolist()
+        known = None if math.isnan(sent + shown + waited) else (sent, shown, waited)
         found.append(
-            Measured(count, tuple(step[own].tolist()), communication, seen, behind,
-                     int(nodes[own].max()), bool(shared[own].any()))
+            Measured(count, tuple(step[own].tolist()), known, int(nodes[own].max()),
+                     bool(shared[own].any()))
         )  # fmt: skip
     return found

@@ -42,8 +42,8 @@ FEWEST, ALPHA, LATER = 4, 0.05, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
 _SCALE, _EFFICIENCY = 1.4826, 0.37
 _PARTS = ("step_s", "input_s", "compute_s", "communication_s", "waiting_s")
-#: Runs that a sentence names, and rows of the page.
-_MOST, _ROWS = 3, 64
+#: Rows of the page.
+_ROWS = 64
 COLUMNS: tuple[Column, ...] = (
     Column("cell_id", "string", "cell", wide=True),
     *NAMES,
@@ -130,49 +130,29 @@ def p_alone(t: ArrayLike, count: ArrayLike) -> Floats:
 def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
     """Who holds up the others, with the command that measures the pairs of hosts; ``rows``: of the
     table."""
-    late = [row for row in rows if row["late"]]
+    by_run = {own[0]["cell_id"]: own for own in groups(rows, ("cell_id",))}
+    late = {cell: slow for cell, own in by_run.items() if (slow := [r for r in own if r["late"]])}
     if not late:
         return
-    runs = list(dict.fromkeys(row["cell_id"] for row in late))
-    alike: dict[str, list[list[Row]]] = {}  # the late ranks of each run, by their names
-    by_run = {own[0]["cell_id"]: own for own in groups(rows, ("cell_id",))}
-    for own in (by_run[cell] for cell in runs):
-        slow = [row for row in own if row["late"]]
-        alike.setdefault(_who(slow, own), []).append(slow)
-    said = [_behind(who, slow) for who, slow in [*alike.items()][:_MOST]]
-    others = counted(len(alike) - _MOST, "more case")
-    more = f"; so are others in {others}" if len(alike) > _MOST else ""
-    numbers = {"cell": runs[0], "rank": late[0]["rank"], "host": late[0]["host"],
-               "behind_s": late[0]["behind_s"], "p": late[0]["p"]}  # fmt: skip
-    text = f"{'; '.join(said)}{more}"
-    command = _pair_test(by_run[runs[0]], only([*frames.attempts["site"].dropna().unique()]))
+    cell, slow = next(iter(late.items()))
+    first, upto = slow[0], "up to " if len(slow) > 1 else ""
+    others = f"; ranks stand out in {counted(len(late) - 1, 'more run')}" if len(late) > 1 else ""
+    p = p_value(first["p"])
+    p = p if p.startswith("<") else f"= {p}"
+    numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
+    text = (
+        f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"
+        f"{significant(1000 * first['behind_s'])} ms after the median rank, {upto}"
+        f"{percent(first['behind'])} of a step, and the others wait (p {p}; "
+        f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}){others}"
+    )
     test = "measure it before you act, since p assumes that the ranks' lateness is normal"
-    if command:
+    site = only([*frames.attempts["site"].dropna().unique()])
+    if command := _pair_test(by_run[cell], site):
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"
     yield Answer("nodes", "Does a rank hold up the others?", sentence(text), "ranks", "ranks",
                  numbers, [test])  # fmt: skip
-
-
-def _behind(who: str, runs: Sequence[Sequence[Row]]) -> str:
-    """``runs``: of each run in which the same ranks are late these, the latest first."""
-    worst = [slow[0] for slow in runs]
-    seconds, share, p = (max(row[name] for row in worst) for name in ("behind_s", "behind", "p"))
-    first, many = worst[0], len(runs) > 1
-    are = "is" if len(runs[0]) == 1 else "are"
-    upto = "up to " if many or are == "are" else ""
-    where = f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}"
-    where = f"{len(runs)} runs, the first: {where}" if many else where
-    chance = f"at most {p_value(p)}" if many and p >= 0.001 else _p(p)
-    return (
-        f"{who} {are} ready {upto}{significant(1000 * seconds)} ms after the median rank, "
-        f"{upto}{percent(share)} of a step, and the others wait (p {chance}; {where})"
-    )
-
-
-def _p(p: float) -> str:
-    text = p_value(p)
-    return text if text.startswith("<") else f"= {text}"
 
 
 def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
@@ -193,16 +173,13 @@ def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
 def _pair_test(rows: Sequence[Row], site: object) -> str:
     """Of the hosts with late ranks against the others of the run; empty where it has one host, or
     names and site of the cluster are unknown."""
-    hosts: dict[str, list[Row]] = {}
-    for row in rows:
-        hosts.setdefault(str(row["host"]), []).append(row)
-    by_host: list[Row] = [
-        {"host": (host,), "effect": float(np.median([row["behind"] for row in own]))}
-        for host, own in hosts.items()
-    ]
-    late = {str(row["host"]) for row in rows if row["late"]}
-    slow = [one for one in by_host if one["host"][0] in late]
-    return ready_command(slow, by_host, site) if site and len(hosts) > len(slow) else ""
+    hosts = [
+        {"host": (str(own[0]["host"]),), "late": any(row["late"] for row in own),
+         "effect": float(np.median([row["behind"] for row in own]))}
+        for own in groups(rows, ("host",))
+    ]  # fmt: skip
+    slow = [one for one in hosts if one["late"]]
+    return ready_command(slow, hosts, site) if site and len(hosts) > len(slow) else ""
 
 
 def each_rank(of: Sweep) -> Table:

@@ -74,14 +74,14 @@ def series(case: Case, random: np.random.Generator) -> list[Measured]:
     for ranks in COUNTS:
         step, *parts = true(case, ranks)
         steps = tuple(step * np.exp(NOISE * random.normal(size=3)))
-        known = [part * np.exp(NOISE_OF_PARTS * random.normal()) for part in parts]
-        found.append(Measured(ranks, steps, *(known if ranks > 1 else ())))
+        sent, shown, waited = (part * np.exp(NOISE_OF_PARTS * random.normal()) for part in parts)
+        found.append(Measured(ranks, steps, (sent, shown, waited) if ranks > 1 else None))
     return found
 
 
 def ours(measured: Sequence[Measured], network: AllReduce | None = None) -> list[Told]:
-    made = forecast("", measured, "weak", network)
-    return [(point.step_s, point.low_s, point.high_s) for point in made.points]
+    made = forecast(measured, "weak", network)
+    return [(point.step_s.value or 0, point.step_s.low, point.step_s.high) for point in made.points]
 
 
 def theirs(measured: Sequence[Measured]) -> list[Told]:

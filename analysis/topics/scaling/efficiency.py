@@ -19,7 +19,7 @@ from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.records.lists import Names
 from analysis.stats.differences import ratios
-from analysis.stats.intervals import grouped_moments
+from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import (
     Column,
     Row,
@@ -29,26 +29,22 @@ from analysis.table import (
     frame,
     number,
     percent,
-    plain_rows,
     significant,
 )
-from analysis.topics.names import joined_by, lacking, over_completed, ranks_column, reasons
+from analysis.topics.names import joined_by, over_completed, ranks_column
 from analysis.topics.scaling.series import SAME, SERIES, by_series, measured
 from analysis.topics.topic import Sweep
 
 Places = NDArray[np.integer[Any]]
-ONE_COUNT = "only one rank count measured"
 NO_BASELINE = (
     "no baseline: no other rank count was measured with the same technique and settings, data, "
     "model, device and batch"
 )
-#: Column -> that of its note.
-SHARES = {"communication_share": "step_shares_note", "input_share": "input_share_note"}
+_ENDS = ("value", "low", "high")
 _NEEDED = (
-    "cell_id", "status", "technique", "technique_label", "technique_settings", "context", *SAME,
-    "cores_per_rank", "gpus", "batch_per_rank", "global_batch", "nodes", "images_per_s",
-    "images_per_s_why", "oversubscribed", "end_to_end_s", "epochs", "attempts", *SHARES,
-    "step_shares_why", "series",
+    "cell_id", "status", "technique", "technique_label", "context", *SAME, "cores_per_rank", "gpus",
+    "batch_per_rank", "global_batch", "nodes", "images_per_s", "images_per_s_why", "oversubscribed",
+    "series",
 )  # fmt: skip
 
 
@@ -75,17 +71,10 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("efficiency", "Float64", "efficiency", "throughput(n) / (n / n0 x throughput(n0)), "
                "with the 95 % t interval of the log ratio; the baseline's own spread is in it",
                format=share, estimate=True, cell=_efficiency),
-        Column("end_to_end_s", "Float64", "end to end s", "from the first start of a run to its "
-               "end, with start-up, compilation and validation, without the time between an "
-               "interruption and the next start: geometric mean over completed runs", estimate=True,
-               cell=lambda row: rate(row["end_to_end_s"])),
-        Column("communication_share", "Float64", "all-reduce", "share of a steady step that waits "
-               "for the all-reduce, and so for slower ranks, where no computing overlaps it: mean "
-               "over ranks and runs", format=percent, note="step_shares_note"),
-        Column("input_share", "Float64", "input wait", "share of a steady step that waits for the "
-               "next batch", format=percent, note="input_share_note"),
-        Column("step_shares_note", "string"),
-        Column("input_share_note", "string"),
+        Column("before", "Int64"),
+        Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
+               "count, as a share of the throughput of one there; 100 % is perfect scaling",
+               format=percent, estimate=True, cell=_marginal),
         Column("oversubscribed", "boolean"),
         Column("cells", "object"),
     )  # fmt: skip
@@ -113,10 +102,16 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     base = _baselines(first, rate["n"])
     why = _no_efficiency(runs, rows, first, rate, base)
     there = np.array([reason is None for reason in why], bool)
-    speedup = _speedup(runs, rows, rate["n"], base, why)
+    rates = measured(runs)["images_per_s"].reindex(runs.index).to_numpy(float, na_value=np.nan)
+    logs = grouped_moments(np.log(rates), rows, len(first))
+    speedup = _over(logs, base, why)
     n0 = first["gpus"].array.take(base)
     part = (n0 / first["gpus"].array).to_numpy(float)
-    efficiency = speedup.assign(**{end: speedup[end] * part for end in ("value", "low", "high")})
+    efficiency = speedup.assign(**{end: speedup[end] * part for end in _ENDS})
+    before = _next_smaller(first["series"], there)
+    more = first["gpus"].to_numpy(float) / first["gpus"].reindex(before).to_numpy(float)
+    gain = _over(logs, before.fillna(pd.Series(first.index)).astype(int).to_numpy(), why)
+    marginal = gain.assign(**{end: (gain[end] - 1) / (more - 1) for end in _ENDS})
     nodes = runs["nodes"].groupby(rows).agg(["min", "max"]).itertuples(index=False)
     names = ("technique", "technique_label", "series", "batch_per_rank", "global_batch", *SAME,
              "cores_per_rank", "gpus")  # fmt: skip
@@ -131,9 +126,8 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         "n0": pd.Series(n0).where(there),
         **estimates_as("speedup", speedup),
         **estimates_as("efficiency", efficiency),
-        **estimates_as("end_to_end_s", _end_to_end(runs, rows, len(first))),
-        **{name: runs[name].where(done).groupby(rows).mean() for name in SHARES},
-        **{note: _why_no_share(runs, name, rows) for name, note in SHARES.items()},
+        "before": first["gpus"].reindex(before).array,
+        **estimates_as("marginal", marginal),
         "oversubscribed": runs["oversubscribed"].groupby(rows).any(),
         "cells": runs["cell_id"].groupby(rows).agg(Names),
     }  # fmt: skip
@@ -146,22 +140,24 @@ def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> Places:
     return place.where(n > 0).groupby(rows["series"]).transform("min").fillna(place).to_numpy(int)
 
 
-def _speedup(
-    runs: pd.DataFrame, rows: Places, n: pd.Series[int], base: Places,
-    why: Sequence[str | None],
-) -> pd.DataFrame:  # fmt: skip
-    """The parts of an Estimate of each row; ``why``: the reason where there is none."""
-    rates = measured(runs)["images_per_s"].reindex(runs.index).to_numpy(float, na_value=np.nan)
-    logs = grouped_moments(np.log(rates), rows, len(n))
+def _next_smaller(series: pd.Series[int], there: NDArray[np.bool_]) -> pd.Series[float]:
+    """Of each row, by series and ranks, the one before it that has an efficiency; NaN of none."""
+    known = pd.Series(series.index, dtype=float).where(there).groupby(series).ffill()
+    return known.groupby(series).shift().where(there)
+
+
+def _over(logs: Moments, base: Places, why: Sequence[str | None]) -> pd.DataFrame:
+    """The throughput of each row over that of its base, as the parts of an Estimate; ``why``: the
+    reason where there is none."""
     found = ratios(logs, logs.at(base))
-    there, itself = np.array([reason is None for reason in why], bool), base == n.index
+    there, itself = np.array([reason is None for reason in why], bool), base == found.index
     return pd.DataFrame(
         {
             # a baseline is once as fast as itself, without error
             "value": found["value"].mask(itself, 1.0).where(there),
             "low": found["low"].where(there & ~itself),
             "high": found["high"].where(there & ~itself),
-            "n": found["n"].mask(itself, n).where(there, 0),
+            "n": found["n"].mask(itself, pd.Series(logs.n.astype(int))).where(there, 0),
             "note": np.where(there, found["note"].mask(itself, None), np.array(why, object)),
         }
     )
@@ -174,56 +170,27 @@ def _no_efficiency(
     """Why a row has neither speed-up nor efficiency; None where it has both."""
     shared, timed = runs["oversubscribed"].to_numpy(bool), runs.index.isin(measured(runs).index)
     counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
-    done = runs[runs["status"] == "completed"]
-    measured_of = done.groupby("technique")["gpus"].nunique()
-    why = first["technique"].map(measured_of > 1).map({True: NO_BASELINE, False: ONE_COUNT})
-    told = pd.DataFrame({
-        "none": rate["note"].where(rate["n"] == 0, None),
-        "shared": np.bincount(rows, shared) > 0,
-        "base_shared": (np.bincount(rows, shared & timed) > 0)[base],
-        "base": first["gpus"].array.take(base),
-        "alone": why.where(counts == 1),
-    })  # fmt: skip
+    ranks = first["gpus"].array.take(base)
+    base_shares = (np.bincount(rows, shared & timed) > 0)[base]
     return [
-        row["none"]
-        or (SHARED_CORES if row["shared"] else None)
-        or (f"the baseline's {row['base']} ranks share cores" if row["base_shared"] else None)
-        or row["alone"]
-        for row in plain_rows(told)
+        (note if not n else None)
+        or (SHARED_CORES if own else None)
+        or (f"the baseline's {baseline} ranks share cores" if base_own else None)
+        or (NO_BASELINE if count == 1 else None)
+        for note, n, own, baseline, base_own, count in zip(
+            rate["note"],
+            rate["n"],
+            np.bincount(rows, shared) > 0,
+            ranks,
+            base_shares,
+            counts,
+            strict=True,
+        )
     ]
 
 
-def _end_to_end(runs: pd.DataFrame, rows: Places, count: int) -> pd.DataFrame:
-    """The parts of an Estimate of each row."""
-    done = (runs["status"] == "completed").to_numpy(bool)
-    timed = runs["end_to_end_s"].where(done & (runs["end_to_end_s"] > 0).fillna(False))
-    found = over_completed(runs.assign(end_to_end_s=timed), "end_to_end_s", rows, count, "positive")
-    epochs = runs["epochs"].where(done).groupby(rows).nunique().to_numpy()
-    again = (runs["attempts"] > 1).to_numpy(bool) & done
-    restarted, completed = (np.bincount(rows, own).astype(int) for own in (again, done))
-    notes = [
-        reasons([note, f"{some} of {every} runs were restarted" if some else None])
-        for note, some, every in zip(found["note"], restarted, completed, strict=True)
-    ]
-    unlike = pd.Series(epochs > 1)
-    return pd.DataFrame(
-        {
-            **{end: found[end].mask(unlike) for end in ("value", "low", "high")},
-            "n": found["n"].mask(unlike, 0),
-            "note": pd.Series(notes, dtype=object).mask(unlike, "the runs differ in epochs"),
-        }
-    )
-
-
-def _why_no_share(runs: pd.DataFrame, name: str, rows: Places) -> list[str | None]:
-    """Why the mean of a row is of fewer runs than completed, or of none."""
-    done = (runs["status"] == "completed").to_numpy(bool)
-    known = done & runs[name].notna().to_numpy(bool)
-    every = np.bincount(rows)
-    why = joined_by(runs["step_shares_why"].where(done & ~known), rows, len(every))
-    n, completed = (np.bincount(rows, own).astype(int) for own in (known, done))
-    parts = zip(n.tolist(), completed.tolist(), every.tolist(), why, strict=True)
-    return [lacking(None, *part) for part in parts]
+def _marginal(row: Row) -> str:
+    return "" if row["before"] is None else estimate_in(row, "marginal").text(percent)
 
 
 def _efficiency(row: Row) -> str:

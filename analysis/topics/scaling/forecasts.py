@@ -4,12 +4,12 @@ one expect. A model; see :mod:`analysis.prediction.forecast`."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import UNTRIED, Forecast, SeriesForecast, forecast, slower
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast, slower
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import (
@@ -23,12 +23,14 @@ from analysis.table import (
     percent,
     signed_percent,
     significant,
+    types,
 )
-from analysis.topics.names import mode, namer, ranks_column, with_context
-from analysis.topics.scaling.series import OF_A_SERIES, SERIES, about, by_series
+from analysis.topics.names import namer, ranks_column
+from analysis.topics.scaling.efficiency import throughputs
+from analysis.topics.scaling.series import SERIES, by_series
 from analysis.topics.topic import Sweep
 
-_NEEDED = (*OF_A_SERIES, "status", "device", "gpus", "nodes", "oversubscribed", "gradient_bytes",
+_NEEDED = ("series", "status", "gpus", "nodes", "oversubscribed", "gradient_bytes", "global_batch",
            "step_s", "images_per_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
@@ -39,7 +41,6 @@ class Forecasts(NamedTuple):
     slower: sentences on counts above the interval of a forecast from smaller ones."""
 
     table: Table
-    file: Forecast
     slower: tuple[str, ...]
 
 
@@ -50,23 +51,20 @@ def ahead(of: Sweep) -> Forecasts:
     used = runs.loc[(runs["status"] == "completed") & runs["step_s"].notna(), list(_NEEDED)]
     counts = used.groupby("series")["gpus"].transform("nunique")
     rows: list[Row] = []
-    found: list[SeriesForecast] = []
     late: list[str] = []
     used = used[counts > 1]
-    names = about(used)
-    name = namer([*names.values()])
+    names = {row["series"]: row for row in reversed(of.rows(throughputs))}
+    name = namer([names[series] for series in used["series"].unique()])
+    by_network = False
     for series, own in used.groupby("series", sort=False):
-        named = names[series]
-        measured, reduce = measured_counts(own), _all_reduce(own, of.network)
-        device = own["device"].iloc[0]
-        key = f"{with_context(named)}; {mode(named)}"
-        key += "" if device in key else f"; {device}"
-        made = forecast(key, measured, named["scaling"], reduce)
+        named, reduce = names[series], _all_reduce(own, of.network)
+        measured = measured_counts(own)
+        made = forecast(measured, named["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
         if made.points and (why := _uneven(own)):
-            made = made.model_copy(update={"points": (), "refused": why})
-        found.append(made)
+            made = made._replace(points=(), refused=why)
+        by_network |= reduce is not None
         rows += _rows(named, made)
         late += [f"{name(named)}: {text}"
                  for text in slower(measured, named["scaling"], reduce)]  # fmt: skip
@@ -79,26 +77,31 @@ def ahead(of: Sweep) -> Forecasts:
         "for the longest delay. "
         "The network is "
         + ("that of the interconnect run beside the sweep."
-           if any(made.network == "alpha_beta" for made in found)
+           if by_network
            else "as training shows it: no usable interconnect run of these nodes lies beside the "
            "sweep."),
     )  # fmt: skip
-    return Forecasts(table, Forecast(sweep=of.frames.name, series=tuple(found)), tuple(late))
+    return Forecasts(table, tuple(late))
 
 
 def _uneven(runs: pd.DataFrame) -> str | None:
-    """Why the median step does not stand for the throughput; None where it does."""
+    """:func:`uneven` of the last such count of a series."""
     usual = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
     share = usual.groupby(runs["gpus"]).median().dropna()
     share = share / float(share.iloc[:1].sum())
-    uneven = share[(share - 1).abs() > MOST_UNEVEN]
-    if uneven.empty:
+    said = [uneven(of, share.index[0], ranks) for ranks, of in share.items()]
+    return next(filter(None, reversed(said)), None)
+
+
+def uneven(share: float, fewest: Any, ranks: Any) -> str | None:
+    """Why the median step does not stand for the throughput; None where it does. ``share``: of the
+    throughput that the median step gives, compared with that on the fewest ranks."""
+    if abs(share - 1) <= MOST_UNEVEN:
         return None
-    others = "longer" if uneven.iloc[-1] < 1 else "shorter"
     return (
-        f"compared with {share.index[0]}, {uneven.index[-1]} ranks have {percent(uneven.iloc[-1])} "
-        f"of the throughput that the median step gives: what makes other steps {others} is in no "
-        "model"
+        f"compared with {fewest}, {ranks} ranks have {percent(share)} of the throughput that the "
+        f"median step gives: what makes other steps {'longer' if share < 1 else 'shorter'} is in "
+        "no model"
     )
 
 
@@ -111,10 +114,10 @@ def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
     return lambda ranks: ring(ranks, size).seconds(network)
 
 
-def _rows(named: Row, found: SeriesForecast) -> list[Row]:
+def _rows(named: Row, found: Forecast) -> list[Row]:
     last = found.held_out[-1] if found.held_out else None
     row = {
-        **named,
+        **{name: named[name] for name in (*types(SERIES), "global_batch")},
         "fitted_on": ", ".join(map(count, found.fitted_on)),
         "hold_out": last.error if last else None,
         "hold_out_ranks": last.ranks if last else None,
@@ -123,13 +126,10 @@ def _rows(named: Row, found: SeriesForecast) -> list[Row]:
     if found.refused is not None:
         none = Estimate(None, note=found.refused)
         return [row | none.columns("step_s") | none.columns("efficiency")]
-    n = len(found.fitted_on)
     return [
-        {**row, "gpus": p.ranks,
-         **Estimate(p.step_s, p.low_s, p.high_s, n).columns("step_s"),
-         **Estimate(p.efficiency, p.efficiency_low, p.efficiency_high, n).columns("efficiency")}
-        for p in found.points
-    ]  # fmt: skip
+        row | {"gpus": ranks} | step.columns("step_s") | efficiency.columns("efficiency")
+        for ranks, step, efficiency in found.points
+    ]
 
 
 def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -18,16 +19,16 @@ from analysis.table import (
     Row,
     estimate_in,
     first_of,
+    joined,
     number,
     plain_rows,
     runs_in_words,
     types,
 )
 from analysis.topics.names import mode, named, namer, ranks_text, with_context
-from analysis.topics.scaling.cause import largest_cause
 from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.scaling.forecasts import MOST_UNEVEN, ahead
-from analysis.topics.scaling.loss import losses
+from analysis.topics.scaling.forecasts import ahead, uneven
+from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.topic import (
     TWO,
     Answer,
@@ -107,18 +108,17 @@ def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
 
 def _panel(row: Mapping[str, Any], *, several: bool) -> str:
     scaling = mode(row).replace(",", " scaling,")
-    return f"{scaling}\n{row['context']}" if several and row["context"] else scaling
+    return joined([scaling, row["context"] if several else ""], "\n")
 
 
 def border(panel: pd.DataFrame) -> float | None:
     """Rank count between those on one node and those on several; None where there is none."""
     measured = panel[panel["nodes"].notna()]
     one = measured["nodes"] == "1"
-    if one.all() or not one.any() or measured.loc[~one, "gpus"].min() <= (
-        last := int(measured.loc[one, "gpus"].max())
-    ):  # fmt: skip
+    last, first = measured.loc[one, "gpus"].max(), measured.loc[~one, "gpus"].min()
+    if pd.isna(last) or pd.isna(first) or first <= last:
         return None
-    return float((last * measured.loc[~one, "gpus"].min()) ** 0.5)
+    return float(last * first) ** 0.5
 
 
 def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
@@ -149,17 +149,14 @@ def _tip(row: Mapping[str, Any]) -> str:
 
 def _caption(drawn: pd.DataFrame, *, borders: bool) -> str:
     n = n_of(drawn.loc[drawn["kind"] == "measured", "n"])
-    text = (
+    ahead = (drawn["kind"] == "forecast").any()
+    return joined([
         "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
-        "interval, which holds the spread of that baseline "
-        f"({n} completed runs). "
-        "Dotted: 1 and 0.9."
-    )
-    if borders:
-        text += " Dashed upright: from here on, ranks are on several nodes."
-    if (drawn["kind"] == "forecast").any():
-        text += " Dashed, hollow: a model's forecast with its 95 % interval."
-    return text
+        f"interval, which holds the spread of that baseline ({n} completed runs). Dotted: 1 and "
+        "0.9.",
+        "Dashed upright: from here on, ranks are on several nodes." if borders else "",
+        "Dashed, hollow: a model's forecast with its 95 % interval." if ahead else "",
+    ])  # fmt: skip
 
 
 class Chosen(NamedTuple):
@@ -207,12 +204,9 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
 def _below(series: Rows, what: str) -> str:
     """From which count on the efficiency of one series is shown to stay low; empty where it is
     not."""
-    low = None
-    for row in sorted(series, key=lambda row: -row["gpus"]):
-        if row["efficiency_high"] is None or row["efficiency_high"] >= _GOOD:
-            break
-        low = row["gpus"]
-    return f"efficiency is below {_GOOD} from {low} {what}s on" if low else ""
+    rows = sorted(series, key=lambda row: -row["gpus"])
+    low = [*takewhile(lambda row: (row["efficiency_high"] or 1) < _GOOD, rows)]
+    return f"efficiency is below {_GOOD} from {low[-1]['gpus']} {what}s on" if low else ""
 
 
 def _cause(losses: Rows, row: Row) -> str:
@@ -222,18 +216,10 @@ def _cause(losses: Rows, row: Row) -> str:
     if loss is None or loss["lost"] is None:
         return ""
     usual = row["efficiency"] * (1 + loss["lost"])
-    if abs(usual - 1) > MOST_UNEVEN:
-        others = "longer" if usual < 1 else "shorter"
-        return (
-            f"an image takes {_longer(1 / row['efficiency'] - 1)} than under ideal scaling, the "
-            f"median step is {_longer(loss['lost'])}: what makes other steps {others} is not known"
-        )
+    if why := uneven(usual, row["n0"], row["gpus"]):
+        return why
     cause = largest_cause(loss)
-    return cause.sentence if cause else ""
-
-
-def _longer(share: float) -> str:
-    return f"{100 * abs(share):.1f} % {'longer' if share >= 0 else 'shorter'}"
+    return f"largest loss: {cause.text}" if cause else ""
 
 
 def _too_good(of: Sweep) -> Iterable[Caution]:

@@ -2,8 +2,8 @@
 
 A step on k ranks is compared with that of the smallest measured count k0 of its series, scaled to
 the images a rank has: ideal(k) = f x step(k0), with f = 1 under weak and k0 / k under strong
-scaling. Each part is ``part(k) - f x part(k0)``, in seconds. They add up exactly to
-``step(k) - ideal(k)``, since per run, with means over its ranks:
+scaling. Each part is ``part(k) - f x part(k0)``, as a share of the ideal step. They add up exactly
+to ``step(k) / ideal(k) - 1``, since per run, with means over its ranks:
 
     step_s = input_s + compute_s + exposed_s + rest
 
@@ -13,9 +13,7 @@ scaling. Each part is ``part(k) - f x part(k0)``, in seconds. They add up exactl
 - waiting: ``waiting_s``, for slower ranks, at most ``exposed_s``; and ``compute_s`` less
   ``compute_fastest_s``: else half of a straggler's delay among two ranks would be slow computing.
 - negotiation: ``negotiation_s``; at most what is then left of ``exposed_s``.
-- exposed: communication that overlaps no computing, without the two parts above. With a ``Link``
-  of the same nodes it is divided into bandwidth and latency, in the proportion that a ring has in
-  the alpha-beta model: a model, no measurement.
+- exposed: communication that overlaps no computing, without the two parts above.
 - rest: what remains, and may be negative. ``compute_s`` and ``waiting_s`` are of sampled steps,
   ``step_s`` and ``input_s`` of all others, ``exposed_s`` is a difference of medians; steps
   that are taken in one call save what a sampled one has to pay. All of this is in it.
@@ -28,37 +26,90 @@ note says why.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from analysis.prediction.collectives import Link
 from analysis.records.columns import SHARED_CORES
-from analysis.stats.differences import welch
-from analysis.stats.intervals import IDENTICAL, ONE_RUN, Moments
-from analysis.table import Column, Row, Table, signed_percent, types
-from analysis.topics.names import ranks_column
-from analysis.topics.scaling.cause import MODELLED, PARTS, largest_cause
+from analysis.stats.differences import differences
+from analysis.stats.intervals import Floats, grouped_moments
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    estimate_in,
+    estimates_as,
+    frame,
+    percent,
+    signed_percent,
+)
+from analysis.topics.names import NAMES, ranks_column
 from analysis.topics.scaling.series import by_series, with_series
-from analysis.topics.scaling.step_parts import ABOUT, SOURCES, VALUES, per_run
 from analysis.topics.topic import Sweep
 
 KEY, TITLE = "lost_efficiency", "What is lost, and by what"
+#: The parts in the order in which they are drawn, and how a sentence names them.
+PARTS: dict[str, str] = {
+    "input": "waiting for input",
+    "compute": "slower computing",
+    "communication": "communication, waiting for slower ranks included",
+    "exposed": "exposed communication",
+    "waiting": "waiting for slower ranks",
+    "negotiation": "negotiation",
+    "rest": "unexplained time",
+}
+WAITING_WITHIN = "waiting for slower ranks is within communication"
 SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
-_ROUNDING = 1e-12  # relative
-Floats = npt.NDArray[np.float64]
+_COMMUNICATION = ("communication_s", "exposed_s", "waiting_s", "negotiation_s")
+#: Steps that were all taken in parts last as long as their parts, up to this; others do not.
+_SAME_STEPS = 1e-3
+#: Decimals of a share of a step: less is the rounding of a sum.
+_DECIMALS = 12
 
 
-class Loss(NamedTuple):
-    """table: a row per condition with more ranks than its baseline. parts: see PART_COLUMNS.
-    what: ranks, or GPUs where each rank has one."""
+class Cause(NamedTuple):
+    """The largest part of what is lost.
 
-    table: Table
-    parts: pd.DataFrame
-    what: str
+    share: of the sum of all parts that lengthen the step. decided: its interval is above that of
+    the next.
+    """
+
+    part: str
+    share: float
+    decided: bool
+
+    @property
+    def text(self) -> str:
+        """``waiting for slower ranks, 61 % of all that lengthens the step``."""
+        if not self.decided:
+            return "undecided"
+        return f"{PARTS[self.part]}, {percent(self.share)} of all that lengthens the step"
+
+
+def largest_cause(row: Mapping[str, Any]) -> Cause | None:
+    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
+    lost, every = _interval(row, "lost"), {part: _interval(row, part) for part in PARTS}
+    parts = {part: found for part, found in every.items() if found[0] > 0}
+    if not parts or lost[0] <= 0 or lost[1] <= 0:
+        return None
+    first = max(parts, key=lambda part: parts[part][0])
+    low = parts[first][1]
+    # also of a part that seems to shorten the step; without an interval runs do not differ in it
+    larger = [part for part, (value, _, high) in every.items() if part != first and (
+        high >= low or (value > 0 and math.isnan(high)))]  # fmt: skip
+    share = parts[first][0] / sum(value for value, *_ in parts.values())
+    return Cause(first, share, low > 0 and not larger)
+
+
+def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
+    """Value, low, high; NaN where there is none, which no comparison holds for."""
+    value, low, high, *_ = estimate_in(row, name)
+    value, low, high = (math.nan if v is None else v for v in (value, low, high))
+    return value, low, high
 
 
 def _largest(row: Row) -> str:
@@ -73,10 +124,8 @@ def _part(name: str, heading: str, description: str) -> Column:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("series", "Int64", description="one number per series, as in the parts"),
-    Column("technique", "string"),
-    Column("technique_label", "string", "technique"),
-    Column("context", "string", "settings", only_if_varied=True),
+    *NAMES,
+    Column("series", "Int64"),
     Column("scaling", "string", "scaling", only_if_varied=True),
     Column("gpus", "Int64", "ranks"),
     Column("global_batch", "Int64", "global batch", only_if_varied=True),
@@ -91,183 +140,122 @@ COLUMNS: tuple[Column, ...] = (
     _part("compute", "compute", "forward, backward and update, of the rank that computes fastest"),
     _part("communication", "communication", "exposed; waiting for slower ranks is in it"),
     _part("exposed", "exposed communication", "overlaps no computing; without what follows"),
-    _part("bandwidth", "bandwidth (model)", "exposed communication, by the bytes of a ring"),
-    _part("latency", "latency (model)", "exposed communication, by the messages of a ring"),
     _part("waiting", "waiting", "for slower ranks"),
     _part("negotiation", "negotiation", "one round of all ranks"),
     _part("rest", "rest", "what the parts do not explain; may be negative"),
     Column("largest", None, "largest loss", cell=_largest, wide=True),
     Column("why", "string", "note", only_if_varied=True, wide=True),
 )  # fmt: skip
-PART_COLUMNS: tuple[Column, ...] = (
-    Column("series", "Int64"),
-    Column("condition", "string", description="technique and settings"),
-    Column("scaling", "string"),
-    Column("gpus", "Int64"),
-    Column("baseline_gpus", "Int64"),
-    Column("part", "string", description="see PARTS"),
-    Column("seconds", unit="s", description="per step, above the ideal one"),
-    Column("low", unit="s", description="95 % interval over runs (Welch's t)"),
-    Column("high", unit="s"),
-    Column("share", description="of the ideal step"),
-    Column("n", "Int64", description="runs at this count"),
-    Column("model", "boolean", description="divided by a model, not measured"),
-    Column("note", "string"),
-)
 
 
-def loss(runs: pd.DataFrame, network: Link | None = None) -> Loss:
-    """
+def losses(of: Sweep) -> Table:
+    return loss(of.made(by_series))
+
+
+def loss(runs: pd.DataFrame) -> Table:
+    """A row per series and count but the smallest, of completed runs with a step time.
+
     Args:
         runs: a row per run: the columns of analysis.frames, and per run in seconds, null where a
             record has none, ``step_s``, ``input_s``, ``compute_s``, ``compute_fastest_s``,
             ``communication_s``, ``exposed_s``, ``waiting_s``, ``negotiation_s``; and
-            ``step_parts_why``. Only completed runs with a step time are used.
-        network: of the nodes of all runs; applied to runs whose ``gradient_bytes`` are known.
+            ``step_parts_why``.
     """
     used = with_series(runs)[(runs["status"] == "completed") & runs["step_s"].notna()]
-    compared = _compared(_groups(per_run(used, network)))
-    long = _parts_of(compared)
-    wide = _wide(compared, long)
+    data = frame(_rows(*_pairs(used)), COLUMNS)
     ranks = replace(ranks_column(runs), only_if_varied=False)
     columns = tuple(
         ranks if c.name == "gpus" else c
         for c in COLUMNS
-        if not c.estimate or wide[c.name].notna().any()
+        if not c.estimate or data[c.name].notna().any()
     )
-    table = Table(KEY, TITLE, columns, wide)
-    parts = long[long["part"] != "lost"].copy()
-    parts["condition"] = [
-        ", ".join([label, *context])
-        for label, context in zip(parts["technique_label"], parts["context"], strict=True)
-    ]
-    wanted = types(PART_COLUMNS)
-    return Loss(table, parts[list(wanted)].astype(wanted).reset_index(drop=True), ranks.heading)
+    return Table(KEY, TITLE, columns, data)
 
 
-def lost(of: Sweep) -> Loss:
-    return loss(of.made(by_series), of.network)
+def _pairs(used: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row per pair of a count and the smallest of its series, in the order of their numbers; and
+    the runs of both, with the number of their ``pair``."""
+    used = used.assign(baseline_gpus=used.groupby("series")["gpus"].transform("min"))
+    at_base = used["gpus"] == used["baseline_gpus"]
+    more, base = used[~at_base], used[at_base]
+    pairs = more.drop_duplicates(["series", "gpus"]).sort_values(["series", "gpus"])
+    pairs = pairs.assign(pair=range(len(pairs)))
+    own = more.merge(pairs[["series", "gpus", "pair"]], on=["series", "gpus"])
+    beside = base.merge(pairs[["series", "pair"]], on="series")
+    return pairs, pd.concat([own.assign(is_base=False), beside.assign(is_base=True)])
 
 
-def losses(of: Sweep) -> Table:
-    return of.made(lost).table
+def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+    """Columns of the table; see :func:`_pairs`."""
+    pair, base, count = runs["pair"].to_numpy(int), runs["is_base"].to_numpy(bool), len(pairs)
 
+    def means(values: Floats) -> tuple[Floats, Floats]:
+        """Of the count and of its baseline."""
+        more, fewest = (grouped_moments(values[at], pair[at], count).mean for at in (~base, base))
+        return more, fewest
 
-def _groups(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per (series, gpus): NAME, NAME_var and NAME_cov (with the step) of each part.
-
-    A mean is null unless every run has the value, so that all parts are of the same runs.
-    """
-    by = [runs["series"], runs["gpus"]]
-    values = runs[VALUES]
-    grouped = values.groupby(by)
-    away = values - grouped.transform("mean")
-    n = grouped.size()
-    freedom = (n - 1).where(n > 1)
-    squares = away.pow(2).groupby(by).sum(min_count=1).div(freedom, axis=0)
-    products = away.mul(away["step_s"], axis=0).groupby(by).sum(min_count=1).div(freedom, axis=0)
-    whole = grouped.count().eq(n, axis=0)
-    first = runs.groupby(by)[["technique", "technique_label", "context", "scaling", "global_batch"]]
-    flags = runs.groupby(by).agg(
-        shared=("oversubscribed", "any"), no_parts=("step_parts_why", "first")
-    )
-    return pd.concat(
-        [grouped.mean().where(whole), squares.add_suffix("_var"), products.add_suffix("_cov"),
-         first.first(), flags, n.rename("n")], axis=1,
-    ).reset_index()  # fmt: skip
-
-
-def _compared(groups: pd.DataFrame) -> pd.DataFrame:
-    """Each condition beside its baseline (``NAME_0``), with ``f`` and ``level``."""
-    smallest = groups.sort_values("gpus").drop_duplicates("series")
-    smallest = smallest.drop(columns=["technique", "technique_label", "context", "scaling"])
-    pair = groups.merge(smallest, on="series", suffixes=("", "_0"))
-    pair = pair[pair["gpus"] > pair["gpus_0"]].reset_index(drop=True)
-    pair["f"] = ((pair["global_batch"] / pair["gpus"]) /
-                 (pair["global_batch_0"] / pair["gpus_0"])).astype(float)  # fmt: skip
-    has = {
-        level: np.logical_and.reduce(
-            [pair[c].notna() & pair[f"{c}_0"].notna() for c in sources.values()]
-        )
-        for level, sources in SOURCES.items()
-    }
-    pair["level"] = np.select(list(has.values()), list(has), "nothing")
-    shared = (pair["shared"] | pair["shared_0"]).fillna(False).astype(bool)
-    longer = [pair[f"fastest_s{end}"] > pair[f"step_s{end}"] for end in ("", "_0")]
-    told = pair["no_parts"].fillna(pair["no_parts_0"]).fillna("these runs do not have it")
-    pair["why"] = np.select(
-        [shared, pair["level"] == "communication", ~pair["level"].isin(("modelled", "full")),
-         longer[0] | longer[1]],
-        [SHARED_CORES, "waiting for slower ranks is within communication",
-         told.map("the rest holds what else communication takes: {}".format), SAMPLED_LONGER], "",
+    step, images = (runs[name].to_numpy(float) for name in ("step_s", "global_batch"))
+    step_s, step_0 = means(step)
+    each, each_0 = means(images / runs["gpus"].to_numpy(float))
+    ideal = each / each_0 * step_0
+    shared = runs["oversubscribed"].fillna(False).astype(bool).groupby(pair).any().to_numpy(bool)
+    parts = _parts(runs, pair)
+    found: dict[str, Any] = {}
+    for name, values in {"lost": step, **parts}.items():
+        known = np.where(shared[pair], np.nan, values)
+        more, fewest = means(known)
+        share = np.round(more / ideal - fewest / step_0, _DECIMALS)
+        # the uncertainty of the ideal step is in the interval (delta method)
+        linear = np.where(base, (known + share[pair] * step) / step_0[pair], known / ideal[pair])
+        linear = np.round(linear, _DECIMALS)
+        about = differences(*(grouped_moments(linear[at], pair[at], count) for at in (~base, base)))
+        about = about.assign(value=share, low=share + about["low"], high=share + about["high"])
+        about["note"] = about["note"].where(~np.isnan(share))
+        found |= estimates_as(name, about)
+    computing, whole = means(parts["compute"]), (step_s, step_0)
+    longer = [np.greater(one, other) for one, other in zip(computing, whole, strict=True)]
+    lacks = np.isnan(means(parts["exposed"])[0])
+    told = runs["step_parts_why"].groupby(pair).first().fillna("these runs do not have it")
+    no_time = told.map("the rest holds what else communication takes: {}".format)
+    why = np.select(
+        [shared, lacks & ~np.isnan(means(parts["communication"])[0]), lacks, longer[0] | longer[1]],
+        [SHARED_CORES, WAITING_WITHIN, no_time, SAMPLED_LONGER], "",
     )  # fmt: skip
-    pair["level"] = pair["level"].where(~shared, "")
-    pair["ideal_s"] = pair["f"] * pair["step_s_0"]
-    return pair
+    names = ("technique", "technique_label", "series", "scaling", "gpus", "global_batch",
+             "baseline_gpus")  # fmt: skip
+    return {
+        **{name: pairs[name].array for name in names},
+        "context": [*map(str, pairs["context"])],
+        "n": np.bincount(pair[~base], minlength=count),
+        "step_s": step_s, "ideal_s": ideal, **found, "why": pd.Series(why).replace("", pd.NA).array,
+    }  # fmt: skip
 
 
-def _parts_of(pair: pd.DataFrame) -> pd.DataFrame:
-    """A row per condition and part, ``lost`` (the whole difference) among them."""
-    pieces = [
-        _difference(pair[pair["level"] == level], part, column)
-        for level, sources in SOURCES.items()
-        for part, column in {"lost": "step_s", **sources}.items()
-    ]
-    long = pd.concat(pieces)
-    place = {part: i for i, part in enumerate(("lost", *PARTS))}
-    return long.assign(_p=long["part"].map(place)).sort_values(["series", "gpus", "_p"])
-
-
-def _difference(pair: pd.DataFrame, part: str, column: str) -> pd.DataFrame:
-    """part(k) - f part(k0), and as a share of the ideal step, with Welch's t intervals.
-
-    The share's interval has the uncertainty of the ideal step in it (delta method).
-    """
-    f, ideal, step, variance_of_step = (
-        pair[name].to_numpy(float) for name in ("f", "ideal_s", "step_s_0", "step_s_var_0")
+def _parts(runs: pd.DataFrame, pair: Floats) -> dict[str, Floats]:
+    """Seconds of the parts of each run; NaN where some run of its pair lacks one, which is then
+    within the rest."""
+    names = ("step_s", "input_s", "compute_s", "compute_fastest_s", *_COMMUNICATION)
+    real = {name: runs[name].to_numpy(float, na_value=np.nan) for name in names}
+    for name in _COMMUNICATION:
+        real[name] = np.where(runs["gpus"] == 1, 0.0, real[name])
+    step, fastest, skew = real["step_s"], real["compute_fastest_s"], (
+        real["compute_s"] - real["compute_fastest_s"])  # fmt: skip
+    left = step - real["input_s"] - real["compute_s"] - real["communication_s"]
+    # every step was taken in parts: nothing overlapped the communication
+    in_parts = np.isnan(real["exposed_s"]) & (np.abs(left) <= _SAME_STEPS * step)
+    shown = np.where(in_parts, real["communication_s"], real["exposed_s"])
+    waited = np.minimum(real["waiting_s"], shown)
+    negotiated = np.minimum(real["negotiation_s"], shown - waited)
+    shows, waits = (
+        pd.Series(~np.isnan(values)).groupby(pair).transform("all").to_numpy(bool)
+        for values in (shown, real["waiting_s"] + real["negotiation_s"])
     )
-    n, mean, variance = (pair[c].to_numpy(float) for c in ("n", column, f"{column}_var"))
-    n_0, mean_0, variance_0, covariance = (
-        pair[c].to_numpy(float)
-        for c in ("n_0", f"{column}_0", f"{column}_var_0", f"{column}_cov_0")
-    )
-    share = (mean - f * mean_0) / ideal
-    both = variance_0 + share**2 * variance_of_step + 2 * share * covariance
-    sd, sd_0 = _sd(variance, ideal), _sd(variance_0, step)
-    seconds = welch(Moments(n, mean, sd), Moments(n_0, f * mean_0, f * sd_0))
-    shares = welch(
-        Moments(n, mean / ideal, sd / ideal), Moments(n_0, mean_0 / step, _sd(both, step) / step)
-    )
-    notes = {
-        name: np.select([np.minimum(n, n_0) < 2, np.isnan(of.low)], [ONE_RUN, IDENTICAL], "")
-        for name, of in {"note": seconds, "share_note": shares}.items()
+    found = {
+        "input": real["input_s"],
+        "compute": fastest,
+        "communication": np.where(shows & ~waits, shown + skew, np.nan),
+        "exposed": np.where(shows & waits, shown - waited - negotiated, np.nan),
+        "waiting": np.where(waits, np.where(shows, waited, real["waiting_s"]) + skew, np.nan),
+        "negotiation": np.where(shows & waits, negotiated, np.nan),
     }
-    return pd.DataFrame({
-        **{name: pair[name] for name in ("series", *ABOUT, "n")},
-        "baseline_gpus": pair["gpus_0"], "part": part,
-        "seconds": seconds.value, "low": seconds.low, "high": seconds.high,
-        "share": shares.value, "share_low": shares.low, "share_high": shares.high,
-        "model": part in MODELLED,
-        **{name: pd.Series(note, pair.index).replace("", pd.NA) for name, note in notes.items()},
-    })  # fmt: skip
-
-
-def _sd(variance: Floats, step: Floats) -> Floats:
-    """Standard deviation; 0 where it is the rounding of such a step."""
-    sd = np.sqrt(np.maximum(variance, 0))
-    return np.where(sd <= _ROUNDING * step, 0.0, sd)
-
-
-def _wide(pair: pd.DataFrame, long: pd.DataFrame) -> pd.DataFrame:
-    """A row per condition, shares of the ideal step as estimates."""
-    at = long.set_index(["series", "gpus", "part"])
-    named = {"share": "", "share_low": "_low", "share_high": "_high", "n": "_n",
-             "share_note": "_note"}  # fmt: skip
-    shares = [at[source].unstack("part").add_suffix(suffix) for source, suffix in named.items()]
-    known = pair.rename(columns={"gpus_0": "baseline_gpus"}).set_index(["series", "gpus"])
-    known["why"] = known["why"].replace("", pd.NA)
-    about = ["technique", "technique_label", "context", "scaling", "global_batch", "baseline_gpus",
-             "n", "step_s", "ideal_s", "why"]  # fmt: skip
-    wide = pd.concat([known[about], *shares], axis=1).reset_index()
-    wanted = types(COLUMNS)
-    return wide.reindex(columns=list(wanted)).astype(wanted)
+    return found | {"rest": step - np.nansum([*found.values()], axis=0)}

@@ -17,6 +17,7 @@ one with p below 0.05 (docs/statistics.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,13 +26,14 @@ from scipy import special
 
 from analysis.records.lists import Names
 from analysis.stats.differences import holm
-from analysis.stats.intervals import IDENTICAL, estimate, t_quantile
+from analysis.stats.intervals import IDENTICAL, t_quantile
 from analysis.stats.least_squares import ROUNDING, Effects, Fit, effects, within
 from analysis.table import (
     Column,
     Row,
     Table,
     estimate_in,
+    estimates_as,
     frame,
     p_value,
     percent,
@@ -75,12 +77,12 @@ def table(runs: pd.DataFrame) -> Table:
             break
         used = used[known]
         names, present = _hosts(used)
-    rows: list[Row] = []
+    columns: dict[str, Any] = {}
     if len(names):
         found = effects(np.log(used["step_s"].to_numpy(np.float64)), group, present)
         if (found.df >= FEWEST_DF).any():
-            rows = _rows(names, present, found)
-    data = frame(rows, COLUMNS).sort_values("effect", ascending=False, kind="stable")
+            columns = _columns(names, present, found)
+    data = frame(columns, COLUMNS).sort_values("effect", ascending=False, kind="stable")
     return Table("node_effects", "Step time by host", COLUMNS, data.reset_index(drop=True))
 
 
@@ -136,26 +138,19 @@ def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
     return together.tolist(), present[:, first]
 
 
-def _rows(names: list[Names], present: NDArray[np.bool_], found: Effects) -> list[Row]:
-    few = found.df < FEWEST_DF
+def _columns(names: list[Names], present: NDArray[np.bool_], found: Effects) -> dict[str, Any]:
+    few, n = found.df < FEWEST_DF, present.sum(axis=0)
     error = np.where(few, np.nan, found.error)
     half = t_quantile(found.df) * error
-    p = 2 * special.stdtr(found.df, -np.abs(found.value / error))
-    ends = np.expm1(np.stack([found.value, found.value - half, found.value + half]))
-    adjusted = holm(p)
-    rows = []
-    for place, host in enumerate(names):
-        n = int(present[:, place].sum())
-        value, low, high = ends[:, place]
-        note = None
-        if np.isnan(low):
-            note = ALIKE if np.isnan(value) else FEW if few[place] else IDENTICAL
-        rows.append({
-            "host": host, "n_with": n, "n_without": len(present) - n,
-            **estimate(value, low, high, n, note).columns("effect"),
-            "p_holm": None if np.isnan(adjusted[place]) else float(adjusted[place]),
-        })  # fmt: skip
-    return rows
+    value, low, high = np.expm1([found.value, found.value - half, found.value + half])
+    note = np.select([np.isnan(value), few, np.isnan(low)], [ALIKE, FEW, IDENTICAL], "")
+    effect = pd.DataFrame({"value": value, "low": low, "high": high, "n": n,
+                           "note": [text or None for text in note.tolist()]})  # fmt: skip
+    return {
+        "host": names, "n_with": n, "n_without": len(present) - n,
+        **estimates_as("effect", effect),
+        "p_holm": holm(2 * special.stdtr(found.df, -np.abs(found.value / error))),
+    }  # fmt: skip
 
 
 def blamed(slow: Sequence[Row]) -> str:

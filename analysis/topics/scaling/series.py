@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
-from analysis.records.labels import without_scaling
 from analysis.records.lists import Context
-from analysis.table import Column, Row, plain_rows
-from analysis.topics.names import NAMES, cores_text, joined_by, mode
+from analysis.table import Column, plain_rows
+from analysis.topics.names import NAMES, cores_text, mode
 from analysis.topics.topic import Sweep
 
 #: What must be equal for one rank count to be the baseline of another, beside settings and batch.
 SAME = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
         "partition", "framework", "epoch_images", "deterministic", "accumulation", "scaling",
         "device_kind", "device")  # fmt: skip
-#: What names a series; see :func:`about`. A global batch belongs to it, too.
+#: What names a series. A global batch belongs to it, too.
 SERIES: tuple[Column, ...] = (
     *NAMES,
     Column("series", "Int64"),
@@ -24,9 +21,6 @@ SERIES: tuple[Column, ...] = (
            "batch is", cell=mode),
     Column("batch_per_rank", "Int64"),
 )  # fmt: skip
-#: What :func:`about` takes from the runs of a series.
-OF_A_SERIES = ("technique", "technique_label", "context", "series", "scaling", "batch_per_rank",
-               "global_batch")  # fmt: skip
 
 
 def by_series(of: Sweep) -> pd.DataFrame:
@@ -71,14 +65,3 @@ def _beside_settings(series: pd.DataFrame) -> list[list[str]]:
 def measured(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs that completed, with a throughput."""
     return runs[(runs["status"] == "completed") & runs["images_per_s"].notna()]
-
-
-def about(runs: pd.DataFrame) -> dict[Any, Row]:
-    """What names each series, by its number, from its runs."""
-    numbers, series = pd.factorize(runs["series"])
-    contexts = joined_by(runs["context"].map(without_scaling), numbers, len(series))
-    rows = plain_rows(runs[[*OF_A_SERIES]].drop_duplicates("series"))
-    return {
-        row["series"]: row | {"context": context}
-        for row, context in zip(rows, contexts, strict=True)
-    }

@@ -8,9 +8,9 @@ import pandas as pd
 
 from analysis.figures import GRID, PART_PALETTE, Figure, Look, hidden, left_out
 from analysis.plots.rows import Bar, bars
-from analysis.table import Column, frame, joined, plain_rows, significant
+from analysis.table import Column, joined, plain_rows, significant, types
 from analysis.topics.names import place_namer
-from analysis.topics.scaling.cause import PARTS as WORDS
+from analysis.topics.scaling.loss import PARTS as WORDS
 from analysis.topics.topic import Topic
 
 KEY, TITLE = "step_parts", "Where a step goes"
@@ -71,13 +71,10 @@ def _bars(own: pd.DataFrame) -> Iterable[Bar]:
 
 def _unknown(data: pd.DataFrame) -> list[str]:
     """Sentences: where the parts are that some condition lacks."""
-    lacking = data[data["milliseconds"].isna()]
-    said = []
-    for part, own in lacking.groupby("part", sort=False)["name"]:
-        whose = "" if len(own) == data["name"].nunique() else f" for {'; '.join(own)}"
-        words, other = (PARTS[name][0] for name in (str(part), _WITHIN[str(part)]))
-        said.append(f"Not known{whose}: {words}; it is in the bar '{other}'.")
-    return said
+    return [
+        f"Where it is not known, {PARTS[part][0]} is in the bar '{PARTS[_WITHIN[part]][0]}'."
+        for part in data.loc[data["milliseconds"].isna(), "part"].unique()
+    ]
 
 
 def _measured(runs: pd.DataFrame) -> pd.DataFrame:
@@ -92,25 +89,14 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     means = means.where(by_condition[_SECONDS].count().eq(by_condition.size(), axis=0))
     about = by_condition[["technique_label", "context", "gpus", "global_batch"]].first()
     rows = about.join(means).sort_values(["gpus", "global_batch"], kind="stable").tail(MOST_ROWS)
-    name = place_namer(rows)
-    parts = []
-    for row in plain_rows(rows):
-        known = {
-            "input": row["input_s"],
-            "compute": row["compute_s"] - (row["update_s"] or 0.0),
-            "update": row["update_s"],
-            "exposed": row["exposed_s"],
-        }
-        known["rest"] = row["step_s"] - sum(value or 0.0 for value in known.values())
-        parts += [
-            {
-                "name": name(row),
-                "part": part,
-                "milliseconds": None if value is None else 1000 * value,
-            }
-            for part, value in known.items()
-        ]
-    return frame(parts, COLUMNS)
+    parts = pd.DataFrame({
+        "input": rows["input_s"], "compute": rows["compute_s"] - rows["update_s"].fillna(0),
+        "update": rows["update_s"], "exposed": rows["exposed_s"],
+    })  # fmt: skip
+    known = 1000 * parts.assign(rest=rows["step_s"] - parts.sum(axis=1))
+    names = [*map(place_namer(rows), plain_rows(rows))]
+    found = known.assign(name=names).melt("name", var_name="part", value_name="milliseconds")
+    return found.astype(types(COLUMNS))
 
 
 TOPIC = Topic(plots=(lambda of: figure(of.runs, of.seen),))

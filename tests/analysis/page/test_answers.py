@@ -317,7 +317,7 @@ GAINS = {
         "; whether each added rank up to 2 gives 70 % of the throughput",
     ),
     "gain": ([185.0, 186.0, 187.0], "Yes, up to 2 ranks: each added one gives at least 70 %"),
-    "one run": ([190.0], "times the throughput of 1, too few runs for an interval."),
+    "one run": ([190.0], "times the throughput of 1, without an interval."),
 }
 
 

@@ -39,15 +39,11 @@ def test_stalls_between_usual_steps_have_no_cause_and_no_forecast(tmp_path: Path
     found = report(tmp_path, items)
     said = {answer.key: answer.text for answer in found.answers}
     assert "Largest loss" not in said["scaling"]
-    assert (
-        "An image takes 68.3 % longer than under ideal scaling, the median step is 6.2 % longer: "
-        "what makes other steps longer is not known."
-    ) in said["scaling"]
+    why = ("ompared with 1, 4 ranks have 63 % of the throughput that the median step gives: what "
+           "makes other steps longer is in no model")  # fmt: skip
+    assert f"C{why}." in said["scaling"]
     assert "model expects" not in said["more_ranks"]
-    assert set(found.tables["forecast"].data["why"]) == {
-        "compared with 1, 4 ranks have 63 % of the throughput that the median step gives: what "
-        "makes other steps longer is in no model"
-    }
+    assert set(found.tables["forecast"].data["why"]) == {f"c{why}"}
 
 
 def test_a_median_step_that_is_longer_than_the_throughput_says_is_no_share(tmp_path: Path) -> None:
@@ -58,8 +54,7 @@ def test_a_median_step_that_is_longer_than_the_throughput_says_is_no_share(tmp_p
     assert why.startswith("compared with 1, 4 ranks have 118 % of the throughput that the median")
     assert why.endswith("what makes other steps shorter is in no model")
     text = answers(tmp_path / "two", items)["scaling"].text
-    assert "An image takes 3.1 % longer than under ideal scaling" in text
-    assert "step is 24.8 % longer: what makes other steps shorter is not known." in text
+    assert "Compared with 1, 2 ranks have 121 % of the throughput that" in text
     assert "explains" not in text
 
 

@@ -98,8 +98,8 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     plain = report_of(good_sweep(tmp_path / "plain"))
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
-        "scaling", "lost_efficiency", "recommended", "increases", "claims", "ranking", "pairs",
-        "convergence", "larger_batch", "usage", "ranks", "every_run", "provenance",
+        "scaling", "lost_efficiency", "claims", "ranking", "pairs", "convergence", "larger_batch",
+        "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
 
 

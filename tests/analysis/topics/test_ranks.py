@@ -111,20 +111,10 @@ def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
     slow = [late_run(64, dict.fromkeys(range(8), 0.1), seed=seed) for seed in (0, 1)]
     report = build(load_frames(write_sweep(tmp_path / "s", slow)), draw=False)
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
-    assert "2 runs, the first: naive, 64 ranks, seed 0" in said.text
+    assert said.text.count("naive, 64 ranks, seed") == 1 and "in 1 more run" in said.text
     assert said.text.count("node1") == 1
     assert said.text.startswith("8 of 8 ranks of node1 are ready up to 1")
     assert "make interconnect" not in said.text  # of a run on no cluster
-
-
-@pytest.mark.parametrize("count", [4, 8, 64])
-def test_equal_ranks_are_seldom_blamed(count: int) -> None:
-    """The rule's false alarms, as docs/statistics.md has them; here no lateness is too small."""
-    ready = np.random.default_rng(1).normal(size=(4000, count))
-    behind = ready - np.median(ready, axis=1, keepdims=True)
-    t = behind / (1.4826 * np.median(np.abs(behind), axis=1, keepdims=True))
-    wrong = (count * ranks.p_alone(t, count) < ranks.ALPHA).any(axis=1).mean()
-    assert 0.001 < wrong < 0.05
 
 
 def test_of_several_late_ranks_the_largest_lateness_is_a_bound(tmp_path: Path) -> None:

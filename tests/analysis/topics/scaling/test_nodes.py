@@ -1,4 +1,4 @@
-"""Effects of hosts against other formulas, their errors by simulation, and when there are none."""
+"""Effects of hosts against other formulas, and when there are none."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ from analysis.table import plain_rows
 from analysis.topics.scaling import nodes
 from jobs.slurm.submissions import Array, RunNote, write_note
 from tests.analysis.builders import START, config, rank_steps, record, runs_frame, write_sweep
-from tests.analysis.topics.scaling.host_families import (
-    FEW_EACH,
-    SPREADS,
-    Design,
-    share_found,
-    share_of_errors,
-)
 from train.record.run import RunRecord
 
 
@@ -42,23 +35,6 @@ def run(seed: int, hosts: Sequence[str], step_s: float, **changes) -> RunRecord:
 def table(*items: RunRecord) -> pd.DataFrame:
     found = nodes.table(runs_frame(items)).data
     return found.set_index(found["host"].map(str))
-
-
-def test_two_hosts_are_a_t_test_of_logarithms() -> None:
-    times = {"a": [1.0, 1.02, 0.99], "b": [1.2, 1.25, 1.19, 1.22]}
-    items = [run(10 * n + i, [host], s)
-             for n, (host, own) in enumerate(times.items()) for i, s in enumerate(own)]  # fmt: skip
-    found = table(*items)
-    a, b = (np.log(times[host]) for host in "ab")
-    expected = stats.ttest_ind(b, a)
-    ends = expected.confidence_interval(0.95)
-    row = found.loc["b"]
-    assert row["effect"] == pytest.approx(math.exp(b.mean() - a.mean()) - 1)
-    assert row["effect_low"] == pytest.approx(math.exp(ends.low) - 1)
-    assert row["effect_high"] == pytest.approx(math.exp(ends.high) - 1)
-    assert row["p_holm"] == pytest.approx(2 * expected.pvalue), "two hosts"
-    assert (row["n_with"], row["n_without"]) == (4, 3)
-    assert list(found.index) == ["b", "a"], "the slowest first"
 
 
 def test_pairs_of_four_hosts_as_by_full_least_squares() -> None:
@@ -100,24 +76,6 @@ def test_pairs_of_four_hosts_as_by_full_least_squares() -> None:
     adjusted = dict(zip(p, holm([*p.values()]), strict=True))
     for host, value in adjusted.items():
         assert found.loc[host, "p_holm"] == pytest.approx(value)
-
-
-@pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
-def test_of_sound_hosts_few_families_blame_one(spread: tuple[float, float]) -> None:
-    """Whatever the variances of conditions are; docs/statistics.md has larger numbers."""
-    assert share_of_errors(FEW_EACH, spread, repeats=10) <= 0.05
-
-
-def test_a_noisy_condition_of_few_runs_blames_no_host() -> None:
-    """With one variance for all conditions, 22 % of 400 such families err."""
-    design = Design(hosts=8, each=1, fewest=3, most=12, pool=3, conditions=4)
-    assert share_of_errors([design], (0.10, 0.005), repeats=200) <= 0.05
-
-
-def test_a_host_of_fifteen_percent_is_found() -> None:
-    """It holds up every run that it is in, whatever else these use."""
-    design = Design(hosts=6, each=2, fewest=12, most=12, pool=6, conditions=2)
-    assert share_found([design], (0.03, 0.03), repeats=50) >= 0.95
 
 
 def test_a_condition_whose_scatter_nobody_knows_is_left_out() -> None:

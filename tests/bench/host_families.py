@@ -1,6 +1,6 @@
 """How often the table of hosts blames one of several sound hosts, and finds a slow one.
 
-    python -m tests.analysis.topics.scaling.host_families
+    python -m tests.bench.host_families
 
 prints the table of docs/statistics.md (MINUTES).
 """

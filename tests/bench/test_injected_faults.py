@@ -1,0 +1,100 @@
+"""Faults that are injected into simulated ranks are blamed, through the code that makes records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.topics.scaling.loss import largest_cause
+from tests.analysis.topics.scaling.test_loss import PARTS, frame, rows, run, seconds
+from train.trainer.step_summaries import StepRow, rank_steps
+
+
+def simulated(
+    gpus: int,
+    seed: int,
+    *,
+    input_s: float = 0.001,
+    reduce_s: float = 0.02,
+    slow: float = 0.0,
+    saved: float = 0.0,
+) -> dict[str, Any]:
+    """A run through the code that makes records. Half of 0.1 s of computing hides communication;
+    rank 0 computes ``slow`` seconds longer, and steps of one call save ``saved`` seconds."""
+    random = np.random.default_rng([seed, gpus])
+    own: list[list[StepRow]] = [[] for _ in range(gpus)]
+    for step in range(240):
+        compute = 0.1 * random.lognormal(0, 0.01, gpus)
+        compute[0] += slow
+        waits = input_s * random.lognormal(0, 0.1, gpus)
+        sampled = step % 12 == 0
+        reduced = 0.0 if gpus == 1 else reduce_s * random.lognormal(0, 0.02)
+        for rank in range(gpus):
+            ready = waits + compute
+            waiting = float(ready.max() - ready[rank])
+            shows = max(0.0, reduced - 0.05)
+            call = float(compute[rank]) + waiting + (reduced if sampled else shows - saved)
+            own[rank].append(
+                StepRow(
+                    epoch=step // 12, input_s=float(waits[rank]), call_s=call,
+                    communication_s=waiting + reduced if sampled else None,
+                    update_s=0.01 if sampled else None, rate=0.1, global_batch=16 * gpus,
+                    loss=1.0, gradient_sq=1.0, small_sq=1.0, gain=1.0, skipped=False,
+                    waiting_s=waiting if sampled and gpus > 1 else None,
+                    negotiation_s=0.002 if sampled and gpus > 1 else None,
+                )
+            )  # fmt: skip
+    ranks = [rank_steps(rank, one) for rank, one in enumerate(own)]
+    assert all(ranks)
+
+    def mean(name: str) -> float | None:
+        values = [getattr(rank, name) for rank in ranks]
+        known = [v if isinstance(v, float) else v.mean for v in values if v is not None]
+        return float(np.mean(known)) if len(known) == len(values) else None
+
+    return run(
+        gpus, *(mean(name) for name in PARTS),
+        compute_fastest_s=min(rank.compute_s.mean for rank in ranks if rank),
+    )  # fmt: skip
+
+
+def sweep(counts: Sequence[int], runs: int = 3, **faults: float) -> pd.DataFrame:
+    """The faults come with the second rank."""
+    return frame([
+        simulated(gpus, seed, **(faults if gpus > 1 else {}))
+        for gpus in counts for seed in range(runs)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "part", "lost"),
+    [
+        ({"slow": 0.05}, "waiting", 0.05),
+        ({"input_s": 0.06}, "input", 0.059),
+        ({"reduce_s": 0.10}, "exposed", 0.05),
+    ],
+)
+def test_an_injected_fault_is_blamed(fault: dict[str, float], part: str, lost: float) -> None:
+    (row,) = rows(sweep([1, 4], **fault))
+    cause = largest_cause(row)
+    assert cause is not None
+    assert (cause.part, cause.decided) == (part, True)
+    assert seconds(row)[part] == pytest.approx(lost, rel=0.12)
+    assert cause.share > 0.8
+    assert cause.text.endswith("% of all that lengthens the step")
+    assert abs(seconds(row)["rest"]) < 0.1 * lost
+
+
+def test_a_straggler_is_blamed_where_no_communication_shows() -> None:
+    """The slowest rank's exposed time is then null, and so is that of the run."""
+    runs = sweep([1, 4], slow=0.05, saved=0.01)
+    assert runs[runs["gpus"] == 4]["exposed_s"].isna().all()
+    (row,) = rows(runs)
+    cause = largest_cause(row)
+    assert cause is not None and cause.part == "waiting"
+    assert "exposed" not in seconds(row)
+    assert seconds(row)["rest"] == pytest.approx(-0.01, rel=0.1)
