@@ -335,7 +335,7 @@ def test_several_conditions_of_a_library_are_counted(tmp_path: Path) -> None:
     ]
     (text,) = [t for t in sentences(tmp_path, items) if "times the throughput" in t]
     assert text.startswith(
-        "horovod has 0.50 to 1.33 times the throughput of mirrored (range of the estimates of 2 cond"
+        "horovod has 0.50 to 1.33 times the throughput of mirrored (range of the estimates of 2 "
     )
 
 

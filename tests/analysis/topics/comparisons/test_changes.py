@@ -180,11 +180,6 @@ def test_compare_writes_nothing_beside_the_records(
     assert not [*tmp_path.glob("*/report")]
 
 
-def test_compare_with_no_sweep_is_two(tmp_path: Path) -> None:
-    done = call("compare", write_sweep(tmp_path / "a", runs()), tmp_path / "none")
-    assert done.exit_code == 2 and "no such folder" in done.stderr
-
-
 def of_conditions(folder: Path, count: int) -> tuple[Frames, Frames]:
     """Two sweeps of three runs and many conditions, which differ in their names."""
     random, pair = np.random.default_rng(count), []

@@ -55,12 +55,7 @@ def test_throughput_ratio_as_welch_on_logarithms() -> None:
 
 def test_accuracy_difference_and_equality_as_scipy() -> None:
     row = compared(*both()).iloc[0]
-    test = stats.ttest_ind(SCORES, OTHER_SCORES, equal_var=False)
-    low, high = test.confidence_interval(0.95)
     assert row["difference"] == pytest.approx(np.mean(SCORES) - np.mean(OTHER_SCORES))
-    assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high))
-    wide = test.confidence_interval(1 - 0.05 / 2)
-    assert row["difference_family_low"] == pytest.approx(wide.low)
     lower, upper = (
         stats.ttest_ind(np.add(SCORES, shift), OTHER_SCORES, equal_var=False, alternative=side)
         for shift, side in ((MARGIN, "greater"), (-MARGIN, "less"))
