@@ -202,18 +202,15 @@ def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
     )
 
 
-CONDITION = Column(
-    CALLED, "string", heading="condition", cell=with_context,
-    description="technique, and the settings that differ within this sweep",
-)  # fmt: skip
 ABOUT = (
     Column("technique", "string"),
-    CONDITION,
+    Column(CALLED, "string", heading="condition", cell=with_context,
+           description="technique, and the settings that differ within this sweep"),
     Column("context", "object"),
     Column("framework", "string"),
     Column("gpus", "Int64", heading="ranks"),
     Column("global_batch", "Int64", heading="global batch"),
-)
+)  # fmt: skip
 
 
 def about(rows: pd.DataFrame) -> dict[str, Any]:

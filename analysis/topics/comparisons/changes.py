@@ -104,7 +104,7 @@ def table(before: Frames, after: Frames) -> Table:
             grouped_moments(own, place, len(keys))
             for own, place in zip(values, places, strict=True)
         )
-        why = _moved(*done, keys, measure.alike)
+        why = _moved(done[0], done[1], keys, measure.alike)
         made[f"{measure.asks.name}_asked"] = of_then.n > 0
         asked[measure.asks] = pairs_of(of_now, of_then, why)
     rows = plain_rows(pd.DataFrame(made | contrasts(asked)))

@@ -25,8 +25,8 @@ from analysis.table import (
     signed,
 )
 from analysis.topics.comparisons.arms import (
+    ABOUT,
     CALLED,
-    CONDITION,
     SERIES,
     accuracies,
     accuracy_pairs,
@@ -53,16 +53,14 @@ from analysis.topics.topic import (
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
 ENDS = ("small", "large")
+_OF_END = ("gpus", "accumulation", "global_batch", "steps")
 _CHANGE = Contrast(heading="change", tests=None)
 
 
 def _of_end(end: str, batch: str) -> tuple[Column, ...]:
     """CSV columns of one end; the page shows both in one cell, but for the accuracies."""
     return (
-        Column(f"gpus_{end}", "Int64"),
-        Column(f"accumulation_{end}", "Int64"),
-        Column(f"global_batch_{end}", "Int64"),
-        Column(f"steps_{end}", "Int64"),
+        *(Column(f"{name}_{end}", "Int64") for name in _OF_END),
         *run_columns(f"_{end}"),
         Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=number(3),
                description="mean among runs that did not diverge, with Student's t interval"),
@@ -75,10 +73,7 @@ def _both(row: Row, name: str) -> str:
 
 
 COLUMNS = (
-    Column("technique", "string"),
-    CONDITION,
-    Column("context", "object"),
-    Column("framework", "string"),
+    *ABOUT[:4],  # without ranks and batch
     Column("ranks", None, heading="ranks", cell=lambda row: _both(row, "gpus"),
            description="smallest → largest batch, of the same rank count where one has both"),
     Column("batches", None, heading="global batch", cell=lambda row: _both(row, "global_batch"),
@@ -139,9 +134,8 @@ def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
-    names = ("gpus", "accumulation", "global_batch", "steps")
     return {
-        **{f"{name}_{end}": arms[name].array for name in names},
+        **{f"{name}_{end}": arms[name].array for name in _OF_END},
         **counts(arms, f"_{end}"),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }

@@ -156,18 +156,15 @@ def _words(known: pd.DataFrame, differ: Sequence[str]) -> tuple[str, str]:
 
 
 def _intro(size: int, unknown: int) -> str:
-    text = (
+    more = (
+        f" The config of {counted(unknown, 'planned cell')} could not be read: the family may be "
+        "larger, and p then too small."
+    )
+    return (
         f"One family of {'at least ' if unknown else ''}{counted(size, 'planned comparison')}: "
         "every technique against the reference at the largest rank count that the plan has for "
         "both, and there at the largest batch. Every other comparison of rows in this report is "
-        "exploratory and uncorrected."
-    )
-    if not unknown:
-        return text
-    cells = counted(unknown, "planned cell")
-    return (
-        f"{text} The config of {cells} could not be read: the family may be larger, and p then too "
-        "small."
+        f"exploratory and uncorrected.{more if unknown else ''}"
     )
 
 
