@@ -89,21 +89,25 @@ def claims(of: Sweep) -> Table:
     reference = reference_technique(techniques)
     found = arms(outcomes(planned, of.runs))
     pairs, alone = _pairs(found, reference)
-    other = f"no planned cell of {reference} with the same data, model, library, epochs, ranks"
-    rows = alone[["technique", CALLED, "context", "framework"]].assign(
-        difference_note=f"{other} and batch"
+    note = (
+        f"no planned cell of {reference} with the same data, model, library, epochs, ranks and "
+        "batch"
     )
-    absent = pd.Index(techniques, dtype=object).difference([reference, *found["technique"]])
-    unknown = [f"no planned cell of {name} is known" for name in absent]
-    named = {"technique": absent, CALLED: absent, "difference_note": unknown}
-    rows = pd.concat([frame(part, COLUMNS) for part in (rows.to_dict("series"), named)])
-    rows = rows.assign(reference=reference, verdict=NOT_COMPARED).astype(types(COLUMNS))
+    known = plain_rows(alone[["technique", CALLED, "context", "framework"]])
+    there = {reference, *found["technique"]}
+    rows = [row | {"difference_note": note} for row in known]
+    rows += [
+        {"technique": name, CALLED: name, "difference_note": f"no planned cell of {name} is known"}
+        for name in techniques if name not in there
+    ]  # fmt: skip
+    apart = frame(rows, COLUMNS).assign(reference=reference, verdict=NOT_COMPARED)
     size = len(pairs) + len(rows)
     arm, beside = (picked(found, pairs[name]) for name in ("arm", "arm_reference"))
     tested = contrasts({_DIFFERENCE: accuracy_pairs(arm, beside)}, size)
     made = frame(pair_rows(arm, beside, "reference") | tested, COLUMNS)
     lost = len(planned) - int(planned["known"].sum())
-    made = pd.concat([made, rows]).assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
+    made = pd.concat([made, apart.astype(types(COLUMNS))])
+    made = made.assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
     return Table(
         "claims",
         f"Claims: techniques against {reference or 'a reference'}",
