@@ -500,4 +500,4 @@ def test_changes_by_the_batch_of_several_techniques_are_no_ranking(tmp_path: Pat
     text = sweep(tmp_path, items)["larger_batch"].text
     assert "lie between -0.100 (-0.105 to -0.095) with naive and -0.010" in text
     assert text.startswith("From batch 16 to 64, 2 of 2 techniques are shown to lose accuracy. ")
-    assert text.endswith("no test compares them.")
+    assert text.endswith("No test compares them.")
