@@ -8,7 +8,7 @@ Each interval stands by itself, so some err by chance (docs/statistics.md says h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,15 +38,15 @@ from analysis.topics.convergence.reached import conditions
 from analysis.topics.names import NAMES, mode, ranks_text, with_context
 from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.series import SAME
-from analysis.topics.topic import Sweep, counted
+from analysis.topics.topic import Sweep, counted, groups
 from analysis.writing import Case, Result, Suite
 
-Verdict = Literal["passed", "failed", "undecided"]
-VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "undecided")
+VERDICTS = ("passed", "failed", "undecided")
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 NO_RUN = "no usable run of a planned condition"
 NOTHING = "nothing of the kind was measured"
 _THREE = number(3)
+_NO_VALUE = Estimate(None)
 #: Conditions that are named in sentences of one verdict.
 _NAMED = 5
 #: Of a config, what a row of the table must share with it, beside ranks and batch.
@@ -106,9 +106,9 @@ def table(frames: Frames, asked: Sequence[Threshold]) -> Table:
         made = parts([one.make] if len(of.runs) else [], of, "Its table", why)
         found = [row for table in made for row in plain_rows(table.data)]
         own = [_judged(row, one, plan) for row in found if not plan.is_baseline(row)]
-        own += [_unmeasured(row, one, NO_RUN) for row in plan.without_runs()]
+        own += [_row(row, one, NO_RUN) for row in plan.without_runs()]
         every: Row = {"technique_label": "every condition"}
-        rows += own + [_unmeasured(every, one, text) for text in why or ([] if own else [NOTHING])]
+        rows += own + [_row(every, one, text) for text in why or ([] if own else [NOTHING])]
     return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
 
 
@@ -122,22 +122,17 @@ def sentences(found: Table) -> list[str]:
     """What failed, of each condition at its first rank count; what is undecided, by the reason; how
     many of each."""
     rows = plain_rows(found.data)
-    series: dict[Any, list[Row]] = {}
-    for row in rows:
-        series.setdefault(_series(row), []).append(row)
-    failed = []
-    for own in series.values():
+    failed, open_ = list[str](), list[str]()
+    # where the mode says it, rows of one series differ in their batch, too
+    series = [row | {"fixed": row["mode"] or row["global_batch"]} for row in rows]
+    for own in groups(series, ("what", "technique_label", "context", "fixed")):
         if lost := [row for row in own if row["verdict"] == "failed"]:
             lost.sort(key=lambda row: (row["gpus"], row["global_batch"]))
             first = f"; {ranks_text(lost[0]['gpus'])}: the first count that fails"
             failed.append(f"Failed: {_said(lost[0])}{first if own[1:] else ''}.")
-    reasons: dict[str, list[Row]] = {}
-    for row in (row for row in rows if row["verdict"] == "undecided"):
-        reasons.setdefault(row["why"], []).append(row)
-    open_ = [
-        f"Undecided: {_said(own[0])}{f' (and {len(own) - 1} more)' if own[1:] else ''}: {why}."
-        for why, own in reasons.items()
-    ]
+    for own in groups([row for row in rows if row["verdict"] == "undecided"], ("why",)):
+        more = f" (and {len(own) - 1} more)" if own[1:] else ""
+        open_.append(f"Undecided: {_said(own[0])}{more}: {own[0]['why']}.")
     verdicts = list(found.data["verdict"])
     each = [f"{verdicts.count(one)} {one}" for one in VERDICTS if one in verdicts]
     return [*_some(failed), *_some(open_), f"{', '.join(each)} of {len(rows)}."]
@@ -145,17 +140,12 @@ def sentences(found: Table) -> list[str]:
 
 def suites(found: Table, frames: Frames) -> list[Suite]:
     """For JUnit: a suite per threshold, a case per condition; error: undecided, so no pass."""
-    rows = plain_rows(found.data)
     return [
-        Suite(
-            what,
-            [Case(_name(row), _result(row)) for row in rows if row["what"] == what],
-            f"{frames.name}.{what}",
-            "check",
-            began(frames),
-        )
-        for what in dict.fromkeys(row["what"] for row in rows)
-    ]
+        Suite(what, [Case(_name(row), _result(row)) for row in rows], f"{frames.name}.{what}",
+              "check", began(frames))
+        for rows in groups(plain_rows(found.data), ("what",))
+        for what in [rows[0]["what"]]
+    ]  # fmt: skip
 
 
 class _Plan:
@@ -211,8 +201,7 @@ class _Plan:
 
 
 def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
-    found, least = estimate_in(row, threshold.column), threshold.least
-    verdict: Verdict = "undecided"
+    found, least, verdict = estimate_in(row, threshold.column), threshold.least, "undecided"
     if plan.all_diverged(row):
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
@@ -224,8 +213,8 @@ def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
         why = plan.doubt(row) or f"the threshold lies in the interval; {_more(found, threshold)}"
     elif not (why := plan.doubt(row) or _doubt(found, least)):
         verdict = "passed"
-    told = {**row, "mode": mode(row) if threshold.what == "efficiency" else ""}
-    return _row(told, threshold, found, verdict, why)
+    how = mode(row) if threshold.what == "efficiency" else ""
+    return _row(row | {"mode": how}, threshold, why, verdict, found)
 
 
 def _doubt(found: Estimate, least: float) -> str:
@@ -234,20 +223,12 @@ def _doubt(found: Estimate, least: float) -> str:
     return "" if found.note == CUT.format(1) and twice >= least else found.note or ""
 
 
-def _unmeasured(row: Row, threshold: Threshold, why: str) -> Row:
-    return _row({**row, "mode": ""}, threshold, Estimate(None), "undecided", why)
-
-
-def _row(about: Row, threshold: Threshold, found: Estimate, verdict: Verdict, why: str) -> Row:
-    names = [column.name for column in COLUMNS[1:] if column.name in about]
-    return {
-        **{name: about[name] for name in names},
-        **found.columns("value"),
-        "what": threshold.what,
-        "least": threshold.least,
-        "verdict": verdict,
-        "why": why,
-    }
+def _row(
+    about: Row, threshold: Threshold, why: str, verdict: str = "undecided",
+    found: Estimate = _NO_VALUE,
+) -> Row:  # fmt: skip
+    judged = {"what": threshold.what, "least": threshold.least, "verdict": verdict, "why": why}
+    return {"mode": ""} | about | found.columns("value") | judged
 
 
 def _more(found: Estimate, threshold: Threshold) -> str:
@@ -281,13 +262,7 @@ def _said(row: Row) -> str:
     return f"{_name(row)}: {found.text(_THREE)}{runs}, threshold {row['least']:g}"
 
 
-def _series(row: Row) -> Any:
-    """Rows of equal ones differ in their ranks, and where ``mode`` says how, in their batch."""
-    batch = None if row["mode"] else row["global_batch"]
-    return row["what"], row["technique_label"], row["context"], row["mode"], batch
-
-
-def _some(said: Sequence[str]) -> Iterable[str]:
+def _some(said: list[str]) -> list[str]:
     more = [f"({len(said) - _NAMED} more in the table)"] if len(said) > _NAMED else []
     return [*said[:_NAMED], *more]
 

@@ -54,7 +54,6 @@ class Family(NamedTuple):
     p_holm: Floats
     low: Floats  # Bonferroni: at level 1 - ALPHA / size
     high: Floats
-    disagrees: NDArray[np.bool_]  # Holm rejects, and the Bonferroni interval contains 0
 
 
 def welch(
@@ -145,15 +144,7 @@ def family(arm: Moments, reference: Moments, size: int) -> Family:
     together = welch(
         arm, reference, 1 - ALPHA / max(size, 1), fewest_df=_calm(arm.sd, reference.sd, size)
     )
-    adjusted = holm(together.p, size)
-    contains = (together.low <= 0) & (together.high >= 0)
-    return Family(
-        p=together.p,
-        p_holm=adjusted,
-        low=together.low,
-        high=together.high,
-        disagrees=(adjusted < ALPHA) & contains,
-    )
+    return Family(together.p, holm(together.p, size), together.low, together.high)
 
 
 def _calm(sd: Floats, sd_reference: Floats, size: int) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ MAX_RUNS = 10_000
 #: Noncentral t of scipy is wrong by up to 0.2 at the degrees of freedom of two runs per arm.
 FEWEST = 3
 TOO_MANY = f"more than {MAX_RUNS:,}: adding runs will not show a difference this small"
-NO_SPREAD = "needs two runs per arm that differ"
+NO_SPREAD = "unknown: needs two runs of each arm that differ"
 ENOUGH = "these runs would most likely have shown {:g}: the difference is probably smaller"
 
 
@@ -70,8 +70,8 @@ def further_runs(
         margin: a true difference, > 0.
         alpha: of the test; ALPHA / size for the strictest step of a family.
     """
-    known = (arm.sd > 0) | (reference.sd > 0)
-    known &= (arm.n > 1) & (reference.n > 1)
+    # identical runs do not show a spread of 0: theirs is unknown
+    known = (arm.sd > 0) & (reference.sd > 0)
     runs = np.full(len(arm.n), np.nan)
     if known.any():
         bound, other = (sd_bound(found.sd[known], found.n[known]) for found in (arm, reference))

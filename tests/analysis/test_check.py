@@ -236,25 +236,6 @@ def test_diverged_runs_pass_no_efficiency(tmp_path: Path, diverged: int) -> None
     ) in done.output
 
 
-@pytest.mark.parametrize("words", [["--min-efficiency", 0.8], ["--baseline", "s"]])
-def test_what_is_undecided_is_an_error_in_junit(tmp_path: Path, words: list[object]) -> None:
-    folder = write_sweep(tmp_path / "s", lost_runs(1, range(3)))
-    file = tmp_path / "check.xml"
-    given = [folder if word == "s" else word for word in words]
-    assert call(folder, *given, "--junit", file).exit_code == 3
-    (case,) = Xml.parse(file).getroot().iter("testcase")
-    assert case.find("error") is not None
-
-
-def test_a_condition_that_is_undecided_after_the_baseline_is_an_error(tmp_path: Path) -> None:
-    before = write_sweep(tmp_path / "before", runs(2, [0.9, 1.0, 1.1]))
-    after = write_sweep(tmp_path / "after", runs(2, [0.9, 1.0, 1.1]))
-    file = tmp_path / "check.xml"
-    assert call(after, "--baseline", before, "--junit", file).exit_code == 3
-    (suite,) = Xml.parse(file).getroot()
-    assert (suite.get("errors"), suite.get("skipped")) == ("1", "0")
-
-
 def test_each_batch_that_fails_is_named(tmp_path: Path) -> None:
     """Batch 32 of two ranks and batch 64 of four; of each, the first count that fails."""
     items = [record(config("lamb", gpus=gpus, seed=seed, batch_per_rank=batch // gpus),

@@ -292,7 +292,7 @@ def _library(label: str, row: Row) -> str:
 
 def _framework(row: Row, *, timed: bool) -> list[str]:
     seconds = [
-        f"{row['images_per_s']:,.0f}", f"{row['images_per_s_reference']:,.0f}",
+        f"{row['images_per_s_library']:,.0f}", f"{row['images_per_s']:,.0f}",
         _interval(row, "ratio"),
     ]  # fmt: skip
     return [

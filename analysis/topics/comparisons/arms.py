@@ -7,7 +7,7 @@ Runs that diverged are counted, and have no accuracy: no interval of a mixture m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,19 +15,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.stats.differences import welch, why_untested
-from analysis.stats.intervals import Moments, grouped_moments, share, shares, t_intervals
+from analysis.stats.intervals import Moments, grouped_moments, share, t_intervals
 from analysis.table import (
     NOT_AVAILABLE,
     Column,
     Row,
     count,
-    estimates_as,
-    joined,
     percent,
     plain_rows,
 )
 from analysis.topics.comparisons.contrast import Pairs, only
-from analysis.topics.names import all_diverged, reasons, with_context
+from analysis.topics.names import all_diverged, lacking, reasons, with_context
 
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
@@ -35,6 +33,8 @@ NOT_COMPARED, SOME_DIVERGED, ALL_DIVERGED = "not compared", "some runs diverged"
 STOPS = "a run ends where its target is met, with another budget than others"
 SKEWED = "accuracies lie so close to 0 or 1 that p may be too small: false positives of up to 10 %"
 NO_USABLE = "no usable run of {} at the planned scale"
+NOT_RECORDED = "the records do not have it"
+CALLED = "technique_label"
 #: Where an arm competes: weak and strong cells stay apart, and batches that are made of other
 #: parts, since what normalises a part sees other images.
 PLACE = ("gpus", "global_batch", "accumulation", "scaling")
@@ -93,34 +93,26 @@ def numbers(column: pd.Series[Any]) -> Any:
     return column.to_numpy(float, na_value=np.nan)
 
 
-def unknown_cells(planned: pd.DataFrame) -> int:
-    """Planned cells of which not even the config could be read."""
-    return int((~planned["known"].fillna(False).astype(bool)).sum())
-
-
 def picked(found: pd.DataFrame, numbers: pd.Series[Any]) -> pd.DataFrame:
     """Rows of :func:`arms` by the numbers of the arms."""
     return found.loc[numbers].reset_index(drop=True)
 
 
-def accuracy_pairs(
-    arm: pd.DataFrame, other: pd.DataFrame, names: Sequence[str], others: Sequence[str]
-) -> Pairs:
-    """Accuracies of rows of :func:`arms` side by side; ``names``, ``others``: as a reader knows
-    them."""
+def accuracy_pairs(arm: pd.DataFrame, other: pd.DataFrame, called: str = CALLED) -> Pairs:
+    """Accuracies of rows of :func:`arms` beside others; ``called``: the column with the names by
+    which a reader knows them."""
     stops = (arm["stops"] | other["stops"]).to_numpy(bool)
     first, second = (only(accuracy_moments(rows), ~stops) for rows in (arm, other))
     error = welch(first, second).error
     untested = why_untested(first.n, second.n, error)
-    rows = zip(plain_rows(arm), plain_rows(other), names, others, untested, strict=True)
-    told = [_told(*row) for row in rows]
+    rows = zip(plain_rows(arm), plain_rows(other), untested, strict=True)
+    told = [_told(one, beside, called, why) for one, beside, why in rows]
     skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
     notes = [
-        joined([note or "", SKEWED if near else ""], "; ") or None
-        for (_, note), near in zip(told, skewed, strict=True)
+        reasons([*own, SKEWED if near else None])
+        for (_, own), near in zip(told, skewed, strict=True)
     ]
-    n = (arm["n"] + other["n"]).to_numpy(int)
-    return Pairs(first, second, n, [verdict for verdict, _ in told], notes)
+    return Pairs(first, second, [verdict for verdict, _ in told], notes)
 
 
 def _near_an_end(found: Moments) -> NDArray[np.bool_]:
@@ -130,85 +122,50 @@ def _near_an_end(found: Moments) -> NDArray[np.bool_]:
     return outside.to_numpy(bool) & (found.n > 2)
 
 
-def _told(arm: Row, other: Row, name: str, other_name: str, untested: str | None) -> Any:
+def _told(
+    arm: Row, other: Row, called: str, untested: str | None
+) -> tuple[str | None, list[str | None]]:
     """(why a row confirms nothing, what to know of it)."""
-    both = ((arm, name), (other, other_name))
-    if unusable := [NO_USABLE.format(called) for found, called in both if not found["usable"]]:
-        return NOT_COMPARED, "; ".join(unusable)
+    both = (arm, other)
+    if unusable := [NO_USABLE.format(one[called]) for one in both if not one["usable"]]:
+        return NOT_COMPARED, [*unusable]
     if arm["stops"] or other["stops"]:
-        return NOT_COMPARED, STOPS
-    notes = [_diverged(found, called) for found, called in both]
-    notes += [_incomplete(found, called) for found, called in both]
+        return NOT_COMPARED, [STOPS]
+    lost: list[str | None] = [note for one in both for note in _lost(one, one[called])]
     if other["diverged"] == other["usable"]:
-        return NOT_COMPARED, joined(notes, "; ")
+        return NOT_COMPARED, lost
     if arm["diverged"] == arm["usable"]:
-        return ALL_DIVERGED, joined(notes, "; ")
+        return ALL_DIVERGED, lost
     if not (arm["n"] and other["n"]):
-        why = reasons(found["why"] for found, _ in both)
-        return NOT_COMPARED, why or "the records do not have it"
-    notes.append(untested or "")
-    notes.append(_unequal_budget(arm, other, other_name))
+        return NOT_COMPARED, [reasons(one["why"] for one in both) or NOT_RECORDED]
     verdict = SOME_DIVERGED if arm["diverged"] or other["diverged"] else None
-    return verdict, joined(notes, "; ") or None
+    seen = (arm["images"] or 0) / (other["images"] or 1)
+    unequal = seen and abs(seen - 1) >= _SAME_BUDGET
+    budget = f"no equal budget: {seen:.2g} times the images of {other[called]}"
+    return verdict, [*lost, untested, budget if unequal else None]
 
 
-def _diverged(arm: Row, name: str) -> str:
-    count, of = arm["diverged"], arm["usable"]
-    if not count:
-        return ""
-    if count == of:
-        return all_diverged(of, name)
-    found = share(count, of)
-    return (
-        f"{count} of {of} runs of {name} diverged (share {found.text(percent)}): the difference is "
-        "among those that did not, and confirms nothing"
-    )
-
-
-def _incomplete(arm: Row, name: str) -> str:
-    kept = arm["usable"] - arm["diverged"]
-    return joined(
-        [
-            f"{arm['usable']} of {arm['planned']} planned runs of {name} are usable"
-            if arm["usable"] < arm["planned"] else "",
-            f"{kept - arm['n']} of {kept} runs of {name} have no accuracy"
-            if 0 < arm["n"] < kept else "",
-        ],
-        "; ",
-    )  # fmt: skip
-
-
-def _unequal_budget(arm: Row, other: Row, other_name: str) -> str:
-    """What one side saw more or less of images than the other; empty for equal budgets."""
-    seen, by_other = arm["images"], other["images"]
-    if not seen or not by_other or abs(seen / by_other - 1) < _SAME_BUDGET:
-        return ""
-    return f"no equal budget: {seen / by_other:.2g} times the images of {other_name}"
+def _lost(arm: Row, name: str) -> Iterable[str]:
+    """Which runs an accuracy is not of."""
+    usable, planned, diverged = arm["usable"], arm["planned"], arm["diverged"]
+    kept = usable - diverged
+    if not kept:
+        yield all_diverged(usable, name)
+    elif diverged:
+        yield (
+            f"{diverged} of {usable} runs of {name} diverged (share "
+            f"{share(diverged, usable).text(percent)}): the difference is among those that did "
+            "not, and confirms nothing"
+        )
+    if usable < planned:
+        yield f"{usable} of {planned} planned runs of {name} are usable"
+    if 0 < arm["n"] < kept:
+        yield f"{kept - arm['n']} of {kept} runs of {name} have no accuracy"
 
 
 def accuracy_moments(rows: pd.DataFrame) -> Moments:
     """Of the rows of :func:`arms`."""
     return Moments(*(numbers(rows[name]) for name in ("n", "mean", "sd")))
-
-
-def counts(arms: pd.DataFrame, end: str = "") -> dict[str, Any]:
-    """Planned, usable and diverged runs of one side, in columns that end so."""
-    usable, planned, diverged = (arms[name].array for name in ("usable", "planned", "diverged"))
-    return {
-        f"n{end}": usable, f"n_planned{end}": planned, f"n_diverged{end}": diverged,
-        **estimates_as(f"diverged{end}", shares(diverged, usable)),
-    }  # fmt: skip
-
-
-def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
-    """The columns of :func:`counts`; ``shown``: what the page has of the first."""
-    return (
-        Column(f"n{end}", "Int64", **shown),
-        Column(f"n_planned{end}", "Int64"),
-        Column(f"n_diverged{end}", "Int64"),
-        Column(f"diverged{end}", estimate=True,
-               description="share of the usable runs, exact interval"),
-    )  # fmt: skip
 
 
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
@@ -220,32 +177,40 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_accuracy(arm: Row, note: str | None) -> str | None:
-    if not arm["usable"]:
+    usable, diverged = arm["usable"], arm["diverged"]
+    if not usable:
         return NO_USABLE.format(arm["technique_label"])
     if arm["stops"]:
         return STOPS
-    if arm["diverged"] == arm["usable"]:
-        return all_diverged(arm["usable"])
-    note = note if arm["n"] else arm["why"] or note
-    if arm["diverged"]:
-        others = "other" if arm["usable"] - arm["diverged"] == 1 else "others"
-        gone = f"{arm['diverged']} of {arm['usable']} runs diverged: of the {others} alone"
-        return reasons([gone, note])
-    return note
+    some = f"{diverged} of {usable} runs diverged and are left out"
+    note = lacking(note, arm["n"], usable - diverged, usable, arm["why"])
+    return reasons([some if 0 < diverged < usable else None, note])
 
 
-CONDITION = Column(
-    "technique_label", "string", heading="condition", cell=with_context,
-    description="technique, and the settings that differ within this sweep",
-)  # fmt: skip
+def counts(arms: pd.DataFrame, end: str = "") -> dict[str, Any]:
+    """Usable, planned and diverged runs of one side, in columns that end so."""
+    names = {"n": "usable", "n_planned": "planned", "n_diverged": "diverged"}
+    return {f"{name}{end}": arms[own].array for name, own in names.items()}
+
+
+def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
+    """The columns of :func:`counts`; ``shown``: what the page has of the first."""
+    return (
+        Column(f"n{end}", "Int64", **shown),
+        Column(f"n_planned{end}", "Int64"),
+        Column(f"n_diverged{end}", "Int64"),
+    )
+
+
 ABOUT = (
     Column("technique", "string"),
-    CONDITION,
+    Column(CALLED, "string", heading="condition", cell=with_context,
+           description="technique, and the settings that differ within this sweep"),
     Column("context", "object"),
     Column("framework", "string"),
     Column("gpus", "Int64", heading="ranks"),
     Column("global_batch", "Int64", heading="global batch"),
-)
+)  # fmt: skip
 
 
 def about(rows: pd.DataFrame) -> dict[str, Any]:
@@ -253,15 +218,41 @@ def about(rows: pd.DataFrame) -> dict[str, Any]:
     return {column.name: rows[column.name].array for column in ABOUT}
 
 
+def pair_columns(other: Column) -> tuple[Column, ...]:
+    """The columns of :func:`pair_rows`; ``other``: names the second of a pair, whose columns end
+    so."""
+    end = f"_{other.name}"
+    return (
+        *ABOUT,
+        other,
+        *run_columns(
+            heading="runs", cell=lambda row: f"{runs_text(row)} / {runs_text(row, end)}",
+            description="usable runs of the first / of the second, diverged ones included",
+        ),
+        *run_columns(end),
+        Column("accuracy", description="mean among runs that did not diverge"),
+        Column(f"accuracy{end}"),
+    )  # fmt: skip
+
+
+def pair_rows(
+    arm: pd.DataFrame, other: pd.DataFrame, name: str, called: str = CALLED
+) -> dict[str, Any]:
+    """Arms beside others; ``name``: of the column with what the others are ``called``."""
+    return {
+        **about(arm), **counts(arm), **counts(other, f"_{name}"), name: other[called].array,
+        "accuracy": arm["mean"].array, f"accuracy_{name}": other["mean"].array,
+    }  # fmt: skip
+
+
 def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:
     """What sets one group of rows apart from the others; empty where there is one group."""
-    names = {rows[0]["framework"] for rows in compared}
-    context, framework = row["context"], row["framework"] or ""
     if len(compared) < 2:
         return ""
-    several = len(names) > 1 and framework not in context
-    told = joined([*context, framework if several else ""], ", ")
-    return f" ({told})" if told else ""
+    told, libraries = [*row["context"]], {rows[0]["framework"] for rows in compared}
+    if len(libraries) > 1 and row["framework"] not in told:
+        told.append(row["framework"] or "")
+    return f" ({', '.join(told)})" if told else ""
 
 
 def runs_text(row: Row, end: str = "") -> str:

@@ -7,7 +7,6 @@ what makes it (ranks, images per rank, accumulated batches). Both are those of t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -26,7 +25,8 @@ from analysis.table import (
     signed,
 )
 from analysis.topics.comparisons.arms import (
-    CONDITION,
+    ABOUT,
+    CALLED,
     SERIES,
     accuracies,
     accuracy_pairs,
@@ -38,9 +38,8 @@ from analysis.topics.comparisons.arms import (
     run_columns,
     runs_text,
 )
-from analysis.topics.comparisons.contrast import DIFFERENCE, Contrast, contrasts
+from analysis.topics.comparisons.contrast import Contrast, contrasts
 from analysis.topics.topic import (
-    THREE,
     Answer,
     Sweep,
     Topic,
@@ -54,15 +53,14 @@ from analysis.topics.topic import (
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
 ENDS = ("small", "large")
+_OF_END = ("gpus", "accumulation", "global_batch", "steps")
+_CHANGE = Contrast(heading="change", tests=None)
 
 
 def _of_end(end: str, batch: str) -> tuple[Column, ...]:
     """CSV columns of one end; the page shows both in one cell, but for the accuracies."""
     return (
-        Column(f"gpus_{end}", "Int64"),
-        Column(f"accumulation_{end}", "Int64"),
-        Column(f"global_batch_{end}", "Int64"),
-        Column(f"steps_{end}", "Int64"),
+        *(Column(f"{name}_{end}", "Int64") for name in _OF_END),
         *run_columns(f"_{end}"),
         Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=number(3),
                description="mean among runs that did not diverge, with Student's t interval"),
@@ -75,10 +73,7 @@ def _both(row: Row, name: str) -> str:
 
 
 COLUMNS = (
-    Column("technique", "string"),
-    CONDITION,
-    Column("context", "object"),
-    Column("framework", "string"),
+    *ABOUT[:4],  # without ranks and batch
     Column("ranks", None, heading="ranks", cell=lambda row: _both(row, "gpus"),
            description="smallest → largest batch, of the same rank count where one has both"),
     Column("batches", None, heading="global batch", cell=lambda row: _both(row, "global_batch"),
@@ -90,7 +85,7 @@ COLUMNS = (
            description="usable, at the smallest / at the largest batch, diverged ones included"),
     *_of_end("small", "smallest batch"),
     *_of_end("large", "largest batch"),
-    replace(DIFFERENCE, heading="change (95 % interval)"),
+    *_CHANGE.columns,
 )  # fmt: skip
 
 
@@ -103,13 +98,12 @@ def kept(of: Sweep) -> Table:
     """
     found = arms(outcomes(of.frames.planned, of.runs))
     small, large = _ends(found)
-    names = [[f"the {end} batch"] * len(small) for end in ("largest", "smallest")]
-    asked = accuracy_pairs(large, small, names[0], names[1])
+    ends = (large.assign(end="the largest batch"), small.assign(end="the smallest batch"))
     rows = {
-        **{name: small[name].array for name in ("technique", "technique_label", "framework")},
+        **{name: small[name].array for name in ("technique", CALLED, "framework")},
         "context": [*map(without_batch, large["context"])],
         **_end("small", small), **_end("large", large),
-        **contrasts([Contrast("difference", asked)]),
+        **contrasts({_CHANGE: accuracy_pairs(*ends, "end")}),
     }  # fmt: skip
     return Table(
         "larger_batch",
@@ -140,9 +134,8 @@ def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
-    names = ("gpus", "accumulation", "global_batch", "steps")
     return {
-        **{f"{name}_{end}": arms[name].array for name in names},
+        **{f"{name}_{end}": arms[name].array for name in _OF_END},
         **counts(arms, f"_{end}"),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }
@@ -159,25 +152,21 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         if not whole:
             continue
         best, worst = whole[0], whole[-1]
-        text = f"{_span(best, of.what)}{of_workload(best, compared)}, "
         more, lose = [], sum((row["difference_high"] or 0) < 0 for row in whole)
         if len(whole) == 1:
-            text += f"{best['technique_label']} {_change(best)}"
+            text = f"{best[CALLED]} {_change(best)}"
         else:
-            changes = [estimate_in(row, "difference").text(signed(3)) for row in (worst, best)]
-            ends = [f"{change} with {row['technique_label']}"
-                    for change, row in zip(changes, (worst, best), strict=True)]  # fmt: skip
             shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
-            text += f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
-            tested = any(row["difference_low"] is not None for row in whole)
-            alone = "each interval is of its technique alone: " if tested else ""
-            more = [f"mean changes lie between {ends[0]} and {ends[1]}",
-                    f"{alone}no test compares them"]  # fmt: skip
+            text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
+            ends = " and ".join(f"{estimate_in(row, 'difference').text(signed(3))} with "
+                                f"{row[CALLED]}" for row in (worst, best))  # fmt: skip
+            more = [f"mean changes lie between {ends}", "no test compares them"]
         if lost:
-            more.append(f"some runs diverged of {some([row['technique_label'] for row in lost])}")
+            more.append(f"some runs diverged of {some([row[CALLED] for row in lost])}")
+        text = f"{_span(best, of.what)}{of_workload(best, compared)}, {text}"
         yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
                      "larger_batch", "runs",
-                     {"technique": best["technique_label"], "difference": best["difference"],
+                     {"technique": best[CALLED], "difference": best["difference"],
                       "low": best["difference_low"], "high": best["difference_high"],
                       "lose": lose, "techniques": len(whole)},
                      more)  # fmt: skip
@@ -185,23 +174,22 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
 
 def _span(row: Row, what: str) -> str:
     """From which batch to which, with the ranks where they change, too; ``what``: see Sweep."""
-    ends = []
-    for end in ENDS:
-        gpus = row[f"gpus_{end}"]
-        on = "" if row["gpus_small"] == row["gpus_large"] else f" on {counted(gpus, what)}"
-        ends.append(f"{count(row[f'global_batch_{end}'])}{on}")
+    change = row["gpus_small"] != row["gpus_large"]
+    ends = [
+        f"{count(row[f'global_batch_{end}'])}"
+        + (f" on {counted(row[f'gpus_{end}'], what)}" if change else "")
+        for end in ENDS
+    ]
     return f"from batch {' to '.join(ends)}"
 
 
 def _change(row: Row) -> str:
     """What is shown of one change of accuracy."""
-    value, low, high, *_ = estimate_in(row, "difference")
-    if value is None or low is None or high is None or low <= 0 <= high:
-        said = estimate_in(row, "difference").text(signed(3))
-        return f"is not shown to change in accuracy: {said}"
-    small, large = sorted((abs(low), abs(high)))
-    verb = "loses" if value < 0 else "gains"
-    return f"{verb} {THREE(abs(value))} ({THREE(small)} to {THREE(large)}) of accuracy"
+    found = estimate_in(row, "difference")
+    verb = "is not shown to change in"
+    if found.low is not None and found.high is not None and not found.low <= 0 <= found.high:
+        verb = "loses" if found.high < 0 else "gains"
+    return f"{verb} accuracy: {found.text(signed(3))}"
 
 
 TOPIC = Topic(tables=(kept,), answers=(_what_it_costs,), asks=varies("global_batch"))

@@ -20,13 +20,13 @@ from analysis.table import (
     estimate_in,
     estimates_as,
     frame,
-    joined,
     number,
     p_value,
     runs_in_words,
 )
 from analysis.topics.comparisons.arms import (
     ABOUT,
+    CALLED,
     PLACE,
     about,
     accuracies,
@@ -35,20 +35,20 @@ from analysis.topics.comparisons.arms import (
     counts,
     of_workload,
     outcomes,
+    pair_columns,
+    pair_rows,
     picked,
     run_columns,
     runs_text,
 )
 from analysis.topics.comparisons.contrast import (
-    DIFFERENCE,
-    FURTHER,
-    P_HOLM,
-    VERDICT,
+    HIGHER,
+    UNDECIDED,
     Contrast,
     contrasts,
     further_in_words,
 )
-from analysis.topics.comparisons.techniques import INCONCLUSIVE, claims
+from analysis.topics.comparisons.techniques import claims
 from analysis.topics.topic import (
     THREE,
     Answer,
@@ -62,7 +62,6 @@ from analysis.topics.topic import (
     varies,
 )
 
-UNDECIDED, HIGHER = "undecided", "higher"
 #: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
 MOST_ARMS = 100
 #: Workloads that the first screen tells of; the tables have all.
@@ -75,20 +74,12 @@ RANKING_COLUMNS = (
            description="mean among runs that did not diverge, with Student's t interval of this "
            "row alone"),
 )  # fmt: skip
+_DIFFERENCE = Contrast(further=True)
 PAIR_COLUMNS = (
-    *ABOUT,
-    Column("second", "string", heading="minus"),
-    Column("n", "Int64", heading="runs",
-           cell=lambda row: f"{runs_text(row)} / {runs_text(row, '_second')}"),
-    Column("n_planned", "Int64"),
-    Column("n_second", "Int64"),
-    Column("n_planned_second", "Int64"),
-    DIFFERENCE,
-    P_HOLM,
-    VERDICT,
-    *FURTHER,
+    *pair_columns(Column("second", "string", heading="minus")),
+    *_DIFFERENCE.columns,
     Column("family", "Int64", description="pairs that Holm's adjustment counts"),
-)  # fmt: skip
+)
 
 
 def ranked(of: Sweep) -> Table:
@@ -120,21 +111,17 @@ def paired(of: Sweep) -> Table:
     both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
     both = both[both["first"] < both["second"]]
     higher, lower = picked(listed, both["first"]), picked(listed, both["second"])
-    names, others = ([*rows["technique_label"]] for rows in (higher, lower))
-    asked = accuracy_pairs(higher, lower, names, others)
     rows = {
-        **about(higher), "second": others,
-        "n": higher["usable"], "n_planned": higher["planned"],
-        "n_second": lower["usable"], "n_planned_second": lower["planned"],
-        **contrasts([Contrast("difference", asked, then=UNDECIDED)], family),
+        **pair_rows(higher, lower, "second"),
+        **contrasts({_DIFFERENCE: accuracy_pairs(higher, lower)}, family),
         "family": np.full(len(both), family),
-    }  # fmt: skip
+    }
     return Table(
         "pairs",
         "Pairs of the ranking",
         PAIR_COLUMNS,
         frame(rows, PAIR_COLUMNS),
-        intro=f"One family of {family} {'pair' if family == 1 else 'pairs'}, a family of its own "
+        intro=f"One family of {counted(family, 'pair')}, a family of its own "
         "beside the comparisons with the reference. Undecided pairs are no group: each "
         "says something of its two techniques only."
         + (f" Of more than {MOST_ARMS} techniques only pairs of the highest are listed."
@@ -159,20 +146,20 @@ def _ranked(of: Sweep) -> pd.DataFrame:
 def _best_of(of: Sweep) -> Iterable[Answer]:
     """Of each workload: whether the highest mean is shown to be above the others."""
     same = ("context", "framework", "gpus", "global_batch")
-    pairs, scales = of.rows(paired), varies("global_batch")
     known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
     workloads = [rows for rows in groups(known, same) if len(rows) > 1]
     for rows in workloads[:_MOST]:
-        ordered = sorted(rows, key=lambda row: -row["accuracy"])
-        there = [p for p in pairs if all(p[name] == rows[0][name] for name in same)]
-        if _is_said(of.rows(claims), rows, there):
+        first, second = rows[:2]
+        pairs = [p for p in of.rows(paired) if all(p[name] == first[name] for name in same)]
+        if _is_said(of.rows(claims), rows, pairs):
             continue
-        batch = f" at batch {count(rows[0]['global_batch'])}" if scales(of) else ""
-        verdict, more = _best(ordered, there, of_workload(rows[0], workloads) + batch)
+        where = of_workload(first, workloads)
+        where += f" at batch {count(first['global_batch'])}" if varies("global_batch")(of) else ""
+        verdict, more = _best(rows, pairs, where)
         yield Answer("ranking", "Which technique is best?", sentence(verdict), "ranking", "pairs",
-                     {"first": ordered[0]["technique_label"], "accuracy": ordered[0]["accuracy"],
-                      "low": ordered[0]["accuracy_low"], "high": ordered[0]["accuracy_high"],
-                      "second": ordered[1]["technique_label"]},
+                     {"first": first[CALLED], "accuracy": first["accuracy"],
+                      "low": first["accuracy_low"], "high": first["accuracy_high"],
+                      "second": second[CALLED]},
                      more)  # fmt: skip
 
 
@@ -180,11 +167,10 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
     """Whether the answer on the reference already says it: of the only pair, or that none of all
     rows is told apart."""
     scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, rows)]
-    labels = {row[name] for row in against for name in ("technique_label", "reference")}
-    if scales[0] != scales[1] or not {row["technique_label"] for row in rows} <= labels:
+    labels = {row[name] for row in against for name in (CALLED, "reference")}
+    if scales[0] != scales[1] or not {row[CALLED] for row in rows} <= labels:
         return False
-    none = all(row["verdict"] == INCONCLUSIVE for row in against)
-    none = none and all(pair["verdict"] == UNDECIDED for pair in pairs)
+    none = all(row["verdict"] == UNDECIDED for row in (*against, *pairs))
     known = any(pair["p_holm"] is not None for pair in pairs)
     return known and (none or len(against) == len(pairs) == 1)
 
@@ -192,39 +178,34 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
 def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
     """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
     ``of``: which, where there are several."""
-    first, others = ordered[0], ordered[1:]
-    apart = {frozenset((p["technique_label"], p["second"])): p for p in pairs}
-    its = [apart.get(frozenset((first["technique_label"], row["technique_label"])))
-           for row in others]  # fmt: skip
-    tested = [pair for pair in apart.values() if pair["p_holm"] is not None]
-    open_ = [pair for pair in tested if pair["verdict"] == UNDECIDED]
-    low, high = _mean(ordered[-1]), _mean(first)
+    first = ordered[0]
+    tested = [pair for pair in pairs if pair["p_holm"] is not None]
     if not tested:
-        means = joined([_mean(row) for row in ordered[:_MOST]], ", ")
+        means = ", ".join(_mean(row) for row in ordered[:2])
         return f"no difference between techniques is tested{of}; the first means: {means}", []
-    if not any(pair and pair["verdict"] == HIGHER for pair in its):
-        told = len(tested) - len(open_)
+    near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
+    told = len(tested) - len(near)
+    above, beside = (
+        [pair for pair in tested if pair[CALLED] == first[CALLED] and pair["verdict"] == verdict]
+        for verdict in (HIGHER, UNDECIDED)
+    )
+    if not above:
         which = f"{told} of {counted(len(tested), 'pair')}" if told else "no pair"
         none = f"{which} {'are' if told > 1 else 'is'} told apart"
-        means = f"the means of {len(ordered)} techniques lie between {low} and {high}"
-        more = [means, further_in_words(open_)]
+        means = f"the means of {len(ordered)} techniques lie between {_mean(ordered[-1])}"
+        more = [f"{means} and {_mean(first)}", further_in_words(near)]
         return f"no technique is shown to be best{of}: {none}", more
-    above = [row["technique_label"] for row, pair in zip(others, its, strict=True)
-             if pair and pair["verdict"] == HIGHER]  # fmt: skip
-    near = [row["technique_label"] for row, pair in zip(others, its, strict=True)
-            if pair in open_]  # fmt: skip
-    shown = [pair for pair in its if pair and pair["verdict"] == HIGHER]
-    p, family = max(pair["p_holm"] for pair in shown), shown[0]["family"]
+    p, family = max(pair["p_holm"] for pair in above), above[0]["family"]
     over = f" after correction for {family} pairs" if family > 1 else ""
-    most = "" if p < 0.001 or len(shown) == 1 else "at most "
-    by = f"shown to be above {some(above)} (p {most}{p_value(p)}{over})"
-    if near:
-        nearest = [pair for pair in its if pair in open_][:1]
-        needed = further_in_words(nearest)
-        needed += f" from {near[0]}" if needed and len(near) > 1 else ""
-        verdict = f"the highest mean{of} is {high}, not told apart from {some(near)}"
-        return verdict, [f"it is {by}", needed]
-    return f"the highest mean{of} is {high}, {by}", []
+    most = "" if p < 0.001 or len(above) == 1 else "at most "
+    names, others = ([pair["second"] for pair in own] for own in (above, beside))
+    by = f"shown to be above {some(names)} (p {most}{p_value(p)}{over})"
+    highest = f"the highest mean{of} is {_mean(first)}"
+    if not beside:
+        return f"{highest}, {by}", []
+    needed = further_in_words(beside[:1])
+    needed += f" from {others[0]}" if needed and len(others) > 1 else ""
+    return f"{highest}, not told apart from {some(others)}", [f"it is {by}", needed]
 
 
 def _mean(row: Row) -> str:

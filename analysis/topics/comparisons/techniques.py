@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -30,37 +29,32 @@ from analysis.table import (
     types,
 )
 from analysis.topics.comparisons.arms import (
-    ABOUT,
-    ALL_DIVERGED,
+    CALLED,
     NOT_COMPARED,
     PLACE,
     SERIES,
-    SOME_DIVERGED,
-    about,
     accuracy_pairs,
     arms,
-    counts,
     outcomes,
+    pair_columns,
+    pair_rows,
     picked,
-    run_columns,
-    runs_text,
-    unknown_cells,
 )
 from analysis.topics.comparisons.contrast import (
-    DIFFERENCE,
-    FURTHER,
-    P_HOLM,
-    VERDICT,
+    HIGHER,
+    LOWER,
+    UNDECIDED,
     Contrast,
     contrasts,
-    family_interval,
     further_in_words,
 )
 from analysis.topics.names import namer, only, with_context
 from analysis.topics.topic import (
     Answer,
+    Rows,
     Sweep,
     Topic,
+    counted,
     reference_technique,
     sentence,
     some,
@@ -70,64 +64,56 @@ from analysis.topics.topic import (
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
-INCONCLUSIVE = "inconclusive"
 #: Of an undecided row that has no p: an arm has one run, or all runs of both are identical.
 UNTESTED = "not tested"
 #: How a sentence says a verdict: of one technique, of several.
 _ENDS = {
-    "higher": ("ends higher than", "end higher than"),
-    "lower": ("ends lower than", "end lower than"),
-    INCONCLUSIVE: ("does not differ detectably from", "do not differ detectably from"),
+    HIGHER: ("ends higher than", "end higher than"),
+    LOWER: ("ends lower than", "end lower than"),
+    UNDECIDED: ("does not differ detectably from", "do not differ detectably from"),
+    UNTESTED: ("is not tested against", "are not tested against"),
 }
+_DIFFERENCE = Contrast(simultaneous=True, further=True)
 COLUMNS = (
-    *ABOUT,
-    Column("reference", "string", heading="against"),
-    *run_columns(
-        heading="runs", cell=lambda row: f"{runs_text(row)} / {runs_text(row, '_reference')}",
-        description="usable runs of the technique / of the reference, diverged ones included",
-    ),
-    *run_columns("_reference"),
-    Column("accuracy", description="mean among runs that did not diverge"),
-    Column("accuracy_reference"),
-    DIFFERENCE,
-    Column("difference_family", estimate=True, heading="interval in the family",
-           cell=lambda row: family_interval(row, "difference", signed(3)),
-           description="Bonferroni's: all intervals of the family hold together with 95 %"),
-    Column("p", description="two-sided, of Welch's test in the family, before Holm's adjustment"),
-    P_HOLM,
-    VERDICT,
-    *FURTHER,
+    *pair_columns(Column("reference", "string", heading="against")),
+    *_DIFFERENCE.columns,
     Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
-)  # fmt: skip
+)
 
 
 def claims(of: Sweep) -> Table:
-    """Each technique against the reference; see COLUMNS. One without a planned cell that is known
-    has a row, and counts in the family."""
+    """Each technique against the reference; see COLUMNS. One that has no such pair in the plan has
+    a row, and counts in the family."""
     planned, techniques = of.frames.planned, of.order
     reference = reference_technique(techniques)
-    unknown = unknown_cells(planned)
     found = arms(outcomes(planned, of.runs))
-    pairs, apart = _pairs(found, reference)
+    pairs, alone = _pairs(found, reference)
+    note = (
+        f"no planned cell of {reference} with the same data, model, library, epochs, ranks and "
+        "batch"
+    )
+    known = plain_rows(alone[["technique", CALLED, "context", "framework"]])
     there = {reference, *found["technique"]}
-    absent = [name for name in techniques if name not in there]
-    size = len(pairs) + len(apart) + len(absent)
-    rows = [_apart(row, reference) for row in plain_rows(apart)]
+    rows = [row | {"difference_note": note} for row in known]
     rows += [
-        {"technique": name, "technique_label": name, "reference": reference,
-         "verdict": NOT_COMPARED, "difference_note": f"no planned cell of {name} is known"}
-        for name in absent
+        {"technique": name, CALLED: name, "difference_note": f"no planned cell of {name} is known"}
+        for name in techniques if name not in there
     ]  # fmt: skip
-    tested = _tested(picked(found, pairs["arm"]), picked(found, pairs["arm_reference"]), size)
-    made = pd.concat([frame(part, COLUMNS) for part in (tested, rows)])
-    made = made.assign(family=size, unknown_cells=unknown).astype(types(COLUMNS))
+    apart = frame(rows, COLUMNS).assign(reference=reference, verdict=NOT_COMPARED)
+    size = len(pairs) + len(rows)
+    arm, beside = (picked(found, pairs[name]) for name in ("arm", "arm_reference"))
+    tested = contrasts({_DIFFERENCE: accuracy_pairs(arm, beside)}, size)
+    made = frame(pair_rows(arm, beside, "reference") | tested, COLUMNS)
+    lost = len(planned) - int(planned["known"].sum())
+    made = pd.concat([made, apart.astype(types(COLUMNS))])
+    made = made.assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
     return Table(
         "claims",
         f"Claims: techniques against {reference or 'a reference'}",
         COLUMNS,
         in_order(made, techniques),
-        intro=_intro(size, unknown),
+        intro=_intro(size, lost),
     )
 
 
@@ -143,14 +129,14 @@ def figure(of: Sweep) -> Figure | None:
     points = []
     for row in rows:
         found, name = estimate_in(row, "difference_family"), with_context(row)
-        verdict = "undecided" if row["verdict"] == INCONCLUSIVE else row["verdict"]
+        verdict = row["verdict"]
         points.append(Point(
             joined([shortened(name, _LONGEST),
                     *(_PLACES[one].format(row[one]) for one in differ)], ", "),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(signed(3))}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
-            f"{signed(3)(found.value)} {verdict}", hollow=row["verdict"] == INCONCLUSIVE,
+            f"{signed(3)(found.value)} {verdict}", hollow=verdict == UNDECIDED,
         ))  # fmt: skip
     svg = forest(points, "difference in validation accuracy", zero=True)
     title, caption = _words(known, differ)
@@ -174,120 +160,75 @@ def _words(known: pd.DataFrame, differ: Sequence[str]) -> tuple[str, str]:
 
 
 def _intro(size: int, unknown: int) -> str:
-    many = "1 planned comparison" if size == 1 else f"{size} planned comparisons"
-    many = f"at least {many}" if unknown else many
-    cells = "1 planned cell is" if unknown == 1 else f"{unknown} planned cells are"
-    return joined([
-        f"One family of {many}: every technique against the reference at the largest rank count "
-        "that the plan has for both, and there at the largest batch. Every other comparison of "
-        "rows in this report is exploratory and uncorrected.",
-        f"{cells} unknown, since the config could not be read: the family "
-        "may be larger, and p then too small." if unknown else "",
-    ])  # fmt: skip
+    more = (
+        f" The config of {counted(unknown, 'planned cell')} could not be read: the family may be "
+        "larger, and p then too small."
+    )
+    return (
+        f"One family of {'at least ' if unknown else ''}{counted(size, 'planned comparison')}: "
+        "every technique against the reference at the largest rank count that the plan has for "
+        "both, and there at the largest batch. Every other comparison of rows in this report is "
+        f"exploratory and uncorrected.{more if unknown else ''}"
+    )
 
 
 def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(Arms beside the reference's at their largest common scale, series that have none)."""
-    about = found.assign(arm=found.index)
-    own = found["technique"] == reference
-    left, right = about[~own], about.loc[own, [*SERIES, *PLACE, "arm"]]
-    where, both = ["workload", "framework"], [*SERIES, "technique_label_reference"]
-    pairs = left.merge(right, on=[*where, *PLACE], suffixes=("", "_reference"))
-    pairs = pairs.sort_values(list(PLACE), kind="stable").drop_duplicates(both, keep="last")
-    series = left.drop_duplicates(list(SERIES)).merge(
-        right[list(SERIES)].drop_duplicates(), on=where, how="left", suffixes=("", "_reference")
-    )
-    known = series.merge(pairs[both], how="left", on=both, indicator="there")
-    return pairs, series[(known["there"] == "left_only").to_numpy()]
-
-
-def _apart(row: Row, reference: str | None) -> Row:
-    label = row["technique_label_reference"]
-    return {
-        **{name: row[name] for name in ("technique", "technique_label", "context", "framework")},
-        "reference": label or reference,
-        "verdict": NOT_COMPARED,
-        "difference_note": "the plan has no rank count and batch for both"
-        if label else f"no planned cell of {reference or 'a reference'} with the same data, model, "
-        "library and epochs",
-    }  # fmt: skip
-
-
-def _tested(arm: pd.DataFrame, other: pd.DataFrame, size: int) -> dict[str, Any]:
-    """Columns of the rows of arms beside those of the reference."""
-    names, others = ([*rows["technique_label"]] for rows in (arm, other))
-    asked = accuracy_pairs(arm, other, names, others)
-    found = contrasts([Contrast("difference", asked, then=INCONCLUSIVE)], size, simultaneous=True)
-    return {
-        **about(arm), **counts(arm), **counts(other, "_reference"), **found, "reference": others,
-        "accuracy": arm["mean"], "accuracy_reference": other["mean"],
-    }  # fmt: skip
+    found = found.reset_index(names="arm")
+    own, series = found["technique"] == reference, [*SERIES]
+    left, right = found[~own], found.loc[own, [*SERIES, *PLACE, "arm"]]
+    where = ["workload", "framework", *PLACE]
+    pairs = left.merge(right, on=where, suffixes=("", "_reference"))
+    pairs = pairs.sort_values([*PLACE], kind="stable")
+    pairs = pairs.drop_duplicates([*series, f"{CALLED}_reference"], keep="last")
+    there = left[series].merge(pairs[series].drop_duplicates(), how="left", indicator="there")
+    alone = left[(there["there"] == "left_only").to_numpy()]
+    return pairs, alone.drop_duplicates(series)
 
 
 def _against(of: Sweep) -> Iterable[Answer]:
     """The confirmatory family in a few words."""
     if not (found := of.rows(claims)):
         return
-    references = list(dict.fromkeys(row["reference"] for row in found if row["reference"]))
-    reference = references[0] if len(references) == 1 else "the reference"
-    labels = {row["technique_label"] for row in found}
-    what = "techniques" if len(labels) == len(found) and len(references) < 2 else "comparisons"
-    name_of = namer(found)
-
-    def named(row: Row) -> str:
-        other = f" against {row['reference']}" if len(references) > 1 and row["reference"] else ""
-        return f"{name_of(row)}{other}"
-
-    def measured(row: Row) -> str:
-        # with the interval of the family, whose test decides
-        text = f"{named(row)} {estimate_in(row, 'difference_family').text(signed(3))}"
-        each, other = runs_in_words(row["n"]), row["n_reference"]
-        return f"{text}, {each} each" if row["n"] == other else f"{text}, {each} against {other}"
-
     by: dict[str, list[Row]] = {verdict: [] for verdict in _ENDS}
     # the largest difference first, unknown ones last
     for row in sorted(found, key=lambda r: (r["difference"] is None, -abs(r["difference"] or 0))):
-        open_ = row["verdict"] == INCONCLUSIVE and row["p_holm"] is None
-        by.setdefault(UNTESTED if open_ else row["verdict"], []).append(row)
-    said = []
-    for verdict, (one, many) in _ENDS.items():
-        if rows := by[verdict]:
-            ends = f"{len(rows)} of {len(found)} {what} {one if len(rows) == 1 else many}"
-            if verdict == INCONCLUSIVE and len(rows) == len(found):
-                ends = f"none of {len(found)} {what} differs detectably from"
-            elif verdict == INCONCLUSIVE and len(rows) > 1:
-                ends = ends.replace(" do ", f" ({some([*map(named, rows)])}) do ")
-            most = ": " if len(rows) == 1 else "; largest difference: "
-            said.append(f"{ends} {reference}{most}{measured(rows[0])}")
-    said += [f"{verdict}: {some([*map(named, rows)])}" for verdict, rows in by.items()
-             if rows and verdict not in _ENDS]  # fmt: skip
-    if len(found) == 1:
-        said = [_one_against(found[0], reference)]
+        untested = row["verdict"] == UNDECIDED and row["p_holm"] is None
+        by.setdefault(UNTESTED if untested else row["verdict"], []).append(row)
+    said = [_said(verdict, rows, found) for verdict, rows in by.items() if rows]
     batch = only([row["global_batch"] for row in found])
     text = f"at batch {count(batch)}, {said[0]}" if batch is not None else said[0]
     yield Answer(
         "techniques", "Which technique is better than the reference?", sentence(text), "claims",
         "tests", {verdict: len(rows) for verdict, rows in by.items() if rows},
-        [*said[1:], further_in_words(by[INCONCLUSIVE])],
+        [*said[1:], further_in_words(by[UNDECIDED])],
     )  # fmt: skip
 
 
-def _one_against(row: Row, reference: str) -> str:
-    """A family of one."""
-    name, note = row["technique_label"], row["difference_note"]
-    difference = estimate_in(row, "difference").text(signed(3))
-    if row["n"] == row["n_reference"] and (row["n"] or 0) > 1:
-        difference += f", {runs_in_words(row['n'])} each"
-    if row["verdict"] in ("higher", "lower"):
-        return f"{name} ends {row['verdict']} than {reference}: difference {difference}"
-    if row["verdict"] == INCONCLUSIVE:
+def _said(verdict: str, rows: Rows, found: Rows) -> str:
+    """Of the rows with one verdict; ``found``: all rows."""
+    one = only([row["reference"] for row in found])
+    reference, name_of = one or "the reference", namer(found)
+    names = [name_of(row) + ("" if one else f" against {row['reference']}") for row in rows]
+    if verdict not in _ENDS:
+        note = rows[0]["difference_note"] if verdict == NOT_COMPARED and len(rows) == 1 else ""
         why = f" ({note})" if note else ""
-        return f"{name} against {reference} is undecided: difference {difference}{why}"
-    if row["verdict"] == SOME_DIVERGED:
-        return f"{name} against {reference} confirms nothing: some runs diverged"
-    if row["verdict"] == ALL_DIVERGED:
-        return f"all runs of {name} diverged"
-    return f"not compared with {reference}: {name}" + (f" ({note})" if note else "")
+        return f"no claim against {reference} ({verdict}): {some(names)}{why}"
+    # with the interval of the family, whose test decides
+    first, (ends, end) = rows[0], _ENDS[verdict]
+    each, other = runs_in_words(first["n"]), first["n_reference"]
+    measured = f"{estimate_in(first, 'difference_family').text(signed(3))}, {each} "
+    measured += "each" if first["n"] == other else f"against {other}"
+    if len(found) == 1:
+        return f"{names[0]} {ends} {reference}: {measured}"
+    alone = one and len({row[CALLED] for row in found}) == len(found)
+    many = f"{len(found)} {'techniques' if alone else 'comparisons'}"
+    if len(rows) == 1:
+        return f"1 of {many} {ends} {reference}: {names[0]} {measured}"
+    which = f"{len(rows)} of {many} ({some(names)}) {end} {reference}"
+    if verdict == UNDECIDED and len(rows) == len(found):
+        which = f"none of {many} differs detectably from {reference}"
+    return f"{which}; largest difference: {names[0]} {measured}"
 
 
 TOPIC = Topic(

@@ -15,6 +15,7 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_rates
 from analysis.stats.differences import welch
+from analysis.stats.intervals import shares
 from analysis.table import (
     Column,
     Row,
@@ -74,6 +75,7 @@ def tried(of: Sweep) -> Table:
     rows = {
         **{str(name): found[name] for name in found},
         **counts(found),
+        **estimates_as("diverged", shares(found["diverged"], found["usable"])),
         **estimates_as("accuracy", accuracies(found)),
     }
     made = _with_best(frame(rows, COLUMNS))

@@ -11,10 +11,9 @@ import pandas as pd
 
 from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
-from analysis.table import Column, Table, frame, p_value, plain_rows
+from analysis.table import Column, Table, frame, plain_rows
 from analysis.topics.comparisons.arms import numbers
-from analysis.topics.comparisons.contrast import Contrast, contrasts, pairs_of
-from analysis.topics.comparisons.ranking import HIGHER, UNDECIDED
+from analysis.topics.comparisons.contrast import HIGHER, Contrast, contrasts, pairs_of
 from analysis.topics.names import place_namer, ratio_text
 from analysis.topics.topic import Sweep
 
@@ -24,26 +23,18 @@ MOST = 50
 _OF_PLAN = ("cell_id", "condition", "workload", "target", "technique_label", "context", "gpus",
             "global_batch")  # fmt: skip
 _LEFT_OUT = "a run did not reach the target, or is lost"
-
-
-def _ratio(name: str, what: str) -> tuple[Column, ...]:
-    return (
-        Column(name, estimate=True, heading=f"{what}, ratio (95 % interval)", format=ratio_text,
-               description="second over first: ratio of geometric means, with Welch's interval of "
-               "the logarithm, of this row alone"),
-        Column(f"{name}_p"),
-        Column(f"{name}_p_holm", heading="p (Holm)", format=p_value),
-    )  # fmt: skip
-
-
+_RATIOS = [
+    Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
+             ratio=True, tests=f"{name}_")
+    for name in ("seconds", "steps")
+]  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
     Column("target", "string", heading="target", only_if_varied=True),
     Column("first", "string", heading="sooner"),
     Column("second", "string", heading="later"),
     Column("n", "Int64", heading="runs", cell=lambda row: f"{row['n']} / {row['n_second']}"),
     Column("n_second", "Int64"),
-    *_ratio("seconds", "seconds"),
-    *_ratio("steps", "steps"),
+    *(column for one in _RATIOS for column in one.columns),
     Column("verdict", "string", heading="seconds", description=f"by p (Holm) at {ALPHA:g}"),
     Column("family", "Int64", description="tests that Holm's adjustment counts: two for each pair"),
 )
@@ -59,35 +50,33 @@ def target_pairs(of: Sweep) -> Table:
     arms = cells.drop_duplicates("condition").reset_index(drop=True)
     lacking = np.bincount(arm, ~met, len(arms)) > 0
     logs = {
-        name: grouped_moments(np.log(numbers(cells[name].where(met))), arm, len(arms))
-        for name in ("seconds", "steps")
+        one: grouped_moments(np.log(numbers(cells[one.name].where(met))), arm, len(arms))
+        for one in _RATIOS
     }
-    order = np.argsort(np.where(lacking, np.inf, logs["seconds"].mean), kind="stable")
+    seconds = logs[_RATIOS[0]]
+    order = np.argsort(np.where(lacking, np.inf, seconds.mean), kind="stable")
     listed, family = [np.empty((2, 0), int)], 0
     for _, rows in arms.iloc[order].groupby(["workload", "target"], sort=False):
         family += len(rows) * (len(rows) - 1)
         listed.append(rows.index.to_numpy()[np.stack(np.triu_indices(min(len(rows), MOST), 1))])
     first, second = np.concatenate(listed, axis=1)
     why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
-    wanted = [
-        Contrast(name, pairs_of(own.at(second), own.at(first), why), f"{name}_", ratio=True,
-                 then=UNDECIDED if name == "seconds" else "")
-        for name, own in logs.items()
-    ]  # fmt: skip
+    pairs = {one: pairs_of(own.at(second), own.at(first), why) for one, own in logs.items()}
     name_of = place_namer(arms)
     names = pd.array([name_of(row) for row in plain_rows(arms)], "string")
+    answers = contrasts(pairs, family)
     found = {
         "target": arms["target"].to_numpy()[first],
         "first": names[first], "second": names[second],
-        "n": logs["seconds"].n[first], "n_second": logs["seconds"].n[second],
+        "n": seconds.n[first], "n_second": seconds.n[second],
         "family": np.full(len(first), family),
-        **contrasts(wanted, family),
+        "verdict": [LATER if one == HIGHER else one for one in answers["seconds_verdict"]],
+        **answers,
     }  # fmt: skip
-    made = frame(found, COLUMNS)
     return Table(
         "target_pairs",
         "Pairs of conditions: time to the target",
         COLUMNS,
-        made.assign(verdict=made["verdict"].replace(HIGHER, LATER)),
+        frame(found, COLUMNS),
         folded=True,
     )

@@ -40,7 +40,8 @@ ONE_EACH = [item for item in LOSES if item.config.seed == 0]
 SAID = {
     "a name keeps its small letters": (
         [*runs(), *runs("lamb", gpus=2)], "techniques",
-        "Not compared with naive: lamb (the plan has no rank count and batch for both)."),
+        "No claim against naive (not compared): lamb (no planned cell of naive with the same data, "
+        "model, library, epochs, ranks and batch)."),
     "each against a reference of its own": (
         [*decayed(0.0), *decayed(0.001), *runs("lamb", mean=0.9)], "techniques",
         "largest difference: lamb against naive (optimizer.weight_decay=0.0) +0.1"),
@@ -55,7 +56,7 @@ SAID = {
          *(runs("lamb", mean=0.95)[:2]),
          record(config("lamb", seed=2), status="diverged", accuracies=[0.1])],
         "ranking", "no technique is shown to be best: 1 of 1 pair is told apart"),
-    "changes with intervals": (LOSES, "larger_batch", "Each interval is of its technique alone"),
+    "changes with intervals": (LOSES, "larger_batch", "No test compares them"),
     "GPUs are no ranks": (
         alike(100.0, 190.0, device_kind="gpu", device="A100"), "larger_batch",
         "From batch 16 on 1 GPU to 32 on 2 GPUs, naive"),

@@ -53,7 +53,7 @@ def test_a_part_that_fails_is_a_sentence_in_its_place(
     assert any(title in caution.text for caution in found.cautions if caution.is_alarm)
 
 
-@pytest.mark.parametrize(("room", "name"), [(techniques, "_one_against"), (machine, "mixtures")])
+@pytest.mark.parametrize(("room", "name"), [(techniques, "_said"), (machine, "mixtures")])
 def test_an_answer_that_fails_is_an_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: Any, name: str
 ) -> None:

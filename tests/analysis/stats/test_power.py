@@ -107,8 +107,7 @@ def test_what_no_number_can_say_is_said_in_words() -> None:
     assert done.runs == [0] and done.notes == [ENOUGH.format(0.02)]
 
 
-def test_one_constant_arm_has_a_number() -> None:
-    """The other's spread alone then decides: a one-sample test."""
-    runs = moments([0.40, 0.45, 0.41])
-    found = further_runs(runs, moments([0.1, 0.1, 0.1]))
-    assert found.notes == [None] and found.runs[0] > 10
+def test_identical_runs_of_one_arm_have_an_unknown_spread() -> None:
+    """It was taken as 0, so that the number was that of a one-sample test."""
+    found = further_runs(moments([0.40, 0.45, 0.41]), moments([0.1, 0.1, 0.1]))
+    assert np.isnan(found.runs).all() and found.notes == [NO_SPREAD]

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from analysis.stats.differences import holm
-from analysis.stats.intervals import moments, share
+from analysis.stats.intervals import moments
 from analysis.stats.power import further_runs
 from analysis.table import Table
 from analysis.topics.comparisons import techniques as topic
@@ -50,10 +50,10 @@ def test_difference_interval_and_p_as_scipy() -> None:
     assert claims(arm("naive", NAIVE), arm("lamb", [0.2, 0.21, 0.19]))["verdict"][0] == "lower"
 
 
-def test_inconclusive_says_how_many_further_runs_would_show_the_margin() -> None:
+def test_undecided_says_how_many_further_runs_would_show_the_margin() -> None:
     lamb = [0.38, 0.44, 0.47]
     row = claims(arm("naive", NAIVE), arm("lamb", lamb)).iloc[0]
-    assert row["verdict"] == "inconclusive"
+    assert row["verdict"] == "undecided"
     (expected,) = further_runs(moments(lamb), moments(NAIVE)).runs
     assert row["further_runs"] == expected > 10
 
@@ -68,25 +68,12 @@ def test_holm_decides_over_the_family_and_bonferroni_stands_beside() -> None:
     assert found["family"].tolist() == [3, 3, 3], "a technique without a cell counts as well"
     expected = holm([alone["p"], found.loc["warm", "p"], None])
     assert found.loc["lamb", "p_holm"] == pytest.approx(expected[0])
-    assert found["verdict"].tolist() == ["inconclusive", "higher", "not compared"]
+    assert found["verdict"].tolist() == ["undecided", "higher", "not compared"]
     assert found.loc["gone", "difference_note"] == "no planned cell of gone is known"
     test = stats.ttest_ind(close, NAIVE, equal_var=False).confidence_interval(1 - 0.05 / 3)
     assert found.loc["lamb", "difference_family_high"] == pytest.approx(test.high)
     heads = [column.title for column in shown.shown().columns]
-    assert {"difference (95 % interval)", "interval in the family", "p (Holm)"} <= set(heads)
-
-
-def test_where_holm_and_bonferroni_disagree_the_row_says_so() -> None:
-    lamb, warm = [0.4293, 0.4373, 0.4443], [0.60, 0.61, 0.62]
-    tie = [0.405, 0.412, 0.416]
-    found = claims(
-        arm("naive", NAIVE), arm("lamb", lamb), arm("warm", warm), arm("tie", tie),
-        techniques=("naive", "lamb", "warm", "tie"),
-    )  # fmt: skip
-    row = found[found["technique"] == "lamb"].iloc[0]
-    assert row["verdict"] == "higher" and row["difference_family_low"] < 0
-    assert "Holm's test decides" in row["difference_note"]
-    assert found[found["technique"] == "warm"]["difference_note"].isna().all()
+    assert {"difference (95 % interval)", "simultaneous 95 % interval", "p (Holm)"} <= set(heads)
 
 
 def test_a_lost_technique_stays_in_the_family_of_each_workload() -> None:
@@ -116,9 +103,9 @@ def test_a_technique_is_never_compared_at_a_smaller_scale_than_planned() -> None
 def test_unknown_cells_make_the_family_at_least_so_large() -> None:
     shown = table(arm("naive", NAIVE), arm("lamb", LAMB), unknown=2)
     assert "at least 1 planned comparison" in shown.intro
-    assert "2 planned cells are unknown" in shown.intro
+    assert "config of 2 planned cells could not be read" in shown.intro
     assert shown.data["unknown_cells"].tolist() == [2]
-    assert "unknown" not in table(arm("naive", NAIVE), arm("lamb", LAMB)).intro
+    assert "could not be read" not in table(arm("naive", NAIVE), arm("lamb", LAMB)).intro
 
 
 def test_runs_that_are_lost_are_counted_beside_those_there() -> None:
@@ -144,8 +131,6 @@ def test_some_diverged_runs_leave_no_claim() -> None:
     assert row["difference"] == pytest.approx(0.655 - 0.41), "among the survivors"
     assert row[["p", "p_holm", "difference_family_low", "further_runs"]].isna().all()
     assert (row["n"], row["n_diverged"], row["n_diverged_reference"]) == (3, 1, 0)
-    exact = share(1, 3)
-    assert (row["diverged"], row["diverged_low"], row["diverged_high"]) == exact[:3]
     assert "1 of 3 runs of lamb diverged (share 33 % (1 % to 91 %))" in row["difference_note"]
     assert "confirms nothing" in row["difference_note"]
 
@@ -160,15 +145,14 @@ def test_another_budget_is_said() -> None:
 
 GOAL = {"target": Target(validation_accuracy=0.5, held_for=1)}
 RANDOM = {"dataset": "synthetic"}
-NO_SCALE = "the plan has no rank count and batch for both"
-NO_REFERENCE = "no planned cell of naive with the same data, model"
+NO_PAIR = "no planned cell of naive with the same data, model"
 
 
 @pytest.mark.parametrize(
     ("naive", "lamb", "verdict", "note"),
     [
-        (arm("naive", NAIVE), arm("lamb", [0.9]), "inconclusive", "n=1 in one of the two"),
-        (arm("naive", [0.4, 0.4]), arm("lamb", [0.9, 0.9]), "inconclusive", "no variance"),
+        (arm("naive", NAIVE), arm("lamb", [0.9]), "undecided", "n=1 in one of the two"),
+        (arm("naive", [0.4, 0.4]), arm("lamb", [0.9, 0.9]), "undecided", "no variance"),
         (arm("naive", NAIVE, **RANDOM), arm("lamb", NAIVE, **RANDOM), "not compared",
          "random labels: accuracy has no meaning"),
         (arm("naive", [0.6] * 3, **GOAL), arm("lamb", NAIVE, **GOAL), "not compared",
@@ -177,14 +161,14 @@ NO_REFERENCE = "no planned cell of naive with the same data, model"
          "all 3 runs of lamb diverged"),
         (arm("naive", NAIVE, diverged=3), arm("lamb", NAIVE), "not compared",
          "all 3 runs of naive diverged"),
-        (arm("naive", NAIVE), arm("lamb", NAIVE, batch_per_rank=8), "not compared", NO_SCALE),
+        (arm("naive", NAIVE), arm("lamb", NAIVE, batch_per_rank=8), "not compared", NO_PAIR),
         (arm("naive", NAIVE), arm("lamb", NAIVE, batch_per_rank=8, accumulation=2),
-         "not compared", NO_SCALE),
+         "not compared", NO_PAIR),
         (arm("naive", NAIVE), arm("lamb", NAIVE, framework="mirrored"), "not compared",
-         NO_REFERENCE),
+         NO_PAIR),
         (arm("naive", NAIVE), arm("lamb", NAIVE, model="resnet_mini"), "not compared",
-         NO_REFERENCE),
-        ([], arm("lamb", NAIVE), "not compared", NO_REFERENCE),
+         NO_PAIR),
+        ([], arm("lamb", NAIVE), "not compared", NO_PAIR),
     ],
 )  # fmt: skip
 def test_what_is_never_a_claim(naive, lamb, verdict: str, note: str) -> None:
