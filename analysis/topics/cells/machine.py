@@ -93,7 +93,7 @@ def mixtures(runs: pd.DataFrame) -> list[Caution]:
         different = runs[column].nunique(dropna=False)
         told = column == "cpu" and len(devices) > 1  # devices name the CPU that computes
         if different > 1 and not told:
-            text = f"The runs come from {different} {name}: see the provenance table."
+            text = f"The runs come from {different} {name}: see the table Machines and code."
             warnings.append(Caution(text, touches))
     return warnings + _image_mixture(runs) + _apart(runs) + _data_mixture(runs)
 
