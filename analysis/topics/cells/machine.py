@@ -23,7 +23,7 @@ _SEVERAL: dict[str, tuple[str, Touches]] = {
     "cpu": ("CPU models", "times"),
 }  # fmt: skip
 UNKNOWN = "not recorded"
-#: More cells than this are not named.
+#: Commits in a sentence; more are counted.
 _NAMED = 4
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
