@@ -84,13 +84,11 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
     told = {row["axis"] for row in rows if row["change_note"] != STOPS or row["times"] is not None}
     axes = groups([row for row in rows if row["axis"] in told], ("axis",))[:_MOST]
     every = [groups(own, ("equal",)) for own in axes]
-    compared = sum(estimate_in(own[-1], name).low is not None
-                   for sets in every for own in sets[:_MOST] if _has_ends(own)
-                   for name in _MEASURES)  # fmt: skip
+    compared = sum(_intervals(own) for sets in every for own in sets[:_MOST])
     for sets in every:
         said = [_said(own) for own in sets[:_MOST]]
         more = said[1:] + ([f"{len(sets) - _MOST} more in the table"] if sets[_MOST:] else [])
-        if compared > 1 and any(map(_has_ends, sets)):
+        if compared > 1 and any(map(_intervals, sets[:_MOST])):
             more.append(f"intervals are not corrected for {compared} comparisons")
         first, last = sets[0][0], sets[0][-1]
         words = first["axis"].partition(" (")[0]
@@ -173,6 +171,12 @@ def _has_ends(rows: Sequence[Row]) -> bool:
     return len(rows) == 2 or rows[0]["at"] is not None
 
 
+def _intervals(rows: Sequence[Row]) -> int:
+    """How many :func:`_said` gives."""
+    given = _has_ends(rows) and rows[-1]["change_note"] != SOME_DIVERGED
+    return sum(rows[-1][f"{name}_low"] is not None for name in _MEASURES) if given else 0
+
+
 def _said(rows: Sequence[Row]) -> str:
     """What one set of cells shows, and which of its values no run completed with."""
     first, last = rows[0], rows[-1]
@@ -210,15 +214,15 @@ def _between(first: Row, last: Row) -> str:
         found = estimate_in(last, name)
         if found.value is None:
             continue
-        by = f"{'times' if same else 'by'} {found.text(write)}"
-        change = f"{what} changes from {level(first[of])} to {level(last[of])}, {by}"
+        by = f"by {'a factor of ' if same else ''}{found.text(write)}"
+        change = f"{level(first[of])} to {level(last[of])}, {by}"
         low, high = found.low, found.high
-        is_open = low is None or high is None or low <= same <= high
-        (open_ if is_open else shown).append(change)
-    if open_:
-        shown.append(f"no change is shown: {' and '.join(open_)}")
+        if low is None or high is None or low <= same <= high:
+            open_.append(f"no change of {what} is shown: {change}")
+        else:
+            shown.append(f"{what} changes from {change}")
     runs = f"{first['n']} + {runs_in_words(last['n'])}"
-    return f"{', and '.join(shown)}, {runs}" if shown else ""
+    return joined([*shown, *open_, runs], ", ") if shown or open_ else ""
 
 
 TOPIC = Topic(

@@ -126,16 +126,14 @@ def reasons(column: Iterable[object]) -> str | None:
     return "; ".join(found) or None
 
 
-def joined_by(
-    column: pd.Series[Any], rows: NDArray[np.integer[Any]], count: int, by: str = "; "
-) -> NDArray[Any]:
+def joined_by(column: pd.Series[Any], rows: NDArray[np.integer[Any]], count: int) -> NDArray[Any]:
     """Distinct texts of the runs of each row of a table, in their order; None where there is none.
 
     Args:
         rows: number of each run's row, from 0.
     """
     told = pd.DataFrame({"row": rows, "text": column.array}).dropna().drop_duplicates()
-    found = told["text"].map(str).groupby(told["row"]).agg(by.join).reindex(range(count))
+    found = told["text"].map(str).groupby(told["row"]).agg("; ".join).reindex(range(count))
     return found.astype(object).where(found.notna(), None).to_numpy()
 
 

@@ -14,7 +14,7 @@ from analysis.topics.topic import Caution, Sweep, Topic
 _UNEQUAL = 1.5
 #: Seconds above the median: less is one turn of another program.
 _HICCUP_S = 1.0
-#: More cells than this are counted, not named.
+#: Rank counts in a sentence; more are counted.
 _NAMED = 4
 
 

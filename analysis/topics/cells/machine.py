@@ -23,7 +23,7 @@ _SEVERAL: dict[str, tuple[str, Touches]] = {
     "cpu": ("CPU models", "times"),
 }  # fmt: skip
 UNKNOWN = "not recorded"
-#: More cells than this are not named.
+#: Commits in a sentence; more are counted.
 _NAMED = 4
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
@@ -93,7 +93,7 @@ def mixtures(runs: pd.DataFrame) -> list[Caution]:
         different = runs[column].nunique(dropna=False)
         told = column == "cpu" and len(devices) > 1  # devices name the CPU that computes
         if different > 1 and not told:
-            text = f"The runs come from {different} {name}: see the provenance table."
+            text = f"The runs come from {different} {name}: see the table Machines and code."
             warnings.append(Caution(text, touches))
     return warnings + _image_mixture(runs) + _apart(runs) + _data_mixture(runs)
 

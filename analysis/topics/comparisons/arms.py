@@ -182,7 +182,7 @@ def _of_accuracy(arm: Row, note: str | None) -> str | None:
         return NO_USABLE.format(arm["technique_label"])
     if arm["stops"]:
         return STOPS
-    some = f"{diverged} of {usable} runs diverged and are left out"
+    some = f"{diverged} of {usable} runs diverged, in no mean"
     note = lacking(note, arm["n"], usable - diverged, usable, arm["why"])
     return reasons([some if 0 < diverged < usable else None, note])
 

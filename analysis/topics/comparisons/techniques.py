@@ -66,6 +66,7 @@ _LONGEST = 34  # characters of a name
 _PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 #: Of an undecided row that has no p: an arm has one run, or all runs of both are identical.
 UNTESTED = "not tested"
+NO_PAIR = "no planned cell of {} with the same data, model, library, epochs, ranks and batch"
 #: How a sentence says a verdict: of one technique, of several.
 _ENDS = {
     HIGHER: ("ends higher than", "end higher than"),
@@ -83,24 +84,21 @@ COLUMNS = (
 
 
 def claims(of: Sweep) -> Table:
-    """Each technique against the reference; see COLUMNS. One that has no such pair in the plan has
-    a row, and counts in the family."""
+    """Each technique against each setting of the reference; see COLUMNS. One without such a pair
+    in the plan has a row, and counts in the family."""
     planned, techniques = of.frames.planned, of.order
     reference = reference_technique(techniques)
     found = arms(outcomes(planned, of.runs))
     pairs, alone = _pairs(found, reference)
-    note = (
-        f"no planned cell of {reference} with the same data, model, library, epochs, ranks and "
-        "batch"
-    )
-    known = plain_rows(alone[["technique", CALLED, "context", "framework"]])
+    known = plain_rows(alone[["technique", CALLED, "context", "framework", "reference"]])
     there = {reference, *found["technique"]}
-    rows = [row | {"difference_note": note} for row in known]
+    rows = [row | {"difference_note": NO_PAIR.format(row["reference"])} for row in known]
     rows += [
-        {"technique": name, CALLED: name, "difference_note": f"no planned cell of {name} is known"}
+        {"technique": name, CALLED: name, "reference": reference,
+         "difference_note": f"no planned cell of {name} is known"}
         for name in techniques if name not in there
     ]  # fmt: skip
-    apart = frame(rows, COLUMNS).assign(reference=reference, verdict=NOT_COMPARED)
+    apart = frame(rows, COLUMNS).assign(verdict=NOT_COMPARED)
     size = len(pairs) + len(rows)
     arm, beside = (picked(found, pairs[name]) for name in ("arm", "arm_reference"))
     tested = contrasts({_DIFFERENCE: accuracy_pairs(arm, beside)}, size)
@@ -173,17 +171,19 @@ def _intro(size: int, unknown: int) -> str:
 
 
 def _pairs(found: pd.DataFrame, reference: str | None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(Arms beside the reference's at their largest common scale, series that have none)."""
+    """(Arms beside the reference's at their largest common scale, pairs of series without one)."""
     found = found.reset_index(names="arm")
-    own, series = found["technique"] == reference, [*SERIES]
-    left, right = found[~own], found.loc[own, [*SERIES, *PLACE, "arm"]]
-    where = ["workload", "framework", *PLACE]
-    pairs = left.merge(right, on=where, suffixes=("", "_reference"))
-    pairs = pairs.sort_values([*PLACE], kind="stable")
-    pairs = pairs.drop_duplicates([*series, f"{CALLED}_reference"], keep="last")
-    there = left[series].merge(pairs[series].drop_duplicates(), how="left", indicator="there")
-    alone = left[(there["there"] == "left_only").to_numpy()]
-    return pairs, alone.drop_duplicates(series)
+    own, both = found["technique"] == reference, [*SERIES, "reference"]
+    left = found[~own]
+    right = found.loc[own, [*SERIES, *PLACE, "arm"]].rename(columns={CALLED: "reference"})
+    where = ["workload", "framework"]
+    pairs = left.merge(right, on=[*where, *PLACE], suffixes=("", "_reference"))
+    pairs = pairs.sort_values([*PLACE], kind="stable").drop_duplicates(both, keep="last")
+    settings = right[[*where, "reference"]].drop_duplicates()
+    every = left.drop_duplicates([*SERIES]).merge(settings, on=where, how="left")
+    there = every[both].merge(pairs[both], how="left", indicator="there")["there"]
+    alone = every[(there == "left_only").to_numpy()]
+    return pairs, alone.assign(reference=alone["reference"].fillna(str(reference)))
 
 
 def _against(of: Sweep) -> Iterable[Answer]:
@@ -212,8 +212,8 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     names = [name_of(row) + ("" if one else f" against {row['reference']}") for row in rows]
     if verdict not in _ENDS:
         note = rows[0]["difference_note"] if verdict == NOT_COMPARED and len(rows) == 1 else ""
-        why = f" ({note})" if note else ""
-        return f"no claim against {reference} ({verdict}): {some(names)}{why}"
+        why = joined([verdict, note or ""], ": ")
+        return f"no claim on {some(names)}{f' against {one}' if one else ''} ({why})"
     # with the interval of the family, whose test decides
     first, (ends, end) = rows[0], _ENDS[verdict]
     each, other = runs_in_words(first["n"]), first["n_reference"]

@@ -66,7 +66,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         *(Column(name, DTYPES[name]) for name in _SETTINGS),
         ranks_column(runs),
         Column("global_batch", "Int64", "global batch", "images per optimizer step, over all ranks "
-               "and accumulated batches; where it grows, first → last epoch", 
+               "and accumulated batches; where it grows, first → last epoch",
                cell=lambda row: batch_text(row["global_batch"], row["global_batch_last"])),
         Column("global_batch_last", "Int64"),
         Column("steps", "Int64", "steps", "optimizer steps of a whole run", note="steps_note"),

@@ -40,8 +40,8 @@ ONE_EACH = [item for item in LOSES if item.config.seed == 0]
 SAID = {
     "a name keeps its small letters": (
         [*runs(), *runs("lamb", gpus=2)], "techniques",
-        "No claim against naive (not compared): lamb (no planned cell of naive with the same data, "
-        "model, library, epochs, ranks and batch)."),
+        "No claim on lamb against naive (not compared: no planned cell of naive with the same "
+        "data, model, library, epochs, ranks and batch)."),
     "each against a reference of its own": (
         [*decayed(0.0), *decayed(0.001), *runs("lamb", mean=0.9)], "techniques",
         "largest difference: lamb against naive (optimizer.weight_decay=0.0) +0.1"),

@@ -96,8 +96,8 @@ def test_sharpness_is_a_ratio(tmp_path: Path) -> None:
         tmp_path, runs(0.5, 10.0, width=1.0, **epochs), runs(0.5, 40.0, width=2.0, **epochs)
     )
     text = said(found)["What changes with width?"]
-    assert "the largest eigenvalue of the Hessian changes from 10.0 to 40.0, times 4.00 (" in text
-    assert "no change is shown: validation accuracy changes from 0.500 to 0.500, by +0.000" in text
+    assert "eigenvalue of the Hessian changes from 10.0 to 40.0, by a factor of 4.00 (" in text
+    assert "no change of validation accuracy is shown: 0.500 to 0.500, by +0.000" in text
 
 
 def test_what_follows_from_an_axis_is_named_and_is_no_axis(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_one_run_each_claims_nothing(tmp_path: Path) -> None:
     text = said(
         report(tmp_path, *(runs(a, width=w, **of)[:1] for a, w in ((0.4, 0.5), (0.7, 1.0))))
     )
-    assert "no change is shown: validation accuracy changes from 0.390 to 0.690, by +" in str(text)
+    assert "no change of validation accuracy is shown: 0.390 to 0.690, by +" in str(text)
 
 
 def test_ranks_batch_technique_and_rate_are_no_axes(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) 
     for table in (frames.planned, frames.runs):
         table["target"] = "validation 0.3"
     (ended,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
-    assert "from 10.0 to 40.0, times 4.00" in ended.text and "accuracy" not in ended.text
+    assert "from 10.0 to 40.0, by a factor of 4.00" in ended.text and "accuracy" not in ended.text
     frames.planned["width"] = frames.planned["width"].astype(object).replace({1.0: "one"})
     frames.planned.loc[0, "width"] = "some"
     (names,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
@@ -274,3 +274,11 @@ def test_several_intervals_are_said_to_be_uncorrected(tmp_path: Path) -> None:
     both = [runs(0.5, 10.0 * width, width=width, **sharp) for width in (1.0, 2.0)]
     (text,) = said(report(tmp_path / "c", *both)).values()
     assert text.endswith(". Intervals are not corrected for 2 comparisons.")
+    items = []
+    for batch in (16, 32):
+        slim, wide = (runs(0.5, 10.0 * width, width=width, batch_per_rank=batch, **sharp)
+                      for width in (1.0, 2.0))  # fmt: skip
+        gone = record(wide[0].config, status="diverged", accuracies=[0.1, None])
+        items += [*slim, gone, *wide[1:]]
+    text = said(report(tmp_path / "d", items))["What changes with width?"]
+    assert text.count("no change is claimed") == 2 and "correct" not in text

@@ -191,6 +191,18 @@ def test_the_reference_is_naive_else_the_first() -> None:
     assert topic.reference_technique([]) is None
 
 
+def test_each_setting_of_the_reference_counts_in_the_family() -> None:
+    """Of two settings one shares no batch with lamb: not compared, and Holm counts it."""
+    wide = {"technique": technique("naive", base_lr=0.004), "batch_per_rank": 64}
+    found = claims(arm("naive", NAIVE), arm("naive", NAIVE, **wide), arm("lamb", LAMB))
+    assert found["family"].tolist() == [2, 2]
+    compared, apart = (found[(found["verdict"] == "not compared") == is_apart].iloc[0]
+                       for is_apart in (False, True))  # fmt: skip
+    assert compared["p_holm"] == pytest.approx(2 * compared["p"])
+    assert compared["reference"] != apart["reference"] and "0.004" in apart["reference"]
+    assert f"no planned cell of {apart['reference']} with" in apart["difference_note"]
+
+
 def test_nothing_to_compare_is_a_table_without_rows() -> None:
     assert len(claims(arm("naive", NAIVE), techniques=["naive"])) == 0
     assert len(claims(techniques=())) == 0

@@ -76,13 +76,13 @@ def test_a_technique_without_runs_there_is_last_and_its_pairs_count() -> None:
 
 def test_an_arm_with_diverged_runs_is_ranked_by_the_others_and_decides_nothing() -> None:
     ranked, pairs = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=1))
-    assert ranked["accuracy_note"].tolist()[0] == "1 of 3 runs diverged and are left out"
+    assert ranked["accuracy_note"].tolist()[0] == "1 of 3 runs diverged, in no mean"
     assert ranked["accuracy"].tolist()[0] == pytest.approx(0.7075)
     assert pairs["verdict"].tolist() == ["some runs diverged"] and pairs["p_holm"].isna().all()
     none, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=3))
     assert none["accuracy_note"].tolist()[1] == "all 3 runs diverged"
     one, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=2))
-    assert one["accuracy_note"].tolist()[0] == "2 of 3 runs diverged and are left out; n=1"
+    assert one["accuracy_note"].tolist()[0] == "2 of 3 runs diverged, in no mean; n=1"
 
 
 def test_workloads_are_ranked_apart_and_share_a_family() -> None:
