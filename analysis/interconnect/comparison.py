@@ -43,8 +43,10 @@ def against_baseline(
 
     force: compare also what differs in more than its rates, and say in what.
     """
-    before, mine = rates_then(baseline.pairs), rates_now(run.tournament) if run.tournament else {}
-    if run.tournament is None or not set(before) & set(mine):
+    if run.tournament is None:
+        return  # said once for the run
+    before = rates_then(baseline.pairs)
+    if not set(before) & set(rates_now(run.tournament)):
         why = f"no pair of nodes in common with {baseline.run} ({', '.join(baseline.nodes)})"
         yield Finding("open", "baseline", why)
         return

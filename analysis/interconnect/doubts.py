@@ -76,7 +76,7 @@ def _coverage(tournament: Tournament) -> Iterator[Finding]:
            if m.phase == "tournament" and {m.sender, m.receiver} <= there}  # fmt: skip
     sides = Counter(end for pair in met for end in zip(pair, ("send", "receive"), strict=True))
     least = min((sides[node, way] for node in there for way in ("send", "receive")), default=0)
-    if tournament.cut is not None or least < len(there) - 1:
+    if len(there) > 1 and (tournament.cut is not None or least < len(there) - 1):
         enough = least >= min(LEAST, len(there) - 1)
         why = f"{tournament.cut}: a longer time limit, or fewer nodes, would measure more; "
         yield Finding(
@@ -110,7 +110,7 @@ def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
 
 def path_findings(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     yield from _clocks(tournament)
-    yield from _path_mtus(tournament)
+    yield from _path_mtus(tournament, facts)
     yield from _other_fabric(tournament, facts)
 
 
@@ -125,16 +125,24 @@ def _clocks(tournament: Tournament) -> Iterator[Finding]:
             yield Finding("remark", "clock", why, (node,))
 
 
-def _path_mtus(tournament: Tournament) -> Iterator[Finding]:
+def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Pairs whose packets must be smaller than both of their interfaces can send, or, where the
+    nodes did not report it, smaller than those of most pairs."""
     paths = {(m.sender, m.receiver): m.tcp.path_mtu for m in tournament.measurements
              if m.tcp is not None and m.phase == "tournament"}  # fmt: skip
-    largest = max(paths.values(), default=0)
-    small = [f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items()) if size < largest]
+    own = {one.node: int(fact.value) for one in facts if one.when == "before" for fact in one.facts
+           if fact.name == "MTU" and fact.value and fact.value.isdecimal()}  # fmt: skip
+    usual = statistics.mode(paths.values()) if paths else 0
+    small = [
+        f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items())
+        if size < (min(own[a], own[b]) if a in own and b in own else usual)
+    ]  # fmt: skip
     if small:
         yield Finding(
-            "open", "path MTU",
-            f"{len(small)} of {len(paths)} paths take smaller packets than the others, {largest} "
-            f"bytes ({first_of(small, _SHOWN)})",
+            "remark" if len(small) == len(paths) else "open", "path MTU",
+            f"{len(small)} of {len(paths)} paths take smaller packets than "
+            + ("their interfaces do" if own else f"the others, {usual} bytes")
+            + f" ({first_of(small, _SHOWN)})",
         )  # fmt: skip
 
 

@@ -42,7 +42,8 @@ def heatmaps(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> list[F
         Figure(
             "latency", "Latency",
             "Half of a round trip of 8 bytes, the median of 51, in microseconds; row sends, column "
-            f"receives. Colour: full at {significant(longest)}.",
+            f"receives. Colour: full at {significant(longest)}."
+            if us.notna().any() else "Not measured.",
             pairs[_PAIRS], _squares(pairs, names, us, us / longest, "{:.0f}"),
         ),
     ]  # fmt: skip

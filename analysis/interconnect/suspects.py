@@ -96,7 +96,8 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
                 yield Finding("fault", "unreachable", suspect.why, suspect.nodes)
             continue
         retest = retests.get((suspect.nodes, _family(suspect.kind)))
-        yield _retested(suspect, retest, _or_uplink(suspect, tournament))
+        or_else = _or_uplink(suspect, tournament) or _or_node(suspect, tournament)
+        yield _retested(suspect, retest, or_else)
 
 
 def _links_left(left: Sequence[Suspect], retests: Sequence[Retest], where: str) -> Finding:
@@ -121,6 +122,21 @@ def _or_uplink(suspect: Suspect, tournament: Tournament) -> str:
         return ""
     on = [tournament.switches.get(node.name) for node in tournament.nodes]
     return f"; or the uplink of {own}, where it is alone" if on.count(own) < 2 < len(on) else ""
+
+
+def _or_node(suspect: Suspect, tournament: Tournament) -> str:
+    """The only two nodes of a leaf switch have no others within it."""
+    both = set(suspect.nodes)
+    leaves = {tournament.switches.get(node) for node in both}
+    if suspect.kind != "link" or None in leaves or len(leaves) > 1:
+        return ""
+    on = {node.name for node in tournament.nodes if tournament.switches.get(node.name) in leaves}
+    ways = [r for r in tournament.retests if set(r.nodes) == both and r.outcome == "confirmed"]
+    # where uplinks hold up all pairs across, they do not distinguish ends from link either
+    held_up = (tournament.decision.across or 1.0) < ALL
+    if on != both or (len(ways) < 2 and not held_up):
+        return ""
+    return "; or one of the two nodes, which have no others on their leaf switch"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:

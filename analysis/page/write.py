@@ -80,6 +80,8 @@ def for_paper(report: Report, kind: Kind) -> dict[str, bytes]:
 
 def _keep_only(out: Path, made: set[str]) -> None:
     """Remove what the report before this one noted as its own; nobody else's files."""
+    for name in ("forecast.json", "sources.json"):  # of earlier versions, which noted them nowhere
+        (out / name).unlink(missing_ok=True)
     note = out / _OWN
     with contextlib.suppress(OSError, ValueError):
         for name in set(map(str, json.loads(note.read_text(encoding="utf-8")))) - made:

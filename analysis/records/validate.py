@@ -63,8 +63,11 @@ def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
 
 def _measured_findings(record: RunRecord) -> Iterator[str]:
     """Steps, nodes and matrices that contradict what else the record says of them."""
-    steps = [(rank.rank, rank.step_s.median) for rank in record.steps or ()]
-    yield from (f"rank {rank}: a step of {step_s:g} s" for rank, step_s in steps if step_s <= 0)
+    yield from _first(
+        f"rank {rank.rank}: a step of {rank.step_s.median:g} s"
+        for rank in record.steps or ()
+        if rank.step_s.median <= 0
+    )
     yield from _first(
         f"epoch {e.epoch}: {e.sampled_s:g} s of sampled steps in {e.train_s:g} s of training"
         for e in record.epochs
@@ -236,7 +239,10 @@ def _plan_findings(record: RunRecord, data: DataRecord, plans: Plans) -> Iterato
     fills no global batch, larger batches where the batch grows, and with regime adaptation a last
     epoch that is cut short."""
     if plans is None:
-        yield f"its config cannot be run on its {data.train_images:,} training images"
+        try:
+            RunPlan(record.config, data.train_images).epochs  # noqa: B018
+        except ConfigError as error:
+            yield f"its config cannot be run on its {data.train_images:,} training images: {error}"
         return
     pairs = list(zip(record.epochs, plans, strict=False))
     # the epoch in which a run diverged may have been broken off

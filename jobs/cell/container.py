@@ -186,7 +186,9 @@ def _digest(file: BufferedReader, mark: FileMark) -> str:
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     note = Path(root) / "horoscale" / "digests" / "-".join(f"{number:x}" for number in mark)
     with contextlib.suppress(OSError, ValueError):
-        if re.fullmatch("[0-9a-f]{64}", noted := note.read_text(encoding="ascii")):
+        status, noted = note.stat(), note.read_text(encoding="ascii")
+        own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        if own and re.fullmatch("[0-9a-f]{64}", noted):
             return noted
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()

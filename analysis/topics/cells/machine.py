@@ -127,7 +127,7 @@ def _apart(runs: pd.DataFrame) -> list[Caution]:
     if not used or frozenset.intersection(*used):
         return []
     shown = first_of(sorted(frozenset.union(*used)), 8)
-    text = f"No host is in all runs ({shown}): their times compare different machines."
+    text = f"No host is in all runs ({shown}): their times may compare different machines."
     return [Caution(text, "times")]
 
 

@@ -30,15 +30,23 @@ def test_a_clock_that_is_off_is_told_where_it_is_surely_off() -> None:
     assert judge(run(tournament(clocks=vague))).findings == ()
 
 
-def test_a_path_of_smaller_packets_than_others() -> None:
-    assert judge(run(tournament(changes=paths({}, 9000)))).status == "PASS"
-    verdict = judge(run(tournament(changes=paths({("a", "b"): 1500}, 9000))))
+def test_a_path_of_smaller_packets_than_both_its_ends_take() -> None:
+    facts = facts_of("abcd", MTU="9000")
+    good = paths({}, 9000)
+    assert judge(run(tournament(changes=good), facts=facts)).status == "PASS"
+    verdict = judge(run(tournament(changes=paths({("a", "b"): 1500}, 9000)), facts=facts))
     (found,) = verdict.findings
     assert verdict.status == "UNDECIDED" and found.what == "path MTU"
     assert "1 of 12 paths" in found.evidence and "a -> b: 1500" in found.evidence
-    # all paths to a leaf switch, and so most of them
-    verdict = judge(run(tournament(changes=paths({("a", "b"): 9000}, 1500))))
-    assert verdict.findings[0].evidence.startswith("11 of 12 paths")
+    # an overlay network, everywhere
+    verdict = judge(run(tournament(changes=paths({}, 8950)), facts=facts))
+    assert verdict.status == "PASS" and verdict.findings[0].what == "path MTU"
+
+
+def test_without_facts_paths_are_compared_with_each_other() -> None:
+    verdict = judge(run(tournament(changes=paths({("d", n): 1400 for n in "abc"}))))
+    (found,) = verdict.findings
+    assert verdict.status == "UNDECIDED" and "3 of 12 paths" in found.evidence
 
 
 @pytest.mark.parametrize(

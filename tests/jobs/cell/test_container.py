@@ -109,11 +109,21 @@ def test_a_file_is_read_once_and_its_note_is_private(tmp_path: Path, cache: Path
     assert image_now(known) == known and not cache.exists(), "the submission knew it"
 
 
-def test_a_broken_note_is_not_believed(tmp_path: Path, cache: Path) -> None:
+ROOT_ALONE = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda note: note.chmod(0o620), lambda note: note.chmod(0o602),
+    lambda note: note.write_text("f" * 63),
+    pytest.param(lambda note: os.chown(note, 12345, 12345), marks=ROOT_ALONE),
+])  # fmt: skip
+def test_a_note_that_another_could_have_written_or_that_is_broken_is_not_believed(
+    tmp_path: Path, cache: Path, spoil
+) -> None:
     path = sif(tmp_path / "own.sif")
     found(path)
     note = forge(cache)
-    note.write_text("")
+    spoil(note)
     assert found(path).digest == sha256(path)
     assert note.read_text() == sha256(path), "it was written again"
 
