@@ -33,7 +33,8 @@ _BAD: tuple[tuple[Weight, str, str, str], ...] = (
     ("remark", r" (physical )?state", r"(?i)(?!active|linkup).+", "a port without a link"),
     ("remark", r" PCIe (width|speed)", r".+ of .+",
      "below what the adapter can, as its slot may be"),
-    ("remark", "name is its address's", r"(?!yes).*", "host name and address should lead to each other"),
+    ("remark", "name is its address's", r"(?!yes).*",
+     "host name and address should lead to each other"),
 )  # fmt: skip
 #: Congestion and shapers make these, by design; the curves show what they cost.
 _HARMLESS = (" port_xmit_wait", "TCP segments sent again")
