@@ -170,7 +170,8 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     if len(targets) == len(soonest) == 1:
         text, more = f"{text}; {soonest[0][1]}", []
     else:
-        more = [f"{target}: {said}" for target, said in soonest[:_MOST]]
+        more = [f"{target}: {said}" if len(targets) > 1 else said
+                for target, said in soonest[:_MOST]]  # fmt: skip
         more += [f"{len(soonest) - _MOST} more in the table"] if len(soonest) > _MOST else []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost}, more)  # fmt: skip
@@ -193,6 +194,8 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
     name = place_namer(of.made(to_target).data)(fast)
     later = [row["verdict"] for row in of.rows(target_pairs) if row["first"] == name].count(LATER)
     which = {0: "any other", others: "every other"}.get(later, f"{later} of {others} others")
+    if any(row["workload"] != fast["workload"] for row in found):
+        which += " with its data and network"
     return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {which}"
 
 

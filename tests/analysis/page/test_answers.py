@@ -407,6 +407,11 @@ def test_a_shortest_median_is_among_those_with_one_target(tmp_path: Path) -> Non
     same = [*items[:2], *(run_to_target(32, seed, target=easy) for seed in (0, 1))]
     text = sweep(tmp_path / "same", same)["targets"].text
     assert "; the shortest median is " in text and "at batch 16, not shown shorter" in text
+    wider = [run_to_target(batch, seed, target=easy, width=2, model="resnet_mini")
+             for batch in (16, 32) for seed in (0, 1)]  # fmt: skip
+    text = sweep(tmp_path / "wider", [*same, *wider])["targets"].text
+    assert text.count("Validation accuracy 0.3") == 0, "once for all"
+    assert text.count("than any other with its data and network") == 2
 
 
 def test_nothing_is_said_of_techniques_that_do_not_differ_detectably(tmp_path: Path) -> None:
