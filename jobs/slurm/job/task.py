@@ -142,13 +142,13 @@ class Problem(Frozen):
         return f"{text}; {self.fix}" if self.fix else text
 
 
-class PreflightReport(Frozen):
+class PreflightReport(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     """report.json"""
 
     job: str
     at: AwareDatetime
     nodes: tuple[str, ...]
-    ranks_per_node: int
+    ranks_per_node: int = 0  # an earlier version did not note it
     versions: dict[str, str]
     problems: tuple[Problem, ...]
 

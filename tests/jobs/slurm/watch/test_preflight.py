@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from jobs.cell.container import Image
 from jobs.cell.needs import Need
 from jobs.config.site import NodeLayout, Site
 from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import report_of
 from jobs.slurm.submissions import Array, array_folder, comment_of, read_notes
 from jobs.slurm.submit import submit_preflight
 from jobs.slurm.watch import preflight as module
@@ -108,6 +110,15 @@ def test_one_that_has_not_ended_serves_its_sweep(folder, state, comment, serves)
     assert earlier(folder, queue) is None
     report_preflight(folder, PROBLEM)
     assert earlier(folder, queue, sweep="a") is None, "it has failed, and is only ending"
+
+
+def test_a_report_of_an_earlier_version_is_read(folder: Path) -> None:
+    report_preflight(folder, PROBLEM)
+    old = json.loads((folder / "report.json").read_text())
+    del old["ranks_per_node"]
+    (folder / "report.json").write_text(json.dumps(old | {"key": "k", "seconds": 3.0}))
+    report = report_of(folder.parent.parent / "a", "101")
+    assert report is not None and report.problems == (PROBLEM,)
 
 
 def test_its_report_decides_once_it_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
