@@ -141,10 +141,9 @@ def sentences(found: Table) -> list[str]:
 def suites(found: Table, frames: Frames) -> list[Suite]:
     """For JUnit: a suite per threshold, a case per condition; error: undecided, so no pass."""
     return [
-        Suite(what, [Case(_name(row), _result(row)) for row in rows], f"{frames.name}.{what}",
-              "check", began(frames))
+        Suite(what := rows[0]["what"], [Case(_name(row), _result(row)) for row in rows],
+              f"{frames.name}.{what}", "check", began(frames))
         for rows in groups(plain_rows(found.data), ("what",))
-        for what in [rows[0]["what"]]
     ]  # fmt: skip
 
 

@@ -136,6 +136,12 @@ def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator
         raise DataError(f"{doing} needs more memory than this machine gives: {error}") from error
 
 
+def is_private(descriptor: int) -> bool:
+    """Whether nobody but this user can have written the open file."""
+    status = os.fstat(descriptor)
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
 def is_writable(folder: Path) -> bool:
     """Whether it can be made, or written into where it is there."""
     names = (folder.absolute(), *folder.absolute().parents)

@@ -24,6 +24,7 @@ import pandas as pd
 
 from analysis.records.gather import TABLES, Gathered, gather
 from analysis.records.lists import LISTS
+from train.errors import is_private
 from train.record.run import RECORD_NAME
 
 #: Fewer records than this are read as quickly as the cache is.
@@ -63,14 +64,10 @@ def stamps(folder: Path, cells: Sequence[str]) -> dict[str, Stamp]:
 def load(folder: Path, now: Mapping[str, Stamp]) -> Known:
     """What is known of records that are still those of ``now``; nothing in any doubt."""
     # whatever the file holds, reading it must not keep a report from being made
-    with contextlib.suppress(Exception):
-        path = folder / FILE
-        stat = path.stat()
-        if stat.st_uid == os.geteuid() and not stat.st_mode & 0o022:
-            with path.open("rb") as file:
-                read = partial(np.load, file, allow_pickle=False)
-                if _text(read()) == _version():
-                    return _current(read, now)
+    with contextlib.suppress(Exception), (folder / FILE).open("rb") as file:
+        read = partial(np.load, file, allow_pickle=False)
+        if is_private(file.fileno()) and _text(read()) == _version():
+            return _current(read, now)
     return Known({}, gather([]))
 
 

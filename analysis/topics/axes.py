@@ -4,7 +4,7 @@ Ranks, batch, technique, library and learning rate have topics of their own. Any
 differs between cells of one technique is an axis here. Its values are compared where all else is
 equal; a setting that follows from another one (epochs from the share of the data) is named, and no
 axis. Numbers are compared between the ends of the axis, which the plan fixes: where an end has no
-usable run, nothing is. More than two names have no order: their range is told.
+usable run, nothing is. More than two names have no order: the answer gives their range.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from train.errors import ConfigError, remedy
+from train.errors import ConfigError, is_private, remedy
 from train.record.atomic import write_atomically
 
 #: The image's own Python; without a container it is the one that runs the supervisor.
@@ -185,11 +185,10 @@ def _digest(file: BufferedReader, mark: FileMark) -> str:
     """
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     note = Path(root) / "horoscale" / "digests" / "-".join(f"{number:x}" for number in mark)
-    with contextlib.suppress(OSError, ValueError):
-        status, noted = note.stat(), note.read_text(encoding="ascii")
-        own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-        if own and re.fullmatch("[0-9a-f]{64}", noted):
-            return noted
+    with contextlib.suppress(OSError, ValueError), note.open(encoding="ascii") as noted:
+        text = noted.read()
+        if is_private(noted.fileno()) and re.fullmatch("[0-9a-f]{64}", text):
+            return text
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     if _mark(file) != mark:

@@ -15,8 +15,8 @@ from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.cost import time_limits
 from jobs.plan.datasets import train_images
-from jobs.plan.estimate import completed_cells, estimate, known_rates
-from jobs.plan.rows import plans_of
+from jobs.plan.estimate import completed_cells, known_rates
+from jobs.plan.rows import plans_of, times_of
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
@@ -51,7 +51,8 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             needed = request.budget is not None or context.site.time_min is None
             completed = completed_cells(request.results, configs if needed else ())
             rates = {} if request.budget is None else known_rates(completed)
-            seconds = {cell.name: estimate(plans[cell.name], rates).seconds for cell in todo}
+            times = times_of(plans, rates)
+            seconds = {cell.name: times[cell.name].seconds for cell in todo}
             limits = time_limits(request.site, request.results, plans, todo, completed)
             context = replace(context, minutes=limits)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)

@@ -32,8 +32,8 @@ _BY_PANEL = ("context", "gpus", "global_batch")
 _AXES = {"epoch": Axis("epoch", whole=True), "train_s_so_far": Axis("training seconds", low=0)}
 _SECONDS = (
     "Seconds are of training alone (not of validation, nor of statistics that batch norm takes "
-    "anew for it), all starts of a run together; a mean is placed at the mean of its runs' seconds "
-    "after the same epoch."
+    "anew for it), all attempts of a run together; a mean is placed at the mean of its runs' "
+    "seconds after the same epoch."
 )
 
 
