@@ -260,6 +260,8 @@ def test_synthetic_data_strong_scaling_and_option_2(tmp_path, data_root) -> None
     bench = make_bench(tmp_path, data_root, text)
     assert bench.run().returncode == 0
     for record in bench.records():
+        assert record.config.global_batch == 128
+        assert record.config.batch_per_rank == 128 // record.config.gpus
         assert record.data.order.startswith("option 2") and record.throughput.images_per_s > 0
         for epoch in record.epochs:
             assert epoch.images == 128 * epoch.steps

@@ -213,7 +213,7 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     if verdict not in _ENDS:
         note = rows[0]["difference_note"] if verdict == NOT_COMPARED and len(rows) == 1 else ""
         why = joined([verdict, note or ""], ": ")
-        return f"no claim on {some(names)}{f' against {one}' if one else ''} ({why})"
+        return f"no claim about {some(names)}{f' against {one}' if one else ''} ({why})"
     # with the interval of the family, whose test decides
     first, (ends, end) = rows[0], _ENDS[verdict]
     each, other = runs_in_words(first["n"]), first["n_reference"]

@@ -40,7 +40,7 @@ ONE_EACH = [item for item in LOSES if item.config.seed == 0]
 SAID = {
     "a name keeps its small letters": (
         [*runs(), *runs("lamb", gpus=2)], "techniques",
-        "No claim on lamb against naive (not compared: no planned cell of naive with the same "
+        "No claim about lamb against naive (not compared: no planned cell of naive with the same "
         "data, model, library, epochs, ranks and batch)."),
     "each against a reference of its own": (
         [*decayed(0.0), *decayed(0.001), *runs("lamb", mean=0.9)], "techniques",

@@ -140,7 +140,7 @@ def test_a_technique_that_lost_its_runs_is_not_compared(tmp_path: Path) -> None:
     found = sweep(tmp_path, items)
     assert found["complete"].text.startswith("3 of 6 planned cells are usable (3 failed)")
     assert (
-        "no claim on lamb against naive (not compared: no usable run of lamb"
+        "no claim about lamb against naive (not compared: no usable run of lamb"
         in found["techniques"].text
     )
 
@@ -207,7 +207,9 @@ def test_all_diverged(tmp_path: Path) -> None:
 def test_a_technique_of_which_all_diverged(tmp_path: Path) -> None:
     items = [*runs(), *(record(config("lamb", seed=s), status="diverged") for s in range(3))]
     found = sweep(tmp_path, items)
-    assert found["techniques"].text == "At batch 16, no claim on lamb against naive (all diverged)."
+    assert (
+        found["techniques"].text == "At batch 16, no claim about lamb against naive (all diverged)."
+    )
     assert "ranking" not in found
 
 

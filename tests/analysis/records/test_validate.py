@@ -186,4 +186,4 @@ def test_a_config_that_its_own_data_cannot_carry_is_rejected() -> None:
     good = record(TWO)
     few = good.data.model_copy(update={"train_images": 20, "dropped_per_epoch": 20})
     (found,) = rejections(good.model_copy(update={"data": few}), good.cell_id)
-    assert found.startswith("its config cannot be run on its 20 training images: cell ")
+    assert found.startswith("its config cannot be run on its 20 training images: cell digits-cnn")

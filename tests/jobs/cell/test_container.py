@@ -114,7 +114,7 @@ ROOT_ALONE = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a 
 
 @pytest.mark.parametrize("spoil", [
     lambda note: note.chmod(0o620), lambda note: note.chmod(0o602),
-    lambda note: note.write_text("f" * 63),
+    lambda note: note.write_text(""), lambda note: note.write_text("f" * 63),
     pytest.param(lambda note: os.chown(note, 12345, 12345), marks=ROOT_ALONE),
 ])  # fmt: skip
 def test_a_note_that_another_could_have_written_or_that_is_broken_is_not_believed(
