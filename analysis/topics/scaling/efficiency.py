@@ -190,7 +190,7 @@ def _no_efficiency(
 
 
 def _marginal(row: Row) -> str:
-    return "" if row["before"] is None else estimate_in(row, "marginal").text(percent)
+    return "" if row["gpus"] == row["n0"] else estimate_in(row, "marginal").text(percent)
 
 
 def _efficiency(row: Row) -> str:
