@@ -35,6 +35,8 @@ _AWAY = (
 )
 #: No process can be started now, where the node limits those of a user: later it can.
 _NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+#: Of timeout(1), which a site may put before Slurm's programs; none of these ends with it.
+_TIMED_OUT = 124
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 SCONTROL = ("scontrol", "show", "config")
@@ -125,6 +127,9 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     if 0 < number < signal.SIGRTMIN:
         killed = signal.strsignal(number) or f"signal {number}"
         reason = f"a signal ended it before it answered ({killed})"
+        raise SlurmError(shlex.join(argv), reason, passing=True)
+    if done.returncode == _TIMED_OUT:
+        reason = f"exit code {_TIMED_OUT}: a time limit ended it before it answered"
         raise SlurmError(shlex.join(argv), reason, passing=True)
     return Answer(done.returncode, out, err)
 

@@ -101,6 +101,7 @@ def test_what_sbatch_does_not_say_the_queue_does(tmp_path, fake, script) -> None
          "whether it was submitted all the same is not known"),
         ("kill -KILL $$", "a signal ended it"),  # a login node short of memory
         ("sh -c 'kill -KILL $$'; exit $?", "a signal ended it"),  # under a site's wrapper
+        ("exec timeout 0.1 sleep 9", "a time limit ended it"),
         ("echo 'sbatch: error: Unable to contact slurm controller (receive failure)' >&2; exit 1",
          "receive failure"),
     ],
