@@ -44,7 +44,7 @@ HERE = $$(readlink -f "$${VENV:-.venv}")/bin
 PY = "$(HERE)/python"
 # Python 3.11 that needs nothing set up: PYTHON=, one found, or one fetched into .venv.envs
 BARE := sh containers/python.sh
-$(foreach name,FORCE WAIT PREFLIGHT,$(if $(filter 1-0 1-1,$(words $($(name)))-$($(name))),, \
+$(foreach name,FORCE WAIT PREFLIGHT,$(if $(filter =0= =1=,=$($(name))=),, \
   $(error $(name)=$($(name)) found, expected $(name)=1 or $(name)=0)))
 WHERE = "$$SWEEP" --results "$$RESULTS"
 FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
