@@ -72,28 +72,6 @@ def summary(results_dirs: ResultsDirs) -> None:
 
 
 @app.command()
-def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="results/<sweep> of before")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="results/<sweep> of now")],
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
-    ] = None,
-) -> None:
-    """Regression check: 0 no condition got worse, 1 some did, 3 some are undecided."""
-    from analysis.page.junit import changes_suite  # noqa: PLC0415
-    from analysis.page.terminal import print_table  # noqa: PLC0415
-    from analysis.topics.comparisons import changes  # noqa: PLC0415
-    from analysis.writing import console, junit_text  # noqa: PLC0415
-
-    now = frames_at(after)
-    found = changes.table(frames_at(before), now)
-    if junit is not None:
-        write(junit, junit_text([changes_suite(found, now)]))
-    print_table(found, console(), notes=True)
-    raise typer.Exit(changes.exit_code(found))
-
-
-@app.command()
 def export(
     results_dirs: ResultsDirs,
     csv: Annotated[
@@ -135,7 +113,6 @@ def check(
 ) -> None:
     """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
     from analysis import check as judge  # noqa: PLC0415
-    from analysis.page.junit import changes_suite  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text, printable  # noqa: PLC0415
@@ -146,22 +123,18 @@ def check(
         wrong(str(error))
     if not asked and baseline is None:
         wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
-    frames, suites, codes = frames_at(results_dir), [], set()
-    if asked:
-        found = judge.table(frames, asked)
+    frames = frames_at(results_dir)
+    tables = [judge.table(frames, asked)] if asked else []
+    if baseline is not None:
+        tables.append(changes.table(frames_at(baseline), frames))
+    for found in tables:
         print_table(found, console(), notes=True)
         for sentence in judge.sentences(found):
             typer.echo(printable(sentence))
-        suites += judge.suites(found, frames)
-        codes.add(judge.exit_code(found))
-    if baseline is not None:
-        moved = changes.table(frames_at(baseline), frames)
-        print_table(moved, console(), notes=True)
-        suites.append(changes_suite(moved, frames))
-        codes.add(changes.exit_code(moved))
     if junit is not None:
+        suites = [suite for found in tables for suite in judge.suites(found, frames)]
         write(junit, junit_text(suites))
-    code = next(one for one in (1, 3, 0) if one in codes)
+    code = judge.exit_code(tables)
     typer.echo({0: "check: PASS", 1: "check: FAIL", 3: "check: UNDECIDED"}[code])
     raise typer.Exit(code)
 
