@@ -180,7 +180,7 @@ class _Plan:
         self._unknown = int((~known).sum())
         status = dict(zip(frames.runs["cell_id"], frames.runs["status"], strict=True))
         #: Of each condition without its ranks, and rank count: the planned cells.
-        self._cells: dict[Any, dict[int, list[Row]]] = {}
+        self._cells: dict[Any, dict[int | None, list[Row]]] = {}
         for row in plain_rows(frames.planned[known]):
             cell = row | {"status": status.get(row["cell_id"], "not usable")}
             by_ranks = self._cells.setdefault(self._key(row), {})
@@ -196,7 +196,7 @@ class _Plan:
     def _first(self, row: Row) -> int:
         return min(self._cells[self._key(row)])
 
-    def _lost(self, row: Row, gpus: int) -> Counter[str]:
+    def _lost(self, row: Row, gpus: int | None) -> Counter[str]:
         """How many planned cells ended how."""
         return Counter(cell["status"] for cell in self._cells[self._key(row)].get(gpus, ()))
 

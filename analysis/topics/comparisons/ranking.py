@@ -28,16 +28,10 @@ from analysis.topics.comparisons.arms import (
     ABOUT,
     CALLED,
     PLACE,
-    about,
+    ArmPairs,
     accuracies,
-    accuracy_pairs,
     arms,
-    counts,
     of_workload,
-    outcomes,
-    pair_columns,
-    pair_rows,
-    picked,
     run_columns,
     runs_text,
 )
@@ -76,7 +70,7 @@ RANKING_COLUMNS = (
 )  # fmt: skip
 _DIFFERENCE = Contrast(further=True)
 PAIR_COLUMNS = (
-    *pair_columns(Column("second", "string", heading="minus")),
+    *ArmPairs.columns(Column("second", "string", heading="minus")),
     *_DIFFERENCE.columns,
     Column("family", "Int64", description="pairs that Holm's adjustment counts"),
 )
@@ -85,12 +79,7 @@ PAIR_COLUMNS = (
 def ranked(of: Sweep) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
     found = of.made(_ranked)
-    rows = {
-        "place": found["place"],
-        **about(found),
-        **counts(found),
-        **estimates_as("accuracy", accuracies(found)),
-    }
+    rows = found.assign(**estimates_as("accuracy", accuracies(found)))
     return Table(
         "ranking",
         "Ranking: the techniques at the largest scale",
@@ -110,10 +99,10 @@ def paired(of: Sweep) -> Table:
     places = listed.assign(first=listed.index, second=listed.index)
     both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
     both = both[both["first"] < both["second"]]
-    higher, lower = picked(listed, both["first"]), picked(listed, both["second"])
+    pairs = ArmPairs.of(listed, both["first"], both["second"])
     rows = {
-        **pair_rows(higher, lower, "second"),
-        **contrasts({_DIFFERENCE: accuracy_pairs(higher, lower)}, family),
+        **pairs.rows("second"),
+        **contrasts({_DIFFERENCE: pairs.accuracy}, family),
         "family": np.full(len(both), family),
     }
     return Table(
@@ -132,7 +121,7 @@ def paired(of: Sweep) -> Table:
 
 def _ranked(of: Sweep) -> pd.DataFrame:
     """Arms of the largest scales, by scale and falling mean, with ``scale`` and ``place``."""
-    found = arms(outcomes(of.frames.planned, of.runs))
+    found = of.made(arms)
     scale = ["workload", "framework", *PLACE]
     shared = found[found.groupby(scale, dropna=False)["technique_label"].transform("size") > 1]
     largest = shared.sort_values(list(PLACE), kind="stable").drop_duplicates(scale[:2], keep="last")
@@ -140,7 +129,7 @@ def _ranked(of: Sweep) -> pd.DataFrame:
     there = there.assign(scale=there.groupby(scale, sort=False, dropna=False).ngroup())
     there = there.sort_values(["scale", "mean"], ascending=[True, False], kind="stable")
     place = there.groupby("scale").cumcount() + 1
-    return there.assign(place=place.where(there["n"] > 0)).reset_index(drop=True)
+    return there.assign(place=place.where(there["with_accuracy"] > 0)).reset_index(drop=True)
 
 
 def _best_of(of: Sweep) -> Iterable[Answer]:

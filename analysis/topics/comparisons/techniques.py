@@ -33,12 +33,8 @@ from analysis.topics.comparisons.arms import (
     NOT_COMPARED,
     PLACE,
     SERIES,
-    accuracy_pairs,
+    ArmPairs,
     arms,
-    outcomes,
-    pair_columns,
-    pair_rows,
-    picked,
 )
 from analysis.topics.comparisons.contrast import (
     HIGHER,
@@ -76,7 +72,7 @@ _ENDS = {
 }
 _DIFFERENCE = Contrast(simultaneous=True, further=True)
 COLUMNS = (
-    *pair_columns(Column("reference", "string", heading="against")),
+    *ArmPairs.columns(Column("reference", "string", heading="against")),
     *_DIFFERENCE.columns,
     Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
@@ -88,7 +84,7 @@ def claims(of: Sweep) -> Table:
     in the plan has a row, and counts in the family."""
     planned, techniques = of.frames.planned, of.order
     reference = reference_technique(techniques)
-    found = arms(outcomes(planned, of.runs))
+    found = of.made(arms)
     pairs, alone = _pairs(found, reference)
     known = plain_rows(alone[["technique", CALLED, "context", "framework", "reference"]])
     there = {reference, *found["technique"]}
@@ -100,9 +96,9 @@ def claims(of: Sweep) -> Table:
     ]  # fmt: skip
     apart = frame(rows, COLUMNS).assign(verdict=NOT_COMPARED)
     size = len(pairs) + len(rows)
-    arm, beside = (picked(found, pairs[name]) for name in ("arm", "arm_reference"))
-    tested = contrasts({_DIFFERENCE: accuracy_pairs(arm, beside)}, size)
-    made = frame(pair_rows(arm, beside, "reference") | tested, COLUMNS)
+    both = ArmPairs.of(found, pairs["arm"], pairs["arm_reference"])
+    tested = contrasts({_DIFFERENCE: both.accuracy}, size)
+    made = frame(both.rows("reference") | tested, COLUMNS)
     lost = len(planned) - int(planned["known"].sum())
     made = pd.concat([made, apart.astype(types(COLUMNS))])
     made = made.assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
