@@ -44,7 +44,7 @@ from analysis.topics.names import ratio_text, reasons
 from analysis.topics.topic import TWO, Answer, Sweep, Topic, counted, groups, some, varies
 
 #: The first of these that a cell is planned with is what the others are compared with.
-ORDER = ("horovod", "multi_worker_mirrored", "mirrored")
+ORDER = ["horovod", "multi_worker_mirrored", "mirrored"]
 #: Accuracies that differ by less are the same for any use made of them here.
 MARGIN = 0.01
 IDENTICAL = "identical in every seed"
@@ -123,7 +123,7 @@ def compared(of: Sweep) -> Table:
 def _pairs(found: pd.DataFrame) -> pd.DataFrame:
     """Each arm beside the arm of the first library in ORDER that the same cell is planned with."""
     cell = ["workload", CALLED, *PLACE]
-    order = found["framework"].map({name: i for i, name in enumerate(ORDER)}).fillna(len(ORDER))
+    order = pd.Categorical(found["framework"], ORDER)
     marked = found.assign(arm=found.index, order=order).sort_values("order", kind="stable")
     pairs = marked.merge(marked.drop_duplicates(cell), on=cell, suffixes=("", "_first"))
     return pairs[pairs["arm"] != pairs["arm_first"]]
@@ -184,15 +184,13 @@ def _does_it_matter(of: Sweep) -> Iterable[Answer]:
         first, library = rows[0]["framework"], rows[0]["library"]
         known = [row for row in rows if row["ratio"] is not None]
         verdicts = list(dict.fromkeys(row["verdict"] for row in rows))
-        text, ratio = f"{first} against {library}", Estimate(None)
-        if known:
-            ratio = estimate_in(known[0], "ratio")
-            times, more = ratio.text(TWO), ""
-            if len(known) > 1:
-                ends = [find(row["ratio"] for row in known) for find in (min, max)]
-                times, ratio = " to ".join(map(TWO, ends)), Estimate(None)
-                more = f" (range of the estimates of {len(known)} conditions)"
-            text = f"{first} has {times} times the throughput of {library}{more}"
+        ratio = estimate_in(known[0], "ratio") if len(known) == 1 else Estimate(None)
+        times, more = ratio.text(TWO), ""
+        if known[1:]:
+            times = " to ".join(TWO(find(row["ratio"] for row in known)) for find in (min, max))
+            more = f" (range of the estimates of {len(known)} conditions)"
+        text = f"{first} has {times} times the throughput of {library}{more}"
+        text = text if known else f"{first} against {library}"
         yield Answer("libraries", "Does the library matter?",
                      f"{text}; accuracy: {some(verdicts)}.", "frameworks", "tests",
                      {"reference": first, "library": library, "ratio": ratio.value,

@@ -167,34 +167,26 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
 def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
     """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
     ``of``: which, where there are several."""
-    first = ordered[0]
+    first, last = ordered[0], ordered[-1]
     tested = [pair for pair in pairs if pair["p_holm"] is not None]
     if not tested:
-        means = ", ".join(_mean(row) for row in ordered[:2])
-        return f"no difference between techniques is tested{of}; the first means: {means}", []
+        return f"no difference between techniques is tested{of}; the highest: {_mean(first)}", []
     near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
-    told = len(tested) - len(near)
-    above, beside = (
-        [pair for pair in tested if pair[CALLED] == first[CALLED] and pair["verdict"] == verdict]
-        for verdict in (HIGHER, UNDECIDED)
-    )
+    above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
     if not above:
-        which = f"{told} of {counted(len(tested), 'pair')}" if told else "no pair"
-        none = f"{which} {'are' if told > 1 else 'is'} told apart"
-        means = f"the means of {len(ordered)} techniques lie between {_mean(ordered[-1])}"
-        more = [f"{means} and {_mean(first)}", further_in_words(near)]
-        return f"no technique is shown to be best{of}: {none}", more
-    p, family = max(pair["p_holm"] for pair in above), above[0]["family"]
-    over = f" after correction for {family} pairs" if family > 1 else ""
-    most = "" if p < 0.001 or len(above) == 1 else "at most "
-    names, others = ([pair["second"] for pair in own] for own in (above, beside))
-    by = f"shown to be above {some(names)} (p {most}{p_value(p)}{over})"
+        apart = f"{len(tested) - len(near)} of {counted(len(tested), 'pair')} told apart"
+        means = f"means lie between {_mean(last)} and {_mean(first)}"
+        return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
+    p, family = max(pair["p_holm"] for pair in above), counted(above[0]["family"], "pair")
+    shown = f"shown to be above {some([pair['second'] for pair in above])} "
+    shown += f"(largest p {p_value(p)}, corrected for {family})"
     highest = f"the highest mean{of} is {_mean(first)}"
-    if not beside:
-        return f"{highest}, {by}", []
+    if not (beside := [one for one in near if one[CALLED] == first[CALLED]]):
+        return f"{highest}, {shown}", []
     needed = further_in_words(beside[:1])
-    needed += f" from {others[0]}" if needed and len(others) > 1 else ""
-    return f"{highest}, not told apart from {some(others)}", [f"it is {by}", needed]
+    others = [pair["second"] for pair in beside]
+    needed += f" from {others[0]}" if needed and others[1:] else ""
+    return f"{highest}, not told apart from {some(others)}", [f"it is {shown}", needed]
 
 
 def _mean(row: Row) -> str:
