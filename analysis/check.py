@@ -11,7 +11,7 @@ often).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,7 +49,8 @@ CODES = {"failed": 1, "undecided": 3, "passed": 0}
 NO_RUN = "no usable run of a planned condition"
 NOTHING = "nothing of the kind was measured"
 _THREE = number(3)
-_NO_VALUE = Estimate(None)
+#: A row of which nothing is known.
+_OPEN = {"mode": "", "verdict": "undecided", **Estimate(None).columns("value")}
 #: Conditions that are named in sentences of one verdict.
 _NAMED = 5
 COLUMNS: tuple[Column, ...] = (
@@ -124,49 +125,44 @@ def _result(row: Row) -> Result | None:
 
 @dataclass(frozen=True)
 class Threshold:
-    """``least`` of ``column`` in a table; ``arms``: sets of runs that an interval is made from;
-    ``alike``: of a config, what a row of the table must share with it, beside ranks and batch."""
+    """``column`` of a table, which ``make`` makes; ``arms``: sets of runs that an interval is made
+    from; ``alike``: of a config, what a row of the table must share with it, beside ranks and
+    batch."""
 
-    what: str
     make: Callable[[Sweep], Table]
     column: str
-    least: float
     arms: int
     alike: tuple[str, ...]
 
 
-def thresholds(efficiency: float | None, accuracy: float | None) -> list[Threshold]:
-    """Those that are asked for.
+_ALIKE = ("technique_label", *(name for name in SAME if name in types(PLANNED)))
+THRESHOLDS = {
+    "efficiency": Threshold(throughputs, "efficiency", 2, _ALIKE),
+    "accuracy": Threshold(conditions, "validation_accuracy", 1, ("technique_label", "context")),
+}
 
-    Raises:
-        ValueError: one is no number above 0 and at most 1.
+
+def table(frames: Frames, asked: Mapping[str, float]) -> Table:
+    """A row per threshold and condition; of efficiency without the baselines, which are 1.
+
+    Args:
+        asked: of THRESHOLDS, the least value that passes.
     """
-    for name, least in (("efficiency", efficiency), ("accuracy", accuracy)):
-        if least is not None and not 0 < least <= 1:
-            raise ValueError(
-                f"--min-{name}: found {least:g}, expected a number above 0 and at most 1, as 0.8"
-            )
-    asked = []
-    if efficiency is not None:
-        alike = ("technique_label", *(name for name in SAME if name in types(PLANNED)))
-        asked.append(Threshold("efficiency", throughputs, "efficiency", efficiency, 2, alike))
-    if accuracy is not None:
-        alike = ("technique_label", "context")
-        asked.append(Threshold("accuracy", conditions, "validation_accuracy", accuracy, 1, alike))
-    return asked
-
-
-def table(frames: Frames, asked: Sequence[Threshold]) -> Table:
-    """A row per threshold and condition; of efficiency without the baselines, which are 1."""
     of, rows = Sweep(frames), list[Row]()
-    for one in asked:
-        plan, why = _Plan(frames, one), list[str]()
-        made = parts([one.make] if len(of.runs) else [], of, "Its table", why)
+    for what, least in asked.items():
+        threshold, why = THRESHOLDS[what], list[str]()
+        plan = _Plan(frames, what)
+        made = parts([threshold.make] if len(of.runs) else [], of, "Its table", why)
         found = [row for table in made for row in plain_rows(table.data)]
-        own = [_judged(row, one, plan) for row in found if not plan.is_baseline(row)]
-        own += [_row(row, one, NO_RUN) for row in plan.without_runs()]
-        every: Row = {"technique_label": "every condition"}
-        rows += own + [_row(every, one, text) for text in why or ([] if own else [NOTHING])]
+        own = [_judged(row, what, least, plan) for row in found if not plan.is_baseline(row)]
+        own += [row | {"why": NO_RUN} for row in plan.without_runs()]
+        if why or not own:
+            own += [{"technique_label": "every condition", "why": one} for one in why or [NOTHING]]
+        rows += [_OPEN | row | {"what": what, "least": least} for row in own]
+    for row in rows:
+        value = estimate_in(row, "value")
+        runs = f", {runs_in_words(value.n)}" if value.n else ""
+        row["evidence"] = f"{value.text(_THREE)}{runs}, threshold {row['least']:g}"
     return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
 
 
@@ -174,13 +170,13 @@ class _Plan:
     """What was planned against what completed, per condition: a mean of the other runs says nothing
     of those that are lost, whatever they were lost to."""
 
-    def __init__(self, frames: Frames, threshold: Threshold) -> None:
-        self._threshold = threshold
+    def __init__(self, frames: Frames, what: str) -> None:
+        self._alike, self._is_efficiency = THRESHOLDS[what].alike, what == "efficiency"
         known = frames.planned["known"]
         self._unknown = int((~known).sum())
         status = dict(zip(frames.runs["cell_id"], frames.runs["status"], strict=True))
         #: Of each condition without its ranks, and rank count: the planned cells.
-        self._cells: dict[Any, dict[int | None, list[Row]]] = {}
+        self._cells: dict[Any, dict[int, list[Row]]] = {}
         for row in plain_rows(frames.planned[known]):
             cell = row | {"status": status.get(row["cell_id"], "not usable")}
             by_ranks = self._cells.setdefault(self._key(row), {})
@@ -189,14 +185,14 @@ class _Plan:
     def _key(self, row: Row) -> Any:
         """Of a condition without its ranks: of efficiency what one rank count is measured against
         another in."""
-        weak = self._threshold.what == "efficiency" and row["scaling"] == "weak"
+        weak = self._is_efficiency and row["scaling"] == "weak"
         batch = row["batch_per_rank" if weak else "global_batch"]
-        return (*(row[name] for name in self._threshold.alike), batch)
+        return (*(row[name] for name in self._alike), batch)
 
     def _first(self, row: Row) -> int:
         return min(self._cells[self._key(row)])
 
-    def _lost(self, row: Row, gpus: int | None) -> Counter[str]:
+    def _lost(self, row: Row, gpus: Any) -> Counter[str]:
         """How many planned cells ended how."""
         return Counter(cell["status"] for cell in self._cells[self._key(row)].get(gpus, ()))
 
@@ -204,7 +200,7 @@ class _Plan:
         """Of efficiency: the count that the plan begins with, whose efficiency is 1."""
         gpus = row["gpus"]
         is_its_own = gpus == row.get("n0", gpus) == self._first(row)
-        return self._threshold.what == "efficiency" and is_its_own
+        return self._is_efficiency and is_its_own
 
     def all_diverged(self, row: Row) -> bool:
         return set(self._lost(row, row["gpus"])) == {"diverged"}
@@ -230,8 +226,9 @@ class _Plan:
         return [*rows, unknown] if self._unknown else rows
 
 
-def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
-    found, least, verdict = estimate_in(row, threshold.column), threshold.least, "undecided"
+def _judged(row: Row, what: str, least: float, plan: _Plan) -> Row:
+    threshold, verdict = THRESHOLDS[what], "undecided"
+    found = estimate_in(row, threshold.column)
     if plan.all_diverged(row):
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
@@ -240,11 +237,12 @@ def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
-        why = plan.doubt(row) or f"the threshold lies in the interval; {_more(found, threshold)}"
+        more = _more(found.high - found.low, found.n, threshold.arms)
+        why = plan.doubt(row) or f"the threshold lies in the interval; {more}"
     elif not (why := plan.doubt(row) or _doubt(found, least)):
         verdict = "passed"
-    how = mode(row) if threshold.what == "efficiency" else ""
-    return _row(row | {"mode": how}, threshold, why, verdict, found)
+    how = mode(row) if what == "efficiency" else ""
+    return row | found.columns("value") | {"mode": how, "verdict": verdict, "why": why}
 
 
 def _doubt(found: Estimate, least: float) -> str:
@@ -253,28 +251,15 @@ def _doubt(found: Estimate, least: float) -> str:
     return "" if found.note == CUT.format(1) and twice >= least else found.note or ""
 
 
-def _row(
-    about: Row, threshold: Threshold, why: str, verdict: str = "undecided",
-    found: Estimate = _NO_VALUE,
-) -> Row:  # fmt: skip
-    runs = f", {runs_in_words(found.n)}" if found.n else ""
-    evidence = f"{found.text(_THREE)}{runs}, threshold {threshold.least:g}"
-    judged = {"what": threshold.what, "least": threshold.least, "verdict": verdict, "why": why}
-    return {"mode": ""} | about | found.columns("value") | judged | {"evidence": evidence}
-
-
-def _more(found: Estimate, threshold: Threshold) -> str:
+def _more(width: float, n: int, arms: int) -> str:
     """What would decide. The margin is declared, as everywhere: that of the observed value would
     only repeat its interval."""
-    assert found.low is not None and found.high is not None, "a value without an interval"
-    n = max(2, found.n // threshold.arms)
-    half = (found.high - found.low) / 2
-    if half <= MARGIN:
+    if width / 2 <= MARGIN:
         return f"it is no wider than ± {MARGIN}, so that the value is at the threshold"
-    runs = np.arange(n, MAX_RUNS)
-    scale = half * np.sqrt(n) / t_quantile(threshold.arms * (n - 1))
-    enough = runs[scale * t_quantile(threshold.arms * (runs - 1)) / np.sqrt(runs) <= MARGIN]
+    runs = np.arange(max(2, n // arms), MAX_RUNS)
+    half = t_quantile(arms * (runs - 1)) / np.sqrt(runs)
+    enough = np.flatnonzero(half / half[0] * width / 2 <= MARGIN)
     if not len(enough):
         return "adding runs will not decide it"
-    each = " of this and of the baseline each" if threshold.arms > 1 else ""
-    return f"about {counted(int(enough[0]) - n, 'more run')}{each} would narrow it to ± {MARGIN}"
+    each = " of this and of the baseline each" if arms > 1 else ""
+    return f"about {counted(int(enough[0]), 'more run')}{each} would narrow it to ± {MARGIN}"

@@ -119,8 +119,8 @@ class ArmPairs:
         called: str = CALLED,
     ) -> ArmPairs:
         """By the numbers of the arms in ``found``."""
-        sides = (found.loc[own].reset_index(drop=True) for own in (first, second))
-        return cls(*sides, called)
+        one, other = (found.loc[own].reset_index(drop=True) for own in (first, second))
+        return cls(one, other, called)
 
     @staticmethod
     def columns(other: Column) -> tuple[Column, ...]:
