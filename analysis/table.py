@@ -135,8 +135,7 @@ def types(columns: Iterable[Column]) -> dict[str, str]:
 
 
 def frame(
-    rows: Sequence[Mapping[str, Any]] | Mapping[str, ArrayLike] | pd.DataFrame,
-    columns: Iterable[Column],
+    rows: Sequence[Mapping[str, Any]] | Mapping[str, ArrayLike], columns: Iterable[Column]
 ) -> pd.DataFrame:
     """Rows, or columns, as a frame of nullable types; all columns are there even without a row."""
     wanted = types(columns)

@@ -23,6 +23,7 @@ from analysis.table import (
     number,
     p_value,
     runs_in_words,
+    types,
 )
 from analysis.topics.comparisons.arms import (
     ABOUT,
@@ -79,7 +80,8 @@ PAIR_COLUMNS = (
 def ranked(of: Sweep) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
     found = of.made(_ranked)
-    rows = found.assign(**estimates_as("accuracy", accuracies(found)))
+    made = found.assign(**estimates_as("accuracy", accuracies(found)))
+    rows = {name: made[name].array for name in types(RANKING_COLUMNS)}
     return Table(
         "ranking",
         "Ranking: the techniques at the largest scale",
