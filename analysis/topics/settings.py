@@ -5,7 +5,6 @@ Cells are those of the plan, so that runs that are lost move no end and hide no 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from numbers import Real
 from typing import Any, NamedTuple
@@ -68,10 +67,9 @@ def _settings(cells: pd.DataFrame, techniques: Settings) -> pd.DataFrame:
     for _, own in cells.groupby("technique", sort=False):
         told = {key: flat[key] for key in own["technique_settings"].unique() if key in flat}
         for field in sorted({field for one in told.values() for field in one} - {"name"}):
-            values = {key: one.get(field) for key, one in told.items()}
-            if len({json.dumps(value) for value in values.values()}) > 1:
-                plain = {key: _plain(value) for key, value in values.items()}
-                found.loc[own.index, field] = own["technique_settings"].map(plain).astype(object)
+            values = {key: _plain(one.get(field)) for key, one in told.items()}
+            if len(set(values.values())) > 1:
+                found.loc[own.index, field] = own["technique_settings"].map(values).astype(object)
     return found
 
 

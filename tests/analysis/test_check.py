@@ -125,17 +125,6 @@ def test_identical_runs_are_not_told_that_seeds_give_an_interval(tmp_path: Path)
     assert "the runs are identical" in done.output and "further seeds" not in done.output
 
 
-@pytest.mark.parametrize(("rate", "code"), [(1.0, 0), (0.5, 1)])
-def test_nothing_may_be_worse_than_in_the_baseline(tmp_path: Path, rate: float, code: int) -> None:
-    rates = [0.999, 1.0, 1.001, 1.002]
-    reached = [0.8, 0.801, 0.802, 0.803]
-    before = write_sweep(tmp_path / "before", runs(2, rates, reached))
-    after = write_sweep(tmp_path / "after", runs(2, [rate * one for one in rates], reached))
-    done = call(after, "--baseline", before, "--min-accuracy", 0.1)
-    assert done.exit_code == code, done.output
-    assert ("slower" in done.output) == (code == 1)
-
-
 def test_junit_has_a_case_per_condition(tmp_path: Path) -> None:
     folder, file = scaled(tmp_path / "s", (2, 0.95), (4, 0.7), (8, 0.8)), tmp_path / "check.xml"
     words = ("--min-efficiency", 0.8, "--min-accuracy", 0.1, "--baseline", folder)

@@ -86,20 +86,18 @@ def claims(of: Sweep) -> Table:
     found = of.made(arms)
     pairs, alone = _pairs(found, reference)
     known = plain_rows(alone[["technique", CALLED, "context", "framework", "reference"]])
-    there = {reference, *found["technique"]}
     rows = [row | {"difference_note": NO_PAIR.format(row["reference"])} for row in known]
     rows += [
         {"technique": name, CALLED: name, "reference": reference,
          "difference_note": f"no planned cell of {name} is known"}
-        for name in techniques if name not in there
+        for name in techniques if name not in {reference, *found["technique"]}
     ]  # fmt: skip
-    apart = frame(rows, COLUMNS).assign(verdict=NOT_COMPARED)
+    apart = frame([row | {"verdict": NOT_COMPARED} for row in rows], COLUMNS)
     size = len(pairs) + len(rows)
     both = ArmPairs.of(found, pairs["arm"], pairs["arm_reference"])
     tested = contrasts({_DIFFERENCE: both.accuracy}, size)
-    made = frame(both.rows("reference") | tested, COLUMNS)
     lost = len(planned) - int(planned["known"].sum())
-    made = pd.concat([made, apart.astype(types(COLUMNS))])
+    made = pd.concat([frame(both.rows("reference") | tested, COLUMNS), apart])
     made = made.assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
     return Table(
         "claims",

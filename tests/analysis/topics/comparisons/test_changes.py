@@ -153,7 +153,10 @@ def test_each_condition_is_a_case_of_junit(tmp_path: Path) -> None:
         for naive, lamb in ((RATES, 100.0), ([60.0, 61.0, 62.0], 50.0))
     )
     file = tmp_path / "check.xml"
-    assert compared(tmp_path, before, after, "--junit", file).exit_code == 1
+    done = compared(tmp_path, before, after, "--junit", file)
+    assert done.exit_code == 1 and "1 passed, 1 failed, 1 undecided of 3." in done.output
+    assert "Failed: change of naive at 2 ranks, batch 32: throughput ratio 0.60 (" in done.output
+    assert "Undecided: change of lamb at 2 ranks, batch 32: throughput" in done.output
     (suite,) = Xml.parse(file).getroot()
     assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
     cases = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
