@@ -170,14 +170,14 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
     """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
     ``of``: which, where there are several."""
     first, last = ordered[0], ordered[-1]
+    means = f"means lie between {_mean(last)} and {_mean(first)}"
     tested = [pair for pair in pairs if pair["p_holm"] is not None]
     if not tested:
-        return f"no difference between techniques is tested{of}; the highest: {_mean(first)}", []
+        return f"no difference between techniques is tested{of}", [means]
     near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
     above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
     if not above:
         apart = f"{len(tested) - len(near)} of {counted(len(tested), 'pair')} told apart"
-        means = f"means lie between {_mean(last)} and {_mean(first)}"
         return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
     p, family = max(pair["p_holm"] for pair in above), counted(above[0]["family"], "pair")
     shown = f"shown to be above {some([pair['second'] for pair in above])} "
@@ -193,8 +193,8 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
 
 def _mean(row: Row) -> str:
     text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(THREE)}"
-    lost = row["n_diverged"]
-    return f"{text}, but {lost} of its {runs_in_words(row['n'])} diverged" if lost else text
+    lost = f" with {row['n_diverged']} of {runs_in_words(row['n'])} diverged"
+    return text + (lost if row["n_diverged"] else "")
 
 
 TOPIC = Topic(tables=(ranked, paired), answers=(_best_of,), asks=varies("technique_label"))
