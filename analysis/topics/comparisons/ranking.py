@@ -181,7 +181,7 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
         return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
     p, family = max(pair["p_holm"] for pair in above), counted(above[0]["family"], "pair")
     shown = f"shown to be above {some([pair['second'] for pair in above])} "
-    shown += f"(largest p {p_value(p)}, corrected for {family})"
+    shown += f"(largest adjusted p {p_value(p)}, family of {family})"
     highest = f"the highest mean{of} is {_mean(first)}"
     if not (beside := [one for one in near if one[CALLED] == first[CALLED]]):
         return f"{highest}, {shown}", []

@@ -121,7 +121,7 @@ def test_techniques_vary(tmp_path: Path) -> None:
     assert found["techniques"].numbers == {"higher": 1, "lower": 1}
     assert found["ranking"].text == (
         "The highest mean is lamb 0.902 (0.897 to 0.907), shown to be above naive, lars "
-        "(largest p < 0.001, corrected for 3 pairs)."
+        "(largest adjusted p < 0.001, family of 3 pairs)."
     )
 
 
@@ -238,7 +238,7 @@ def test_each_data_set_has_a_ranking_of_its_own(tmp_path: Path) -> None:
     (first,) = (text for text in found if text.startswith("No technique is shown to be best"))
     (second,) = (text for text in found if text.startswith("The highest mean"))
     assert "(digits): 0 of 1 pair told apart. Means lie between naive 0.5" in first
-    assert "(mnist) is lamb 0.902" in second and "above naive (largest p < 0.001" in second
+    assert "(mnist) is lamb 0.902" in second and "above naive (largest adjusted p < 0.001" in second
 
 
 def test_an_efficiency_that_recovers_is_not_below_from_there_on(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_technique_that_loses_runs_is_never_best(tmp_path: Path) -> None:
     lost = [record(item.config, status="diverged", accuracies=[0.1, None]) for item in of_lamb[:2]]
     items = [*runs(), *runs(batch_per_rank=64, mean=0.7), *runs("lamb"), *lost, of_lamb[2]]
     found = sentences(tmp_path, items)
-    assert any("but 2 of its 3 runs diverged" in t for t in found if "is tested" in t)
+    assert any("with 2 of 3 runs diverged" in t for t in found if "is tested" in t)
     (text,) = [t for t in found if t.startswith("From batch")]
     assert "naive loses" in text and text.endswith("Some runs diverged of lamb.")
 
