@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from analysis.figures import Figure
+from analysis.plots.figure import Figure
 from analysis.table import Table
 from analysis.topics.topic import Sweep, Topic
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 
-from analysis.figures import (
+from analysis.plots.figure import (
     GREY,
     GRID,
     INK,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.figures import Figure, standalone
 from analysis.page.report import Report, build
+from analysis.plots.figure import Figure, standalone
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm

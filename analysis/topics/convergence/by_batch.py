@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.figures import GREY, Figure, Look, hidden, left_out, n_of
 from analysis.plots.canvas import shortened
+from analysis.plots.figure import GREY, Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.rows import Point, forest
 from analysis.records.labels import without_batch

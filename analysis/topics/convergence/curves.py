@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, left_out, n_of
+from analysis.plots.figure import Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, joined, types
 from analysis.topics.names import panel_name

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, left_out, looks, panels_of
+from analysis.plots.figure import Figure, Look, hidden, left_out, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import law
 from analysis.table import Column, Row, joined, plain_rows, runs_in_words, significant, text, types

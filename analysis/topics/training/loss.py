@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.figures import Figure
+from analysis.plots.figure import Figure
 from analysis.table import first_of
 from analysis.topics.convergence import curves
 from analysis.topics.topic import MOST_DRAWN, Sweep, Topic

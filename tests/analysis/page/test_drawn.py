@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.figures import Figure
+from analysis.plots.figure import Figure
 from analysis.records.load import load_frames
 from analysis.topics.convergence import critical_batch, reached
 from analysis.topics.scaling import how_far, step_figure

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from analysis.figures import Figure, looks
+from analysis.plots.figure import Figure, looks
 from analysis.topics.convergence import reached
 from analysis.topics.convergence.by_batch import MOST_PANELS, MOST_ROWS, figure
 from tests.analysis.builders import config, record, technique

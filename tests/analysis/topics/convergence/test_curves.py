@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure, looks
+from analysis.plots.figure import Figure, looks
 from analysis.topics.convergence.curves import (
     ACCURACY,
     ACCURACY_IN_TIME,

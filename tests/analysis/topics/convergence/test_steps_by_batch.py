@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.figures import Figure, looks
+from analysis.plots.figure import Figure, looks
 from analysis.topics.convergence import critical_batch
 from analysis.topics.convergence.steps_by_batch import figure
 from tests.analysis.planned import sweep

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from analysis.figures import Figure, looks
+from analysis.plots.figure import Figure, looks
 from analysis.topics.training.noise import figure
 from tests.analysis.planned import sweep
 from tests.analysis.topics.training.test_noise_table import censored, measured, run
