@@ -134,7 +134,7 @@ summary: setup-login ## print the tables of SWEEP, one or several
 
 compare: setup-login ## is SWEEP slower or less accurate than in the earlier results BASELINE=folder?
 	@if [ -z "$$BASELINE" ]; then echo "make compare: no BASELINE=DIR, the folder of the earlier results" >&2; exit 2; fi; \
-	folder=$(FOLDER) && $(PY) -m analysis compare "$$BASELINE" "$$folder"
+	folder=$(FOLDER) && $(PY) -m analysis check "$$folder" --baseline "$$BASELINE"
 
 test: setup-dev ## the tests that prove the program, within minutes
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not slurm" $$TESTS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from analysis.command import as_owner, frames_at, report_folder, write, wrong
+from analysis.command import as_owner, report_folder, wrong, wrong_requests
 from train.environment import enter
 from train.errors import interrupt_on_signals
 
@@ -52,10 +52,8 @@ def report(
 
     built = _build(results_dirs, draw=True)
     paper = for_paper(built, figures) if figures else {}
-    try:
+    with wrong_requests(writes=results_dir):
         paths = write_report(built, results_dir, paper)
-    except OSError as error:
-        wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())
     raise typer.Exit(built.exit_code)
 
@@ -72,28 +70,6 @@ def summary(results_dirs: ResultsDirs) -> None:
 
 
 @app.command()
-def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="results/<sweep> of before")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="results/<sweep> of now")],
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
-    ] = None,
-) -> None:
-    """Regression check: 0 no condition got worse, 1 some did, 3 some are undecided."""
-    from analysis.page.junit import changes_suite  # noqa: PLC0415
-    from analysis.page.terminal import print_table  # noqa: PLC0415
-    from analysis.topics.comparisons import changes  # noqa: PLC0415
-    from analysis.writing import console, junit_text  # noqa: PLC0415
-
-    now = frames_at(after)
-    found = changes.table(frames_at(before), now)
-    if junit is not None:
-        write(junit, junit_text([changes_suite(found, now)]))
-    print_table(found, console(), notes=True)
-    raise typer.Exit(changes.exit_code(found))
-
-
-@app.command()
 def export(
     results_dirs: ResultsDirs,
     csv: Annotated[
@@ -102,16 +78,11 @@ def export(
 ) -> None:
     """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
     from analysis.page.report import exit_code  # noqa: PLC0415
-    from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import frames_of, write_export  # noqa: PLC0415
 
-    try:
+    with wrong_requests(ValueError, writes=csv):
         frames, _ = frames_of(results_dirs)
         written = write_export(frames, csv)
-    except (SweepError, ValueError) as error:
-        wrong(str(error))
-    except OSError as error:
-        wrong(f"cannot write {error.filename or csv}: {error.strerror}")
     for path, rows in written.items():
         typer.echo(f"{path}: {rows:,} rows")
     raise typer.Exit(exit_code(frames))
@@ -135,33 +106,34 @@ def check(
 ) -> None:
     """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
     from analysis import check as judge  # noqa: PLC0415
-    from analysis.page.junit import changes_suite  # noqa: PLC0415
     from analysis.page.terminal import print_table  # noqa: PLC0415
+    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
     from analysis.topics.comparisons import changes  # noqa: PLC0415
     from analysis.writing import console, junit_text, printable  # noqa: PLC0415
+    from train.record.atomic import write_atomically  # noqa: PLC0415
 
-    try:
-        asked = judge.thresholds(min_efficiency, min_accuracy)
-    except ValueError as error:
-        wrong(str(error))
-    if not asked and baseline is None:
+    asked = {"efficiency": min_efficiency, "accuracy": min_accuracy}
+    for what, least in asked.items():
+        if least is not None and not 0 < least <= 1:
+            wrong(f"--min-{what}: found {least:g}, expected a number above 0 and at most 1, as 0.8")
+    least_of = {what: least for what, least in asked.items() if least is not None}
+    if not least_of and baseline is None:
         wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
-    frames, suites, codes = frames_at(results_dir), [], set()
-    if asked:
-        found = judge.table(frames, asked)
+    with wrong_requests(SweepError):
+        frames = load_frames(results_dir, cache=False)
+        before = load_frames(baseline, cache=False) if baseline is not None else None
+    tables = [judge.table(frames, least_of)] if least_of else []
+    if before is not None:
+        tables.append(changes.table(before, frames))
+    for found in tables:
         print_table(found, console(), notes=True)
         for sentence in judge.sentences(found):
             typer.echo(printable(sentence))
-        suites += judge.suites(found, frames)
-        codes.add(judge.exit_code(found))
-    if baseline is not None:
-        moved = changes.table(frames_at(baseline), frames)
-        print_table(moved, console(), notes=True)
-        suites.append(changes_suite(moved, frames))
-        codes.add(changes.exit_code(moved))
     if junit is not None:
-        write(junit, junit_text(suites))
-    code = next(one for one in (1, 3, 0) if one in codes)
+        suites = [suite for found in tables for suite in judge.suites(found, frames)]
+        with wrong_requests(writes=junit):
+            write_atomically(junit, junit_text(suites))
+    code = judge.exit_code(tables)
     typer.echo({0: "check: PASS", 1: "check: FAIL", 3: "check: UNDECIDED"}[code])
     raise typer.Exit(code)
 
@@ -187,7 +159,7 @@ def interconnect(
     from analysis.interconnect.baseline import BASELINE_NAME, read_baseline  # noqa: PLC0415
     from analysis.interconnect.links import read_rate  # noqa: PLC0415
     from analysis.interconnect.report import show, write_run  # noqa: PLC0415
-    from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
+    from analysis.interconnect.run import load_run  # noqa: PLC0415
     from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
@@ -195,17 +167,13 @@ def interconnect(
     usual = run_dir.resolve().parent / BASELINE_NAME
     if baseline is None and usual.is_file():
         baseline = usual
-    try:
+    with wrong_requests(ValueError):
         run = load_run(run_dir)
         before = read_baseline(baseline) if baseline else None
         rate = read_rate(line) if line else None
-    except (RunError, ValueError) as error:
-        wrong(str(error))
     verdict = judge(run, Yardstick(baseline=before, force=force, line_bits=rate))
-    try:
+    with wrong_requests(writes=run_dir):
         page = write_run(run, verdict, rate)
-    except OSError as error:
-        wrong(f"cannot write {error.filename or run_dir}: {error.strerror}")
     show(run, verdict, console())
     typer.echo(f"page, CSV and JUnit: {page}")
     raise typer.Exit({"PASS": 0, "FAIL": 1, "UNDECIDED": 3}[verdict.status])
@@ -228,7 +196,7 @@ def interconnect_baseline(
 
     as_owner(run_dir)
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
-    try:
+    with wrong_requests(RunError, writes=file):
         run = load_run(run_dir)
         if not force:  # by force the run itself and the earlier baseline are not looked at
             before = baseline.read_baseline(file) if file.is_file() else None
@@ -248,10 +216,6 @@ def interconnect_baseline(
                 )
         kept = baseline.baseline_of(run)
         baseline.keep(kept, file)
-    except RunError as error:
-        wrong(str(error))
-    except OSError as error:
-        wrong(f"cannot write {error.filename or file}: {error.strerror}")
     typer.echo(f"baseline of {len(kept.nodes)} nodes, {len(kept.pairs)} pairs: {file}")
 
 
@@ -260,10 +224,8 @@ def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
     from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import report_of  # noqa: PLC0415
 
-    try:
+    with wrong_requests(SweepError):
         return report_of(results_dirs, draw=draw, cache=draw)
-    except SweepError as error:
-        wrong(str(error))
 
 
 if __name__ == "__main__":

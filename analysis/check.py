@@ -1,14 +1,17 @@
-"""Does a sweep meet its thresholds? Each condition is judged by its 95 % interval.
+"""Verdicts on a sweep: passed, failed or undecided, from 95 % intervals.
 
-passed: every planned run completed, and the whole interval is at or above the threshold; failed:
-all of it is below, or every run diverged; undecided: the rest, and a threshold without a condition.
-Each interval stands by itself, so some err by chance (docs/statistics.md says how often).
+A table of verdicts has a row per condition, with ``what`` is judged, its ``verdict``, ``evidence``
+and ``why``: that of the thresholds is made here, that against a baseline in comparisons/changes.py.
+Of a threshold: passed: every planned run completed, and the whole interval is at or above it;
+failed: all of it is below, or every run diverged; undecided: the rest, and a threshold without a
+condition. Each interval stands by itself, so some err by chance (docs/statistics.md says how
+often).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,19 +44,15 @@ from analysis.topics.scaling.series import SAME
 from analysis.topics.topic import Sweep, counted, groups
 from analysis.writing import Case, Result, Suite
 
-VERDICTS = ("passed", "failed", "undecided")
-PASSED, FAILED, UNDECIDED = 0, 1, 3
+#: Verdict -> exit code, the one that decides first.
+CODES = {"failed": 1, "undecided": 3, "passed": 0}
 NO_RUN = "no usable run of a planned condition"
 NOTHING = "nothing of the kind was measured"
 _THREE = number(3)
-_NO_VALUE = Estimate(None)
+#: A row of which nothing is known.
+_OPEN = {"mode": "", "verdict": "undecided", **Estimate(None).columns("value")}
 #: Conditions that are named in sentences of one verdict.
 _NAMED = 5
-#: Of a config, what a row of the table must share with it, beside ranks and batch.
-_ALIKE = {
-    "efficiency": ("technique_label", *(name for name in SAME if name in types(PLANNED))),
-    "accuracy": ("technique_label", "context"),
-}
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
     *NAMES,
@@ -63,59 +62,16 @@ COLUMNS: tuple[Column, ...] = (
     Column("global_batch", "Int64", "global batch"),
     Column("value", "Float64", "value", format=_THREE, estimate=True),
     Column("least", "Float64", "at least", format=lambda value: f"{value:g}"),
+    Column("evidence", "string"),
     Column("verdict", "string", "verdict"),
     Column("why", "string", "why", wide=True),
 )
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """``least`` of ``column`` in a table; ``arms``: sets of runs that an interval is made from."""
-
-    what: str
-    make: Callable[[Sweep], Table]
-    column: str
-    least: float
-    arms: int = 1
-
-
-def thresholds(efficiency: float | None, accuracy: float | None) -> list[Threshold]:
-    """Those that are asked for.
-
-    Raises:
-        ValueError: one is no number above 0 and at most 1.
-    """
-    for name, least in (("efficiency", efficiency), ("accuracy", accuracy)):
-        if least is not None and not 0 < least <= 1:
-            raise ValueError(
-                f"--min-{name}: found {least:g}, expected a number above 0 and at most 1, as 0.8"
-            )
-    asked = []
-    if efficiency is not None:
-        asked.append(Threshold("efficiency", throughputs, "efficiency", efficiency, arms=2))
-    if accuracy is not None:
-        asked.append(Threshold("accuracy", conditions, "validation_accuracy", accuracy))
-    return asked
-
-
-def table(frames: Frames, asked: Sequence[Threshold]) -> Table:
-    """A row per threshold and condition; of efficiency without the baselines, which are 1."""
-    of, rows = Sweep(frames), list[Row]()
-    for one in asked:
-        plan, why = _Plan(frames, one.what), list[str]()
-        made = parts([one.make] if len(of.runs) else [], of, "Its table", why)
-        found = [row for table in made for row in plain_rows(table.data)]
-        own = [_judged(row, one, plan) for row in found if not plan.is_baseline(row)]
-        own += [_row(row, one, NO_RUN) for row in plan.without_runs()]
-        every: Row = {"technique_label": "every condition"}
-        rows += own + [_row(every, one, text) for text in why or ([] if own else [NOTHING])]
-    return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
-
-
-def exit_code(found: Table) -> int:
-    """1 where a condition failed, 3 where one is undecided, else 0."""
-    verdicts = set(found.data["verdict"])
-    return FAILED if "failed" in verdicts else PASSED if verdicts == {"passed"} else UNDECIDED
+def exit_code(tables: Sequence[Table]) -> int:
+    """1 where a condition failed, 3 where one is undecided or there is none, else 0."""
+    verdicts = {verdict for table in tables for verdict in table.data["verdict"]}
+    return next((code for one, code in CODES.items() if one in verdicts), CODES["undecided"])
 
 
 def sentences(found: Table) -> list[str]:
@@ -124,7 +80,7 @@ def sentences(found: Table) -> list[str]:
     rows = plain_rows(found.data)
     failed, open_ = list[str](), list[str]()
     # where the mode says it, rows of one series differ in their batch, too
-    series = [row | {"fixed": row["mode"] or row["global_batch"]} for row in rows]
+    series = [row | {"fixed": row.get("mode") or row["global_batch"]} for row in rows]
     for own in groups(series, ("what", "technique_label", "context", "fixed")):
         if lost := [row for row in own if row["verdict"] == "failed"]:
             lost.sort(key=lambda row: (row["gpus"], row["global_batch"]))
@@ -133,13 +89,14 @@ def sentences(found: Table) -> list[str]:
     for own in groups([row for row in rows if row["verdict"] == "undecided"], ("why",)):
         more = f" (and {len(own) - 1} more)" if own[1:] else ""
         open_.append(f"Undecided: {_said(own[0])}{more}: {own[0]['why']}.")
-    verdicts = list(found.data["verdict"])
-    each = [f"{verdicts.count(one)} {one}" for one in VERDICTS if one in verdicts]
-    return [*_some(failed), *_some(open_), f"{', '.join(each)} of {len(rows)}."]
+    verdicts = Counter(row["verdict"] for row in rows)
+    each = [f"{verdicts[one]} {one}" for one in ("passed", "failed", "undecided") if verdicts[one]]
+    return [*failed[:_NAMED], *open_[:_NAMED], f"{', '.join(each)} of {len(rows)}."]
 
 
 def suites(found: Table, frames: Frames) -> list[Suite]:
-    """For JUnit: a suite per threshold, a case per condition; error: undecided, so no pass."""
+    """For JUnit: a suite for all that is judged in one way, a case per condition; error: undecided,
+    so no pass."""
     return [
         Suite(what := rows[0]["what"], [Case(_name(row), _result(row)) for row in rows],
               f"{frames.name}.{what}", "check", began(frames))
@@ -147,42 +104,114 @@ def suites(found: Table, frames: Frames) -> list[Suite]:
     ]  # fmt: skip
 
 
+def _name(row: Row) -> str:
+    place = "" if row["gpus"] is None else f" at {ranks_text(row['gpus'])}"
+    place += f" against {row['n0']}" if row.get("n0") not in (None, 1) else ""
+    batch = "" if row["global_batch"] is None else f", batch {count(row['global_batch'])}"
+    under = f" ({row['mode']})" if row.get("mode") else ""
+    return f"{row['what']} of {with_context(row)}{under}{place}{batch}"
+
+
+def _said(row: Row) -> str:
+    return joined([_name(row), row["evidence"] or ""], ": ")
+
+
+def _result(row: Row) -> Result | None:
+    if row["verdict"] == "passed":
+        return None
+    tag: Literal["failure", "error"] = "failure" if row["verdict"] == "failed" else "error"
+    return Result(tag, row["verdict"], row["why"], f"{_said(row)}: {row['why']}")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """``column`` of a table, which ``make`` makes; ``arms``: sets of runs that an interval is made
+    from; ``alike``: of a config, what a row of the table must share with it, beside ranks and
+    batch."""
+
+    make: Callable[[Sweep], Table]
+    column: str
+    arms: int
+    alike: tuple[str, ...]
+
+
+_ALIKE = ("technique_label", *(name for name in SAME if name in types(PLANNED)))
+THRESHOLDS = {
+    "efficiency": Threshold(throughputs, "efficiency", 2, _ALIKE),
+    "accuracy": Threshold(conditions, "validation_accuracy", 1, ("technique_label", "context")),
+}
+
+
+def table(frames: Frames, asked: Mapping[str, float]) -> Table:
+    """A row per threshold and condition; of efficiency without the baselines, which are 1.
+
+    Args:
+        asked: of THRESHOLDS, the least value that passes.
+    """
+    of, rows = Sweep(frames), list[Row]()
+    for what, least in asked.items():
+        threshold, why = THRESHOLDS[what], list[str]()
+        plan = _Plan(frames, what)
+        made = parts([threshold.make] if len(of.runs) else [], of, "Its table", why)
+        found = [row for table in made for row in plain_rows(table.data)]
+        own = [_judged(row, what, least, plan) for row in found if not plan.is_baseline(row)]
+        own += [row | {"why": NO_RUN} for row in plan.without_runs()]
+        if why or not own:
+            own += [{"technique_label": "every condition", "why": one} for one in why or [NOTHING]]
+        rows += [_OPEN | row | {"what": what, "least": least} for row in own]
+    for row in rows:
+        value = estimate_in(row, "value")
+        runs = f", {runs_in_words(value.n)}" if value.n else ""
+        row["evidence"] = f"{value.text(_THREE)}{runs}, threshold {row['least']:g}"
+    return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
+
+
 class _Plan:
     """What was planned against what completed, per condition: a mean of the other runs says nothing
     of those that are lost, whatever they were lost to."""
 
     def __init__(self, frames: Frames, what: str) -> None:
-        self._what, self._planned, self._runs = what, frames.planned, frames.runs
+        self._alike, self._is_efficiency = THRESHOLDS[what].alike, what == "efficiency"
+        known = frames.planned["known"]
+        self._unknown = int((~known).sum())
         status = dict(zip(frames.runs["cell_id"], frames.runs["status"], strict=True))
-        self._came_to: dict[Any, Counter[str]] = {}
-        self._first: dict[Any, int] = {}
-        for row in plain_rows(frames.planned[frames.planned["known"]]):
-            key, gpus = self._key(row), row["gpus"]
-            self._first[key] = min(gpus, self._first.get(key, gpus))
-            came_to = status.get(row["cell_id"], "not usable")
-            self._came_to.setdefault((key, gpus), Counter())[came_to] += 1
+        #: Of each condition without its ranks, and rank count: the planned cells.
+        self._cells: dict[Any, dict[int, list[Row]]] = {}
+        for row in plain_rows(frames.planned[known]):
+            cell = row | {"status": status.get(row["cell_id"], "not usable")}
+            by_ranks = self._cells.setdefault(self._key(row), {})
+            by_ranks.setdefault(row["gpus"], []).append(cell)
 
     def _key(self, row: Row) -> Any:
         """Of a condition without its ranks: of efficiency what one rank count is measured against
         another in."""
-        weak = self._what == "efficiency" and row["scaling"] == "weak"
+        weak = self._is_efficiency and row["scaling"] == "weak"
         batch = row["batch_per_rank" if weak else "global_batch"]
-        return (*(row[name] for name in _ALIKE[self._what]), batch)
+        return (*(row[name] for name in self._alike), batch)
+
+    def _first(self, row: Row) -> int:
+        return min(self._cells[self._key(row)])
+
+    def _lost(self, row: Row, gpus: Any) -> Counter[str]:
+        """How many planned cells ended how."""
+        return Counter(cell["status"] for cell in self._cells[self._key(row)].get(gpus, ()))
 
     def is_baseline(self, row: Row) -> bool:
         """Of efficiency: the count that the plan begins with, whose efficiency is 1."""
-        return row["gpus"] == row.get("n0") == self._first[self._key(row)]
+        gpus = row["gpus"]
+        is_its_own = gpus == row.get("n0", gpus) == self._first(row)
+        return self._is_efficiency and is_its_own
 
     def all_diverged(self, row: Row) -> bool:
-        return set(self._came_to[self._key(row), row["gpus"]]) == {"diverged"}
+        return set(self._lost(row, row["gpus"])) == {"diverged"}
 
     def doubt(self, row: Row) -> str:
         """Why the runs of a row, or of its baseline, are not those of the plan; else empty."""
-        key, n0 = self._key(row), row.get("n0")
-        if n0 is not None and n0 != self._first[key]:
-            return f"measured against {ranks_text(n0)}, while the plan begins at {self._first[key]}"
+        n0 = row.get("n0")
+        if n0 is not None and n0 != (first := self._first(row)):
+            return f"measured against {ranks_text(n0)}, while the plan begins at {first}"
         for gpus, of in ((row["gpus"], "planned runs"), (n0, "planned runs of the baseline")):
-            came_to = self._came_to.get((key, gpus), Counter())
+            came_to = self._lost(row, gpus)
             lost = [f"{came_to[why]} {why}" for why in ("diverged", "not usable") if came_to[why]]
             if lost:
                 return f"of {came_to.total()} {of}: {joined(lost, ', ')}"
@@ -190,17 +219,16 @@ class _Plan:
 
     def without_runs(self) -> list[Row]:
         """Planned conditions of which no run is usable, without the baselines of efficiency."""
-        planned = self._planned
-        lost = planned[~planned["condition"].isin(self._runs["condition"]) & planned["known"]]
-        rows = plain_rows(lost.drop_duplicates("condition"))
-        if self._what == "efficiency":
-            rows = [row for row in rows if row["gpus"] > self._first[self._key(row)]]
-        unknown = planned[~planned["known"]].assign(technique_label="cells of an unknown config")
-        return [*rows, *plain_rows(unknown.head(1))]
+        every = [cells for by_ranks in self._cells.values() for cells in by_ranks.values()]
+        lost = [cells[0] for cells in every if {cell["status"] for cell in cells} == {"not usable"}]
+        rows = [row for row in lost if not self.is_baseline(row)]
+        unknown: Row = {"technique_label": "cells of an unknown config"}
+        return [*rows, unknown] if self._unknown else rows
 
 
-def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
-    found, least, verdict = estimate_in(row, threshold.column), threshold.least, "undecided"
+def _judged(row: Row, what: str, least: float, plan: _Plan) -> Row:
+    threshold, verdict = THRESHOLDS[what], "undecided"
+    found = estimate_in(row, threshold.column)
     if plan.all_diverged(row):
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
@@ -209,11 +237,12 @@ def _judged(row: Row, threshold: Threshold, plan: _Plan) -> Row:
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
-        why = plan.doubt(row) or f"the threshold lies in the interval; {_more(found, threshold)}"
+        more = _more(found.high - found.low, found.n, threshold.arms)
+        why = plan.doubt(row) or f"the threshold lies in the interval; {more}"
     elif not (why := plan.doubt(row) or _doubt(found, least)):
         verdict = "passed"
-    how = mode(row) if threshold.what == "efficiency" else ""
-    return _row(row | {"mode": how}, threshold, why, verdict, found)
+    how = mode(row) if what == "efficiency" else ""
+    return row | found.columns("value") | {"mode": how, "verdict": verdict, "why": why}
 
 
 def _doubt(found: Estimate, least: float) -> str:
@@ -222,53 +251,15 @@ def _doubt(found: Estimate, least: float) -> str:
     return "" if found.note == CUT.format(1) and twice >= least else found.note or ""
 
 
-def _row(
-    about: Row, threshold: Threshold, why: str, verdict: str = "undecided",
-    found: Estimate = _NO_VALUE,
-) -> Row:  # fmt: skip
-    judged = {"what": threshold.what, "least": threshold.least, "verdict": verdict, "why": why}
-    return {"mode": ""} | about | found.columns("value") | judged
-
-
-def _more(found: Estimate, threshold: Threshold) -> str:
+def _more(width: float, n: int, arms: int) -> str:
     """What would decide. The margin is declared, as everywhere: that of the observed value would
     only repeat its interval."""
-    assert found.low is not None and found.high is not None, "a value without an interval"
-    n = max(2, found.n // threshold.arms)
-    half = (found.high - found.low) / 2
-    if half <= MARGIN:
+    if width / 2 <= MARGIN:
         return f"it is no wider than ± {MARGIN}, so that the value is at the threshold"
-    runs = np.arange(n, MAX_RUNS)
-    scale = half * np.sqrt(n) / t_quantile(threshold.arms * (n - 1))
-    enough = runs[scale * t_quantile(threshold.arms * (runs - 1)) / np.sqrt(runs) <= MARGIN]
+    runs = np.arange(max(2, n // arms), MAX_RUNS)
+    half = t_quantile(arms * (runs - 1)) / np.sqrt(runs)
+    enough = np.flatnonzero(half / half[0] * width / 2 <= MARGIN)
     if not len(enough):
         return "adding runs will not decide it"
-    each = " of this and of the baseline each" if threshold.arms > 1 else ""
-    return f"about {counted(int(enough[0]) - n, 'more run')}{each} would narrow it to ± {MARGIN}"
-
-
-def _name(row: Row) -> str:
-    place = "" if row["gpus"] is None else f" at {ranks_text(row['gpus'])}"
-    place += "" if row["n0"] in (None, 1) else f" against {row['n0']}"
-    batch = "" if row["global_batch"] is None else f", batch {count(row['global_batch'])}"
-    under = f" ({row['mode']})" if row["mode"] else ""
-    return f"{row['what']} of {with_context(row)}{under}{place}{batch}"
-
-
-def _said(row: Row) -> str:
-    found = estimate_in(row, "value")
-    runs = f", {runs_in_words(found.n)}" if found.n else ""
-    return f"{_name(row)}: {found.text(_THREE)}{runs}, threshold {row['least']:g}"
-
-
-def _some(said: list[str]) -> list[str]:
-    more = [f"({len(said) - _NAMED} more in the table)"] if len(said) > _NAMED else []
-    return [*said[:_NAMED], *more]
-
-
-def _result(row: Row) -> Result | None:
-    if row["verdict"] == "passed":
-        return None
-    text = f"{_said(row)}: {row['why']}"
-    tag: Literal["failure", "error"] = "failure" if row["verdict"] == "failed" else "error"
-    return Result(tag, row["verdict"], row["why"], text)
+    each = " of this and of the baseline each" if arms > 1 else ""
+    return f"about {counted(int(enough[0]), 'more run')}{each} would narrow it to ± {MARGIN}"

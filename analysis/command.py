@@ -5,16 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import typer
-
-from train.record.atomic import write_atomically
-
-if TYPE_CHECKING:
-    from analysis.records.frames import Frames
 
 WRONG_REQUEST = 2
 
@@ -27,11 +22,18 @@ def report_folder(folders: Sequence[Path]) -> Path:
     return places[0].parent / "+".join(place.name for place in places)
 
 
-def write(path: Path, text: str) -> None:
+@contextlib.contextmanager
+def wrong_requests(*kinds: type[ValueError], writes: Path | None = None) -> Iterator[None]:
+    """Ends with the message of such an error, or of a file that cannot be written; ``writes``: the
+    file, or the folder of files."""
     try:
-        write_atomically(path, text)
+        yield
+    except kinds as error:
+        wrong(str(error))
     except OSError as error:
-        wrong(f"cannot write {path}: {error.strerror}")
+        if writes is None:
+            raise
+        wrong(f"cannot write {error.filename or writes}: {error.strerror}")
 
 
 def as_owner(folder: Path) -> None:
@@ -47,13 +49,3 @@ def as_owner(folder: Path) -> None:
 def wrong(message: str) -> NoReturn:
     typer.echo(message, err=True)
     raise typer.Exit(WRONG_REQUEST)
-
-
-def frames_at(results_dir: Path) -> Frames:
-    """The frames of a sweep; nothing is written."""
-    from analysis.records.load import SweepError, load_frames  # noqa: PLC0415
-
-    try:
-        return load_frames(results_dir, cache=False)
-    except SweepError as error:
-        wrong(str(error))

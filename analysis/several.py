@@ -41,8 +41,8 @@ def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, 
     if again := sorted({name for name in names if names.count(name) > 1}):
         raise SweepError(
             f"{', '.join(map(str, folders))}: found two sweeps with the name {', '.join(again)}, "
-            "expected different ones. To compare two measurements of one sweep: analysis compare "
-            "BEFORE AFTER"
+            "expected different ones. To compare two measurements of one sweep: analysis check "
+            "AFTER --baseline BEFORE"
         )
     owners: dict[str, int] = {}
     for table in ("runs", "planned"):

@@ -1,6 +1,5 @@
-"""A sweep as JUnit XML, and what changed since another one.
+"""A sweep as JUnit XML: a case for every planned cell, so that a test collector shows what is lost.
 
-Of a sweep: a case for every planned cell, so that a test collector shows what is lost.
 failure: the cell failed, or its record cannot be used; skipped: it has no record yet.
 """
 
@@ -10,14 +9,9 @@ from datetime import UTC, datetime
 
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
-from analysis.table import Row, Table, estimate_in, joined, number, plain_rows
+from analysis.table import joined
 from analysis.topics.cells.completeness import command, why
-from analysis.topics.comparisons import changes
-from analysis.topics.names import with_context
 from analysis.writing import Case, Result, Suite, junit_text
-
-#: Heading -> estimate of a row of changes.
-_MEASURED = {"throughput, after / before": "ratio", "accuracy, after - before": "difference"}
 
 
 def junit(frames: Frames) -> str:
@@ -48,27 +42,3 @@ def _result(problem: Problem, frames: Frames) -> Result:
         [joined([problem.reason, about, f"{logs} shows more"], "\n"), *problem.log_tail]
     )
     return Result("failure", problem.kind, why(problem), text)
-
-
-def changes_suite(found: Table, after: Frames) -> Suite:
-    """A case per condition; failure: it is worse or lost now; error: undecided, so no pass.
-    ``found``: the table of changes.py."""
-    cases = [
-        Case(
-            f"{with_context(row)}, ranks {row['gpus']}, global batch {row['global_batch']}",
-            _changed(row),
-        )
-        for row in plain_rows(found.data)
-    ]
-    if not cases:
-        cases = [Case("a condition that both have", Result("error", "undecided", "there is none"))]
-    return Suite(found.title, cases, after.name, "compare", began(after))
-
-
-def _changed(row: Row) -> Result | None:
-    verdict = row["verdict"]
-    if row["worse"]:
-        words = ((name, estimate_in(row, key).text(number(3))) for name, key in _MEASURED.items())
-        text = f"{verdict}; {'; '.join(f'{name}: {said}' for name, said in words)}"
-        return Result("failure", "regression", verdict, text)
-    return Result("error", "undecided", verdict) if verdict.startswith(changes.OPEN) else None

@@ -47,15 +47,6 @@ class Welch(NamedTuple):
     df: Floats
 
 
-class Family(NamedTuple):
-    """Comparisons with a reference that were planned together, one element each."""
-
-    p: Floats  # in the family, before Holm's adjustment
-    p_holm: Floats
-    low: Floats  # Bonferroni: at level 1 - ALPHA / size
-    high: Floats
-
-
 def welch(
     arm: Moments, reference: Moments, level: float = LEVEL, *, fewest_df: ArrayLike = False
 ) -> Welch:
@@ -111,11 +102,8 @@ def ratio(over: Sequence[float] | Floats, under: Sequence[float] | Floats) -> Es
     """
     if any(value <= 0 for value in (*over, *under)):
         raise ValueError(f"a ratio needs positive values, found {min(*over, *under):g}")
-    first, second = (moments(np.log(values)) for values in (over, under))
-    found = welch(first, second)
-    (note,) = why_untested(first.n, second.n, found.error)
-    value, low, high = np.exp([found.value[0], found.low[0], found.high[0]])
-    return estimate(value, low, high, len(over) + len(under), note)
+    found = ratios(moments(np.log(over)), moments(np.log(under))).iloc[0]
+    return estimate(*(found[name] for name in Estimate._fields))
 
 
 def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> Floats:
@@ -136,15 +124,14 @@ def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> 
     return adjusted
 
 
-def family(arm: Moments, reference: Moments, size: int) -> Family:
+def family(arm: Moments, reference: Moments, size: int) -> Welch:
     """Each arm against its reference, of ``size`` planned comparisons; the last axis is the family.
 
+    Its p are those before Holm's adjustment, its intervals Bonferroni's: at level 1 - ALPHA / size.
     Moments that are nan stand for what could not be compared.
     """
-    together = welch(
-        arm, reference, 1 - ALPHA / max(size, 1), fewest_df=_calm(arm.sd, reference.sd, size)
-    )
-    return Family(together.p, holm(together.p, size), together.low, together.high)
+    level = 1 - ALPHA / max(size, 1)
+    return welch(arm, reference, level, fewest_df=_calm(arm.sd, reference.sd, size))
 
 
 def _calm(sd: Floats, sd_reference: Floats, size: int) -> NDArray[np.bool_]:

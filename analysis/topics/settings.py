@@ -88,11 +88,8 @@ def _axes(differing: pd.DataFrame) -> dict[str, list[str]]:
     varied.sort(key=lambda name: -differing[name].nunique())
     axes: dict[str, list[str]] = {}
     for name in varied:
-        of = next((axis for axis in axes if _follows(differing[[name, axis]])), None)
-        if of is None:
-            axes[name] = []
-        else:
-            axes[of].append(name)
+        of = next((axis for axis in axes if _follows(differing[[name, axis]])), name)
+        axes.setdefault(of, []).extend([name] if name != of else [])
     for axis, along in axes.items():
         own = differing[differing[axis].notna()]
         if _RATE in own and _follows(own[[_RATE, axis]]):

@@ -143,7 +143,7 @@ def test_junit_has_a_case_per_condition(tmp_path: Path) -> None:
     suites = Xml.parse(file).getroot()
     counts = [(s.get("name"), s.get("tests"), s.get("failures"), s.get("errors")) for s in suites]
     assert counts == [
-        ("efficiency", "3", "1", "1"), ("accuracy", "4", "0", "0"), ("s after s", "4", "0", "4")
+        ("efficiency", "3", "1", "1"), ("accuracy", "4", "0", "0"), ("change", "4", "0", "4")
     ]  # fmt: skip
     (case,) = [one for one in suites.iter("testcase") if one.find("failure") is not None]
     assert case.get("name") == "efficiency of naive (weak, 16 a rank) at 4 ranks, batch 64"

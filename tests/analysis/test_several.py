@@ -59,7 +59,7 @@ def test_several_sweeps_are_one_report_and_a_shared_cell_counts_once(tmp_path: P
 def test_sweeps_of_one_name_and_a_missing_one_are_wrong_requests(tmp_path: Path) -> None:
     first, second = good_sweep(tmp_path / "x" / "s"), good_sweep(tmp_path / "y" / "s")
     done = call("report", first, second)
-    assert done.exit_code == 2 and "analysis compare BEFORE AFTER" in done.output
+    assert done.exit_code == 2 and "check AFTER --baseline BEFORE" in done.output
     assert call("summary", first, tmp_path / "none").exit_code == 2
     assert call("export", tmp_path / "none", "--csv", tmp_path / "out").exit_code == 2
 

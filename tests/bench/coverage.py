@@ -113,7 +113,7 @@ def _family(
             return float((holm(welch(*sides).p) < ALPHA).any(-1).mean())
         found = family(*sides, arms)
         missed = ~((found.low <= 0) & (found.high >= 0))
-        return float(((found.p_holm < ALPHA) | missed).any(-1).mean())
+        return float(((holm(found.p) < ALPHA) | missed).any(-1).mean())
 
     return rate
 

@@ -8,6 +8,8 @@ Runs that diverged are counted, and have no accuracy: no interval of a mixture m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,16 +18,10 @@ from numpy.typing import NDArray
 
 from analysis.stats.differences import welch, why_untested
 from analysis.stats.intervals import Moments, grouped_moments, share, t_intervals
-from analysis.table import (
-    NOT_AVAILABLE,
-    Column,
-    Row,
-    count,
-    percent,
-    plain_rows,
-)
+from analysis.table import NOT_AVAILABLE, Column, Row, count, percent, plain_rows
 from analysis.topics.comparisons.contrast import Pairs, only
 from analysis.topics.names import all_diverged, lacking, reasons, with_context
+from analysis.topics.topic import Sweep
 
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
@@ -40,45 +36,57 @@ CALLED = "technique_label"
 PLACE = ("gpus", "global_batch", "accumulation", "scaling")
 #: One technique with one set of settings, on one workload.
 SERIES = ("workload", "framework", "technique_label")
-_OUTCOME = ("status", "validation_accuracy", "validation_accuracy_why", "images", "steps", "target")
+_OUTCOME = ("status", "validation_accuracy", "validation_accuracy_why", "images", "steps", "target",
+            "images_per_s", "images_per_s_why", "oversubscribed", "device", "device_kind",
+            "cores_per_rank", "train_loss", "train_accuracy")  # fmt: skip
+_COUNTS = ("n", "n_planned", "n_diverged")
+ABOUT = (
+    Column("technique", "string"),
+    Column(CALLED, "string", heading="condition", cell=with_context,
+           description="technique, and the settings that differ within this sweep"),
+    Column("context", "object"),
+    Column("framework", "string"),
+    Column("gpus", "Int64", heading="ranks"),
+    Column("global_batch", "Int64", heading="global batch"),
+)  # fmt: skip
 
 
-def outcomes(planned: pd.DataFrame, runs: pd.DataFrame, more: Sequence[str] = ()) -> pd.DataFrame:
+def outcomes(of: Sweep) -> pd.DataFrame:
     """Planned cells whose config is known, with what their runs gave; see records.columns.PLANNED.
 
-    Adds ``arm``, the number of the cell's arm; ``usable``, ``completed``; ``accuracy`` of a
-    completed run; and the columns ``more`` of the runs.
+    Adds ``arm``, the number of the cell's arm; ``completed``; and ``accuracy`` of a completed run.
     """
-    columns = ["cell_id", *_OUTCOME, *more]
+    planned = of.frames.planned
     known = planned[planned["known"].fillna(False).astype(bool)]
-    kept = [name for name in known if name == "cell_id" or name not in columns]
-    cells = known[kept].merge(runs[columns], on="cell_id", how="left")
+    kept = [name for name in known if name not in _OUTCOME]
+    cells = known[kept].merge(of.runs[["cell_id", *_OUTCOME]], on="cell_id", how="left")
     completed = cells["status"].eq("completed").fillna(False).astype(bool)
     return cells.assign(
         arm=cells.groupby([*SERIES, *PLACE], sort=False, dropna=False).ngroup(),
-        usable=cells["status"].notna(),
         completed=completed,
         accuracy=cells["validation_accuracy"].where(completed),
     )
 
 
-def arms(cells: pd.DataFrame) -> pd.DataFrame:
-    """One row per arm, by its number, from the frame of :func:`outcomes`.
+def arms(of: Sweep) -> pd.DataFrame:
+    """One row per arm, by its number.
 
-    Beside SERIES, PLACE, technique and context: ``planned``, ``usable``, ``diverged`` count cells;
-    ``n``, ``mean``, ``sd`` are of the accuracies; ``images`` a completed run's mean; ``steps`` null
-    where runs differ; ``stops``: a target ends its runs; ``why`` runs have no accuracy.
+    Beside ABOUT, SERIES and PLACE: ``n``, ``n_planned``, ``n_diverged``: usable, planned and
+    diverged runs; ``with_accuracy``, ``mean``, ``sd``: moments of the accuracies; ``images`` a
+    completed run's mean; ``steps`` null where runs differ; ``stops``: a target ends its runs;
+    ``why`` runs have no accuracy.
     """
+    cells = of.made(outcomes)
     table = cells.drop_duplicates("arm").set_index("arm").sort_index()
     by_arm, done = cells.groupby("arm"), cells[cells["completed"]]
     completed, why = done.groupby("arm"), done.dropna(subset="validation_accuracy_why")
     found = grouped_moments(numbers(cells["accuracy"]), cells["arm"].to_numpy(), len(table))
-    usable, steps = by_arm["usable"].sum(), completed["steps"].agg(["min", "max"])
+    usable, steps = by_arm["status"].count(), completed["steps"].agg(["min", "max"])
     return table[["technique", *SERIES, "context", *PLACE]].assign(
-        planned=by_arm.size(),
-        usable=usable,
-        diverged=usable - by_arm["completed"].sum(),
-        n=found.n.astype(int),
+        n=usable,
+        n_planned=by_arm.size(),
+        n_diverged=usable - by_arm["completed"].sum(),
+        with_accuracy=found.n.astype(int),
         mean=found.mean,
         sd=found.sd,
         images=completed["images"].mean().astype("Float64"),
@@ -93,26 +101,68 @@ def numbers(column: pd.Series[Any]) -> Any:
     return column.to_numpy(float, na_value=np.nan)
 
 
-def picked(found: pd.DataFrame, numbers: pd.Series[Any]) -> pd.DataFrame:
-    """Rows of :func:`arms` by the numbers of the arms."""
-    return found.loc[numbers].reset_index(drop=True)
+@dataclass(frozen=True)
+class ArmPairs:
+    """Rows of :func:`arms` beside others; ``called``: the column with the names by which a reader
+    knows them."""
 
+    first: pd.DataFrame
+    second: pd.DataFrame
+    called: str = CALLED
 
-def accuracy_pairs(arm: pd.DataFrame, other: pd.DataFrame, called: str = CALLED) -> Pairs:
-    """Accuracies of rows of :func:`arms` beside others; ``called``: the column with the names by
-    which a reader knows them."""
-    stops = (arm["stops"] | other["stops"]).to_numpy(bool)
-    first, second = (only(accuracy_moments(rows), ~stops) for rows in (arm, other))
-    error = welch(first, second).error
-    untested = why_untested(first.n, second.n, error)
-    rows = zip(plain_rows(arm), plain_rows(other), untested, strict=True)
-    told = [_told(one, beside, called, why) for one, beside, why in rows]
-    skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
-    notes = [
-        reasons([*own, SKEWED if near else None])
-        for (_, own), near in zip(told, skewed, strict=True)
-    ]
-    return Pairs(first, second, [verdict for verdict, _ in told], notes)
+    @classmethod
+    def of(
+        cls,
+        found: pd.DataFrame,
+        first: pd.Series[Any],
+        second: pd.Series[Any],
+        called: str = CALLED,
+    ) -> ArmPairs:
+        """By the numbers of the arms in ``found``."""
+        one, other = (found.loc[own].reset_index(drop=True) for own in (first, second))
+        return cls(one, other, called)
+
+    @staticmethod
+    def columns(other: Column) -> tuple[Column, ...]:
+        """Of :meth:`rows`; ``other``: names the second of a pair, whose columns end so."""
+        end = f"_{other.name}"
+        return (
+            *ABOUT,
+            other,
+            *run_columns(
+                heading="runs", cell=lambda row: f"{runs_text(row)} / {runs_text(row, end)}",
+                description="usable runs of the first / of the second, diverged ones included",
+            ),
+            *run_columns(end),
+            Column("accuracy", description="mean among runs that did not diverge"),
+            Column(f"accuracy{end}"),
+        )  # fmt: skip
+
+    def rows(self, other: str) -> dict[str, Any]:
+        """By the columns of a table of pairs; ``other``: the name of the second of a pair."""
+        both = (("", self.first), (f"_{other}", self.second))
+        return {
+            **{column.name: self.first[column.name].array for column in ABOUT},
+            **{f"{name}{end}": own[name].array for end, own in both for name in _COUNTS},
+            **{f"accuracy{end}": own["mean"].array for end, own in both},
+            other: self.second[self.called].array,
+        }
+
+    @cached_property
+    def accuracy(self) -> Pairs:
+        """What a contrast of accuracies is asked of."""
+        both = (self.first, self.second)
+        stops = (self.first["stops"] | self.second["stops"]).to_numpy(bool)
+        first, second = (only(accuracy_moments(own), ~stops) for own in both)
+        error = welch(first, second).error
+        untested = why_untested(first.n, second.n, error)
+        skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
+        verdicts, notes = list[str | None](), list[str | None]()
+        for arm, other, why, near in zip(*map(plain_rows, both), untested, skewed, strict=True):
+            verdict, told = _told(arm, other, self.called, why)
+            verdicts.append(verdict)
+            notes.append(reasons([*told, SKEWED if near else None]))
+        return Pairs(first, second, verdicts, notes)
 
 
 def _near_an_end(found: Moments) -> NDArray[np.bool_]:
@@ -127,18 +177,18 @@ def _told(
 ) -> tuple[str | None, list[str | None]]:
     """(why a row confirms nothing, what to know of it)."""
     both = (arm, other)
-    if unusable := [NO_USABLE.format(one[called]) for one in both if not one["usable"]]:
+    if unusable := [NO_USABLE.format(one[called]) for one in both if not one["n"]]:
         return NOT_COMPARED, [*unusable]
     if arm["stops"] or other["stops"]:
         return NOT_COMPARED, [STOPS]
     lost: list[str | None] = [note for one in both for note in _lost(one, one[called])]
-    if other["diverged"] == other["usable"]:
+    if other["n_diverged"] == other["n"]:
         return NOT_COMPARED, lost
-    if arm["diverged"] == arm["usable"]:
+    if arm["n_diverged"] == arm["n"]:
         return ALL_DIVERGED, lost
-    if not (arm["n"] and other["n"]):
+    if not (arm["with_accuracy"] and other["with_accuracy"]):
         return NOT_COMPARED, [reasons(one["why"] for one in both) or NOT_RECORDED]
-    verdict = SOME_DIVERGED if arm["diverged"] or other["diverged"] else None
+    verdict = SOME_DIVERGED if arm["n_diverged"] or other["n_diverged"] else None
     seen = (arm["images"] or 0) / (other["images"] or 1)
     unequal = seen and abs(seen - 1) >= _SAME_BUDGET
     budget = f"no equal budget: {seen:.2g} times the images of {other[called]}"
@@ -147,7 +197,7 @@ def _told(
 
 def _lost(arm: Row, name: str) -> Iterable[str]:
     """Which runs an accuracy is not of."""
-    usable, planned, diverged = arm["usable"], arm["planned"], arm["diverged"]
+    usable, planned, diverged = (arm[name] for name in _COUNTS)
     kept = usable - diverged
     if not kept:
         yield all_diverged(usable, name)
@@ -159,13 +209,13 @@ def _lost(arm: Row, name: str) -> Iterable[str]:
         )
     if usable < planned:
         yield f"{usable} of {planned} planned runs of {name} are usable"
-    if 0 < arm["n"] < kept:
-        yield f"{kept - arm['n']} of {kept} runs of {name} have no accuracy"
+    if 0 < arm["with_accuracy"] < kept:
+        yield f"{kept - arm['with_accuracy']} of {kept} runs of {name} have no accuracy"
 
 
 def accuracy_moments(rows: pd.DataFrame) -> Moments:
     """Of the rows of :func:`arms`."""
-    return Moments(*(numbers(rows[name]) for name in ("n", "mean", "sd")))
+    return Moments(*(numbers(rows[name]) for name in ("with_accuracy", "mean", "sd")))
 
 
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
@@ -177,72 +227,22 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_accuracy(arm: Row, note: str | None) -> str | None:
-    usable, diverged = arm["usable"], arm["diverged"]
+    usable, diverged = arm["n"], arm["n_diverged"]
     if not usable:
         return NO_USABLE.format(arm["technique_label"])
     if arm["stops"]:
         return STOPS
     some = f"{diverged} of {usable} runs diverged, in no mean"
-    note = lacking(note, arm["n"], usable - diverged, usable, arm["why"])
+    note = lacking(note, arm["with_accuracy"], usable - diverged, usable, arm["why"])
     return reasons([some if 0 < diverged < usable else None, note])
 
 
-def counts(arms: pd.DataFrame, end: str = "") -> dict[str, Any]:
-    """Usable, planned and diverged runs of one side, in columns that end so."""
-    names = {"n": "usable", "n_planned": "planned", "n_diverged": "diverged"}
-    return {f"{name}{end}": arms[own].array for name, own in names.items()}
-
-
 def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
-    """The columns of :func:`counts`; ``shown``: what the page has of the first."""
-    return (
-        Column(f"n{end}", "Int64", **shown),
-        Column(f"n_planned{end}", "Int64"),
-        Column(f"n_diverged{end}", "Int64"),
+    """Numbers of runs of one side, in columns that end so; ``shown``: what the page has of the
+    first."""
+    return tuple(
+        Column(f"{name}{end}", "Int64", **(shown if name == "n" else {})) for name in _COUNTS
     )
-
-
-ABOUT = (
-    Column("technique", "string"),
-    Column(CALLED, "string", heading="condition", cell=with_context,
-           description="technique, and the settings that differ within this sweep"),
-    Column("context", "object"),
-    Column("framework", "string"),
-    Column("gpus", "Int64", heading="ranks"),
-    Column("global_batch", "Int64", heading="global batch"),
-)  # fmt: skip
-
-
-def about(rows: pd.DataFrame) -> dict[str, Any]:
-    """The columns of ABOUT, from arms."""
-    return {column.name: rows[column.name].array for column in ABOUT}
-
-
-def pair_columns(other: Column) -> tuple[Column, ...]:
-    """The columns of :func:`pair_rows`; ``other``: names the second of a pair, whose columns end
-    so."""
-    end = f"_{other.name}"
-    return (
-        *ABOUT,
-        other,
-        *run_columns(
-            heading="runs", cell=lambda row: f"{runs_text(row)} / {runs_text(row, end)}",
-            description="usable runs of the first / of the second, diverged ones included",
-        ),
-        *run_columns(end),
-        Column("accuracy", description="mean among runs that did not diverge"),
-        Column(f"accuracy{end}"),
-    )  # fmt: skip
-
-
-def pair_rows(
-    arm: pd.DataFrame, other: pd.DataFrame, name: str, called: str = CALLED
-) -> dict[str, Any]:
-    """Arms beside others; ``name``: of the column with what the others are ``called``."""
-    return {
-        **about(arm), **counts(arm), **counts(other, f"_{name}"), name: other[called].array,
-        "accuracy": arm["mean"].array, f"accuracy_{name}": other["mean"].array,
-    }  # fmt: skip
 
 
 def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:

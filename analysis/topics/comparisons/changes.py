@@ -1,8 +1,8 @@
-"""What changed between two measurements of the same conditions: a regression check.
+"""What changed between two measurements of the same conditions: verdicts against a baseline.
 
 Conditions are equal where all settings but the seed are. Throughput: ratio of geometric means,
 Welch's t on logarithms. Accuracy: Welch's t. One family: Holm over both tests of all conditions.
-"No change" is said where the intervals leave no room for one that matters, else "undecided".
+A condition passes where the intervals leave no room for a loss that matters; else it is undecided.
 """
 
 from __future__ import annotations
@@ -17,16 +17,26 @@ from scipy import stats
 from analysis.records.frames import Frames, in_order
 from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
-from analysis.table import Column, Row, Table, count, frame, percent, plain_rows, signed
+from analysis.table import (
+    Column,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    frame,
+    percent,
+    plain_rows,
+    signed,
+)
 from analysis.topics.comparisons.arms import numbers
 from analysis.topics.comparisons.contrast import HIGHER, LOWER, Contrast, contrasts, pairs_of
 from analysis.topics.names import NAMES, ratio_text, reasons
 
-NO_CHANGE, REGRESSION, UNDECIDED = 0, 1, 3
 #: A run that somebody or something else ended says nothing of the program.
 _ENDED_FROM_OUTSIDE = ("cancelled", "preempted")
 _ABOUT = ["technique", "technique_label", "context", "gpus", "global_batch"]
-LOST, LOSES, OPEN = "no completed run now", "loses more runs", "undecided"
+_NOTHING = {"technique_label": "every condition", "verdict": "undecided",
+            "why": "no condition completed before"}  # fmt: skip
 
 
 class Measure(NamedTuple):
@@ -59,6 +69,7 @@ MEASURES = (
     ),
 )  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
+    Column("what", "string"),
     *NAMES,
     Column("gpus", "Int64", "ranks"),
     Column("global_batch", "Int64", "global batch"),
@@ -70,13 +81,14 @@ COLUMNS: tuple[Column, ...] = (
            cell=lambda row: f"{percent(row['lost_before'])} / {percent(row['lost_after'])}"),
     Column("lost_after", "Float64"),
     *(column for measure in MEASURES for column in measure.asks.columns),
+    Column("evidence", "string"),
     Column("verdict", "string", "verdict"),
-    Column("worse", "boolean", description="slower, less accurate, or loses runs"),
+    Column("why", "string", "why", wide=True),
 )  # fmt: skip
 
 
 def table(before: Frames, after: Frames) -> Table:
-    """One row per condition that completed before."""
+    """A row per condition that completed before: a table of verdicts; see analysis/check.py."""
     done = [frames.runs[frames.runs["status"] == "completed"] for frames in (before, after)]
     keys = pd.Index(done[0]["condition"].unique())
     known = pd.concat(done[::-1]).drop_duplicates("condition").set_index("condition")
@@ -109,21 +121,17 @@ def table(before: Frames, after: Frames) -> Table:
         asked[measure.asks] = pairs_of(of_now, of_then, why)
     rows = plain_rows(pd.DataFrame(made | contrasts(asked)))
     for row in rows:
-        row["verdict"], row["worse"] = _verdict(row)
+        row["verdict"], row["why"] = _verdict(row)
+        measured = [(one.asks, estimate_in(row, one.asks.name)) for one in MEASURES]
+        words = [f"{asks.heading} {value.text(asks.write)}" for asks, value in measured]
+        row["evidence"] = ", ".join(words)
+    found = frame(rows or [_NOTHING], COLUMNS).assign(what="change")
     return Table(
         "changes",
         f"{after.name} after {before.name}",
         COLUMNS,
-        in_order(frame(rows, COLUMNS), after.techniques),
+        in_order(found, after.techniques),
     )
-
-
-def exit_code(found: Table) -> int:
-    """1 where a condition is worse, 3 where one is undecided or none is there, else 0."""
-    if found.data["worse"].any():
-        return REGRESSION
-    verdicts = found.data["verdict"]
-    return UNDECIDED if verdicts.str.startswith(OPEN).any() or not len(verdicts) else NO_CHANGE
 
 
 def _ended(frames: Frames, keys: pd.Index[str]) -> pd.DataFrame:
@@ -155,43 +163,36 @@ def _moved(
     return ["; ".join(own) or None for own in told]
 
 
-def _verdict(row: Row) -> tuple[str, bool]:
-    """In words, and whether the condition is worse."""
+def _verdict(row: Row) -> tuple[str, str]:
+    """(verdict, why)."""
     if not (row["planned"] or row["n_after"]):
-        return f"{OPEN} (not planned now)", False
+        return "undecided", "not planned now"
     if not row["n_after"]:
-        return LOST, True
-    said = [LOSES] if (row["lost_p"] or 1) < ALPHA else []
-    worse = bool(said)
-    for measure in MEASURES:
-        shown, value = row[f"{measure.asks.name}_verdict"], row[measure.asks.name]
-        if shown == LOWER and value < measure.least:
-            said, worse = [*said, measure.worse], True
-        elif shown == HIGHER:
-            said.append(measure.better)
-    doubts = None if worse else reasons(_doubts(row))
-    if doubts is None:
-        return ", ".join(said) or "no change shown", worse
-    return ", ".join([f"{OPEN} ({doubts})", *said]), False
-
-
-def _doubts(row: Row) -> list[str | None]:
-    """What keeps a condition from being called unchanged."""
-    found: list[str | None] = []
-    if row["lost_after"] > row["lost_before"]:
-        found.append("more runs lost, by chance or not")
+        return "failed", "no completed run now"
+    worse, better, doubts = list[str](), list[str](), list[str | None]()
+    if row["lost_p"] is not None and row["lost_p"] < ALPHA:
+        worse.append("loses more runs")
+    elif row["lost_after"] > row["lost_before"]:
+        doubts.append("more runs lost, by chance or not")
     if row["missing"]:
-        found.append(
+        doubts.append(
             f"{row['missing']} of {row['planned']} planned runs have no record, or were "
             "cancelled or preempted"
         )
     for measure in MEASURES:
-        name = measure.asks.name
-        value, low, same = row[name], row[f"{name}_low"], float(measure.asks.ratio)
-        if not row[f"{name}_asked"]:
-            continue  # no run before had one, as random labels have no accuracy
-        if row[f"{name}_p"] is None and value != same:
-            found.append(row[f"{name}_note"])
-        elif low is not None and low < measure.least:
-            found.append(f"{measure.asks.heading} may be {low:.3g}")
-    return found
+        name, least = measure.asks.name, measure.least
+        value, low, shown = (row[f"{name}{end}"] for end in ("", "_low", "_verdict"))
+        if shown == LOWER and value < least:
+            worse.append(measure.worse)
+        elif shown == HIGHER:
+            better.append(measure.better)
+        # without one before, as random labels have no accuracy, there is nothing to keep
+        if row[f"{name}_p"] is None and value != float(measure.asks.ratio):
+            doubts.append(row[f"{name}_note"] if row[f"{name}_asked"] else None)
+        elif low is not None and low < least:
+            doubts.append(f"{measure.asks.heading} may be {low:.3g}")
+    if worse:
+        return "failed", ", ".join([*worse, *better])
+    if said := reasons(doubts):
+        return "undecided", "; ".join([said, *better])
+    return "passed", ", ".join(better) or "no change shown"

@@ -28,14 +28,10 @@ from analysis.topics.comparisons.arms import (
     ABOUT,
     CALLED,
     SERIES,
+    ArmPairs,
     accuracies,
-    accuracy_pairs,
     arms,
-    counts,
     of_workload,
-    outcomes,
-    picked,
-    run_columns,
     runs_text,
 )
 from analysis.topics.comparisons.contrast import Contrast, contrasts
@@ -53,7 +49,7 @@ from analysis.topics.topic import (
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
 ENDS = ("small", "large")
-_OF_END = ("gpus", "accumulation", "global_batch", "steps")
+_OF_END = ("gpus", "accumulation", "global_batch", "steps", "n", "n_planned", "n_diverged")
 _CHANGE = Contrast(heading="change", tests=None)
 
 
@@ -61,7 +57,6 @@ def _of_end(end: str, batch: str) -> tuple[Column, ...]:
     """CSV columns of one end; the page shows both in one cell, but for the accuracies."""
     return (
         *(Column(f"{name}_{end}", "Int64") for name in _OF_END),
-        *run_columns(f"_{end}"),
         Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=number(3),
                description="mean among runs that did not diverge, with Student's t interval"),
     )  # fmt: skip
@@ -96,14 +91,14 @@ def kept(of: Sweep) -> Table:
     in several ways, both are of the largest rank count that has both; where none has, the smallest
     is of the fewest ranks and the largest of the most.
     """
-    found = arms(outcomes(of.frames.planned, of.runs))
+    found = of.made(arms)
     small, large = _ends(found)
     ends = (large.assign(end="the largest batch"), small.assign(end="the smallest batch"))
     rows = {
         **{name: small[name].array for name in ("technique", CALLED, "framework")},
         "context": [*map(without_batch, large["context"])],
         **_end("small", small), **_end("large", large),
-        **contrasts({_CHANGE: accuracy_pairs(*ends, "end")}),
+        **contrasts({_CHANGE: ArmPairs(*ends, "end").accuracy}),
     }  # fmt: skip
     return Table(
         "larger_batch",
@@ -130,13 +125,13 @@ def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     ordered = beside.assign(ranks=beside["gpus"].where(same, -beside["gpus"]))
     ordered = ordered.sort_values(["ranks", "gpus_large"], kind="stable")
     chosen = ordered.drop_duplicates(list(SERIES), keep="last")
-    return picked(found, chosen["arm"]), picked(found, chosen["arm_large"])
+    both = ArmPairs.of(found, chosen["arm"], chosen["arm_large"])
+    return both.first, both.second
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
     return {
         **{f"{name}_{end}": arms[name].array for name in _OF_END},
-        **counts(arms, f"_{end}"),
         **estimates_as(f"accuracy_{end}", accuracies(arms)),
     }
 

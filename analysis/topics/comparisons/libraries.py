@@ -34,27 +34,22 @@ from analysis.topics.comparisons.arms import (
     CALLED,
     NOT_RECORDED,
     PLACE,
-    accuracy_pairs,
+    ArmPairs,
     arms,
     numbers,
     outcomes,
-    pair_columns,
-    pair_rows,
-    picked,
 )
 from analysis.topics.comparisons.contrast import UNDECIDED, Contrast, contrasts, pairs_of
 from analysis.topics.names import ratio_text, reasons
 from analysis.topics.topic import TWO, Answer, Sweep, Topic, counted, groups, some, varies
 
 #: The first of these that a cell is planned with is what the others are compared with.
-ORDER = ("horovod", "multi_worker_mirrored", "mirrored")
+ORDER = ["horovod", "multi_worker_mirrored", "mirrored"]
 #: Accuracies that differ by less are the same for any use made of them here.
 MARGIN = 0.01
 IDENTICAL = "identical in every seed"
 #: What a run ends with.
 _ENDS = ["seed", "train_loss", "train_accuracy", "validation_accuracy"]
-_RUN = ("images_per_s", "images_per_s_why", "oversubscribed", "device", "device_kind",
-        "cores_per_rank", "train_loss", "train_accuracy")  # fmt: skip
 _RATIO = Contrast(
     "ratio", "throughput ratio", ratio_text, "first over second, of geometric means",
     ratio=True, tests="ratio_", simultaneous=True,
@@ -63,7 +58,7 @@ _DIFFERENCE = Contrast(
     heading="difference in accuracy", write=signed(4), tests="difference_", simultaneous=True
 )
 COLUMNS = (
-    *pair_columns(
+    *ArmPairs.columns(
         Column("library", "string", heading="compared",
                cell=lambda row: f"{row['framework']} / {row['library']}",
                description="the first of the two over, or minus, the second"),
@@ -89,12 +84,11 @@ COLUMNS = (
 def compared(of: Sweep) -> Table:
     """One row per planned cell and library beside the first one; see COLUMNS. One family: Holm over
     both differences of all rows; their equivalence tests are another."""
-    cells = outcomes(of.frames.planned, of.runs, _RUN)
-    found = arms(cells).join(_measured(cells))
-    pairs = _pairs(found)
-    first, other = (picked(found, pairs[name]) for name in ("arm_first", "arm"))
-    family = 2 * len(pairs)
-    accuracy = accuracy_pairs(first, other, "framework")
+    found = of.made(arms).join(_measured(of.made(outcomes)))
+    numbered = _pairs(found)
+    pairs = ArmPairs.of(found, numbered["arm_first"], numbered["arm"], "framework")
+    first, other, accuracy = pairs.first, pairs.second, pairs.accuracy
+    family = 2 * len(first)
     over, under = (
         Moments(*(numbers(arm[f"rate_{name}"]) for name in Moments._fields))
         for arm in (first, other)
@@ -105,7 +99,7 @@ def compared(of: Sweep) -> Table:
     p, equal = answers["difference_p_holm"], equivalence(*accuracy.tested, MARGIN)
     tests = zip(accuracy.untested, both, p, holm(equal), strict=True)
     rows = {
-        **pair_rows(first, other, "library", "framework"),
+        **pairs.rows("library"),
         **answers,
         "context": [Context(part for part in context if part != framework)
                     for context, framework in zip(first["context"], first["framework"],
@@ -114,7 +108,7 @@ def compared(of: Sweep) -> Table:
         "equivalence_p": equal, "equivalence_p_holm": holm(equal),
         "verdict": [why or (IDENTICAL if _alike(*pair) else _verdict(*own))
                     for why, pair, *own in tests],
-        "family": np.full(len(pairs), family),
+        "family": np.full(len(first), family),
     }  # fmt: skip
     return Table(
         "frameworks",
@@ -129,7 +123,7 @@ def compared(of: Sweep) -> Table:
 def _pairs(found: pd.DataFrame) -> pd.DataFrame:
     """Each arm beside the arm of the first library in ORDER that the same cell is planned with."""
     cell = ["workload", CALLED, *PLACE]
-    order = found["framework"].map({name: i for i, name in enumerate(ORDER)}).fillna(len(ORDER))
+    order = pd.Categorical(found["framework"], ORDER)
     marked = found.assign(arm=found.index, order=order).sort_values("order", kind="stable")
     pairs = marked.merge(marked.drop_duplicates(cell), on=cell, suffixes=("", "_first"))
     return pairs[pairs["arm"] != pairs["arm_first"]]
@@ -158,7 +152,7 @@ def _measured(cells: pd.DataFrame) -> pd.DataFrame:
 def _no_ratio(first: Row, other: Row) -> str | None:
     """Why the throughputs of two arms cannot be compared; None where they can."""
     for arm in (first, other):
-        if arm["usable"] == arm["diverged"]:
+        if arm["n"] == arm["n_diverged"]:
             return f"no completed run of {arm['framework']}"
         if not arm["rate_n"]:
             return arm["rate_why"] or NOT_RECORDED
@@ -171,7 +165,7 @@ def _no_ratio(first: Row, other: Row) -> str | None:
 def _alike(first: Row, other: Row) -> bool:
     """Whether all runs of both are seeds for which both end in the same numbers."""
     ends = first["ends"] or ()
-    return first["usable"] == other["usable"] == len(ends) > 1 and ends == other["ends"]
+    return first["n"] == other["n"] == len(ends) > 1 and ends == other["ends"]
 
 
 def _verdict(p: float, equal: float) -> str:
@@ -190,15 +184,13 @@ def _does_it_matter(of: Sweep) -> Iterable[Answer]:
         first, library = rows[0]["framework"], rows[0]["library"]
         known = [row for row in rows if row["ratio"] is not None]
         verdicts = list(dict.fromkeys(row["verdict"] for row in rows))
-        text, ratio = f"{first} against {library}", Estimate(None)
-        if known:
-            ratio = estimate_in(known[0], "ratio")
-            times, more = ratio.text(TWO), ""
-            if len(known) > 1:
-                ends = [find(row["ratio"] for row in known) for find in (min, max)]
-                times, ratio = " to ".join(map(TWO, ends)), Estimate(None)
-                more = f" (range of the estimates of {len(known)} conditions)"
-            text = f"{first} has {times} times the throughput of {library}{more}"
+        ratio = estimate_in(known[0], "ratio") if len(known) == 1 else Estimate(None)
+        times, more = ratio.text(TWO), ""
+        if known[1:]:
+            times = " to ".join(TWO(find(row["ratio"] for row in known)) for find in (min, max))
+            more = f" (range of the estimates of {len(known)} conditions)"
+        text = f"{first} has {times} times the throughput of {library}{more}"
+        text = text if known else f"{first} against {library}"
         yield Answer("libraries", "Does the library matter?",
                      f"{text}; accuracy: {some(verdicts)}.", "frameworks", "tests",
                      {"reference": first, "library": library, "ratio": ratio.value,

@@ -23,21 +23,16 @@ from analysis.table import (
     number,
     p_value,
     runs_in_words,
+    types,
 )
 from analysis.topics.comparisons.arms import (
     ABOUT,
     CALLED,
     PLACE,
-    about,
+    ArmPairs,
     accuracies,
-    accuracy_pairs,
     arms,
-    counts,
     of_workload,
-    outcomes,
-    pair_columns,
-    pair_rows,
-    picked,
     run_columns,
     runs_text,
 )
@@ -76,7 +71,7 @@ RANKING_COLUMNS = (
 )  # fmt: skip
 _DIFFERENCE = Contrast(further=True)
 PAIR_COLUMNS = (
-    *pair_columns(Column("second", "string", heading="minus")),
+    *ArmPairs.columns(Column("second", "string", heading="minus")),
     *_DIFFERENCE.columns,
     Column("family", "Int64", description="pairs that Holm's adjustment counts"),
 )
@@ -85,12 +80,8 @@ PAIR_COLUMNS = (
 def ranked(of: Sweep) -> Table:
     """The arms of each workload's largest scale by falling mean; see RANKING_COLUMNS."""
     found = of.made(_ranked)
-    rows = {
-        "place": found["place"],
-        **about(found),
-        **counts(found),
-        **estimates_as("accuracy", accuracies(found)),
-    }
+    made = found.assign(**estimates_as("accuracy", accuracies(found)))
+    rows = {name: made[name].array for name in types(RANKING_COLUMNS)}
     return Table(
         "ranking",
         "Ranking: the techniques at the largest scale",
@@ -110,10 +101,10 @@ def paired(of: Sweep) -> Table:
     places = listed.assign(first=listed.index, second=listed.index)
     both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
     both = both[both["first"] < both["second"]]
-    higher, lower = picked(listed, both["first"]), picked(listed, both["second"])
+    pairs = ArmPairs.of(listed, both["first"], both["second"])
     rows = {
-        **pair_rows(higher, lower, "second"),
-        **contrasts({_DIFFERENCE: accuracy_pairs(higher, lower)}, family),
+        **pairs.rows("second"),
+        **contrasts({_DIFFERENCE: pairs.accuracy}, family),
         "family": np.full(len(both), family),
     }
     return Table(
@@ -132,7 +123,7 @@ def paired(of: Sweep) -> Table:
 
 def _ranked(of: Sweep) -> pd.DataFrame:
     """Arms of the largest scales, by scale and falling mean, with ``scale`` and ``place``."""
-    found = arms(outcomes(of.frames.planned, of.runs))
+    found = of.made(arms)
     scale = ["workload", "framework", *PLACE]
     shared = found[found.groupby(scale, dropna=False)["technique_label"].transform("size") > 1]
     largest = shared.sort_values(list(PLACE), kind="stable").drop_duplicates(scale[:2], keep="last")
@@ -140,7 +131,7 @@ def _ranked(of: Sweep) -> pd.DataFrame:
     there = there.assign(scale=there.groupby(scale, sort=False, dropna=False).ngroup())
     there = there.sort_values(["scale", "mean"], ascending=[True, False], kind="stable")
     place = there.groupby("scale").cumcount() + 1
-    return there.assign(place=place.where(there["n"] > 0)).reset_index(drop=True)
+    return there.assign(place=place.where(there["with_accuracy"] > 0)).reset_index(drop=True)
 
 
 def _best_of(of: Sweep) -> Iterable[Answer]:
@@ -178,34 +169,26 @@ def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
 def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
     """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
     ``of``: which, where there are several."""
-    first = ordered[0]
+    first, last = ordered[0], ordered[-1]
     tested = [pair for pair in pairs if pair["p_holm"] is not None]
     if not tested:
-        means = ", ".join(_mean(row) for row in ordered[:2])
-        return f"no difference between techniques is tested{of}; the first means: {means}", []
+        return f"no difference between techniques is tested{of}; the highest: {_mean(first)}", []
     near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
-    told = len(tested) - len(near)
-    above, beside = (
-        [pair for pair in tested if pair[CALLED] == first[CALLED] and pair["verdict"] == verdict]
-        for verdict in (HIGHER, UNDECIDED)
-    )
+    above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
     if not above:
-        which = f"{told} of {counted(len(tested), 'pair')}" if told else "no pair"
-        none = f"{which} {'are' if told > 1 else 'is'} told apart"
-        means = f"the means of {len(ordered)} techniques lie between {_mean(ordered[-1])}"
-        more = [f"{means} and {_mean(first)}", further_in_words(near)]
-        return f"no technique is shown to be best{of}: {none}", more
-    p, family = max(pair["p_holm"] for pair in above), above[0]["family"]
-    over = f" after correction for {family} pairs" if family > 1 else ""
-    most = "" if p < 0.001 or len(above) == 1 else "at most "
-    names, others = ([pair["second"] for pair in own] for own in (above, beside))
-    by = f"shown to be above {some(names)} (p {most}{p_value(p)}{over})"
+        apart = f"{len(tested) - len(near)} of {counted(len(tested), 'pair')} told apart"
+        means = f"means lie between {_mean(last)} and {_mean(first)}"
+        return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
+    p, family = max(pair["p_holm"] for pair in above), counted(above[0]["family"], "pair")
+    shown = f"shown to be above {some([pair['second'] for pair in above])} "
+    shown += f"(largest p {p_value(p)}, corrected for {family})"
     highest = f"the highest mean{of} is {_mean(first)}"
-    if not beside:
-        return f"{highest}, {by}", []
+    if not (beside := [one for one in near if one[CALLED] == first[CALLED]]):
+        return f"{highest}, {shown}", []
     needed = further_in_words(beside[:1])
-    needed += f" from {others[0]}" if needed and len(others) > 1 else ""
-    return f"{highest}, not told apart from {some(others)}", [f"it is {by}", needed]
+    others = [pair["second"] for pair in beside]
+    needed += f" from {others[0]}" if needed and others[1:] else ""
+    return f"{highest}, not told apart from {some(others)}", [f"it is {shown}", needed]
 
 
 def _mean(row: Row) -> str:

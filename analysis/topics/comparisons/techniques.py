@@ -6,7 +6,7 @@ plan has for both: Welch's t over runs, Holm over the family, Bonferroni's inter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pandas as pd
@@ -33,12 +33,8 @@ from analysis.topics.comparisons.arms import (
     NOT_COMPARED,
     PLACE,
     SERIES,
-    accuracy_pairs,
+    ArmPairs,
     arms,
-    outcomes,
-    pair_columns,
-    pair_rows,
-    picked,
 )
 from analysis.topics.comparisons.contrast import (
     HIGHER,
@@ -48,7 +44,7 @@ from analysis.topics.comparisons.contrast import (
     contrasts,
     further_in_words,
 )
-from analysis.topics.names import namer, only, with_context
+from analysis.topics.names import namer, only, place_namer, with_context
 from analysis.topics.topic import (
     Answer,
     Rows,
@@ -63,7 +59,6 @@ from analysis.topics.topic import (
 
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
-_PLACES = {"reference": "- {}", "gpus": "{} ranks", "global_batch": "batch {:,}"}
 #: Of an undecided row that has no p: an arm has one run, or all runs of both are identical.
 UNTESTED = "not tested"
 NO_PAIR = "no planned cell of {} with the same data, model, library, epochs, ranks and batch"
@@ -76,7 +71,7 @@ _ENDS = {
 }
 _DIFFERENCE = Contrast(simultaneous=True, further=True)
 COLUMNS = (
-    *pair_columns(Column("reference", "string", heading="against")),
+    *ArmPairs.columns(Column("reference", "string", heading="against")),
     *_DIFFERENCE.columns,
     Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
     Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
@@ -88,7 +83,7 @@ def claims(of: Sweep) -> Table:
     in the plan has a row, and counts in the family."""
     planned, techniques = of.frames.planned, of.order
     reference = reference_technique(techniques)
-    found = arms(outcomes(planned, of.runs))
+    found = of.made(arms)
     pairs, alone = _pairs(found, reference)
     known = plain_rows(alone[["technique", CALLED, "context", "framework", "reference"]])
     there = {reference, *found["technique"]}
@@ -100,9 +95,9 @@ def claims(of: Sweep) -> Table:
     ]  # fmt: skip
     apart = frame(rows, COLUMNS).assign(verdict=NOT_COMPARED)
     size = len(pairs) + len(rows)
-    arm, beside = (picked(found, pairs[name]) for name in ("arm", "arm_reference"))
-    tested = contrasts({_DIFFERENCE: accuracy_pairs(arm, beside)}, size)
-    made = frame(pair_rows(arm, beside, "reference") | tested, COLUMNS)
+    both = ArmPairs.of(found, pairs["arm"], pairs["arm_reference"])
+    tested = contrasts({_DIFFERENCE: both.accuracy}, size)
+    made = frame(both.rows("reference") | tested, COLUMNS)
     lost = len(planned) - int(planned["known"].sum())
     made = pd.concat([made, apart.astype(types(COLUMNS))])
     made = made.assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
@@ -123,38 +118,30 @@ def figure(of: Sweep) -> Figure | None:
     rows = plain_rows(known.tail(MOST_ROWS))
     if not rows:
         return None
-    differ = [name for name in ("reference", "gpus", "global_batch") if known[name].nunique() > 1]
+    name_of, several = place_namer(known), known["reference"].nunique() > 1
     points = []
     for row in rows:
-        found, name = estimate_in(row, "difference_family"), with_context(row)
-        verdict = row["verdict"]
+        found, verdict, name = estimate_in(row, "difference_family"), row["verdict"], name_of(row)
         points.append(Point(
-            joined([shortened(name, _LONGEST),
-                    *(_PLACES[one].format(row[one]) for one in differ)], ", "),
+            shortened(name, _LONGEST) + (f" - {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(signed(3))}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
             f"{signed(3)(found.value)} {verdict}", hollow=verdict == UNDECIDED,
         ))  # fmt: skip
     svg = forest(points, "difference in validation accuracy", zero=True)
-    title, caption = _words(known, differ)
+    caption = (
+        "Mean validation accuracy less the reference's, at the largest batch that both have "
+        f"({n_of(pd.concat([known['n'], known['n_reference']]))} runs each), with simultaneous "
+        "95 % intervals: all of them hold together. Hollow: undecided."
+    )
     caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
     if others := [with_context(row) for row in plain_rows(every[every["p"].isna()])]:
         caption += f" Not tested, so not drawn: {some([*dict.fromkeys(others)])}."
+    title = f"Difference from {'the reference' if several else rows[0]['reference']}"
+    if (batch := only([*known["global_batch"]])) is not None:
+        title += f" at batch {count(batch)}"
     return Figure(KEY, title, caption, known, svg)
-
-
-def _words(known: pd.DataFrame, differ: Sequence[str]) -> tuple[str, str]:
-    """Title and caption."""
-    first = known.iloc[0]
-    title = f"Difference from {'the reference' if 'reference' in differ else first['reference']}"
-    title += "" if "global_batch" in differ else f" at batch {count(first['global_batch'])}"
-    n = n_of(pd.concat([known["n"], known["n_reference"]]))
-    return title, (
-        "Mean validation accuracy less the reference's, at the largest batch that both have "
-        f"({n} runs each), with simultaneous 95 % intervals: all of them hold together. "
-        "Hollow: undecided."
-    )
 
 
 def _intro(size: int, unknown: int) -> str:
@@ -211,23 +198,20 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     reference, name_of = one or "the reference", namer(found)
     names = [name_of(row) + ("" if one else f" against {row['reference']}") for row in rows]
     if verdict not in _ENDS:
-        note = rows[0]["difference_note"] if verdict == NOT_COMPARED and len(rows) == 1 else ""
-        why = joined([verdict, note or ""], ": ")
+        note = only([row["difference_note"] for row in rows]) or ""
+        why = joined([verdict, str(note)], ": ") if verdict == NOT_COMPARED else verdict
         return f"no claim about {some(names)}{f' against {one}' if one else ''} ({why})"
     # with the interval of the family, whose test decides
     first, (ends, end) = rows[0], _ENDS[verdict]
     each, other = runs_in_words(first["n"]), first["n_reference"]
     measured = f"{estimate_in(first, 'difference_family').text(signed(3))}, {each} "
     measured += "each" if first["n"] == other else f"against {other}"
-    if len(found) == 1:
-        return f"{names[0]} {ends} {reference}: {measured}"
-    alone = one and len({row[CALLED] for row in found}) == len(found)
-    many = f"{len(found)} {'techniques' if alone else 'comparisons'}"
+    which = f"{len(rows)} of {len(found)} ({some(names)})" if found[1:] else names[0]
     if len(rows) == 1:
-        return f"1 of {many} {ends} {reference}: {names[0]} {measured}"
-    which = f"{len(rows)} of {many} ({some(names)}) {end} {reference}"
+        return f"{which} {ends} {reference}: {measured}"
+    which = f"{which} {end} {reference}"
     if verdict == UNDECIDED and len(rows) == len(found):
-        which = f"none of {many} differs detectably from {reference}"
+        which = f"none of {len(found)} differs detectably from {reference}"
     return f"{which}; largest difference: {names[0]} {measured}"
 
 

@@ -32,7 +32,6 @@ from analysis.topics.comparisons.arms import (
     accuracies,
     accuracy_moments,
     arms,
-    counts,
     outcomes,
     runs_text,
 )
@@ -74,8 +73,7 @@ def tried(of: Sweep) -> Table:
     found = _searched(of)
     rows = {
         **{str(name): found[name] for name in found},
-        **counts(found),
-        **estimates_as("diverged", shares(found["diverged"], found["usable"])),
+        **estimates_as("diverged", shares(found["n_diverged"], found["n"])),
         **estimates_as("accuracy", accuracies(found)),
     }
     made = _with_best(frame(rows, COLUMNS))
@@ -93,10 +91,10 @@ def _searched(of: Sweep) -> pd.DataFrame:
     """Arms with their ``base_lr``, a label that leaves it out, and the number of their ``line``: by
     rising rate."""
     others, labels = without_rates(of.frames.settings)
-    cells = outcomes(of.frames.planned, of.runs)
+    cells = of.made(outcomes)
     first = cells.drop_duplicates("arm").sort_values("arm")
     other = first["technique_settings"].map(others)
-    found = arms(cells).assign(
+    found = of.made(arms).assign(
         base_lr=first["base_lr"].array,
         other=other.array,
         technique_label=other.map(labels).array,
@@ -104,7 +102,7 @@ def _searched(of: Sweep) -> pd.DataFrame:
     lines = found.groupby(["workload", "framework", "other", *PLACE], sort=False, dropna=False)
     found = found.assign(line=lines.ngroup())
     several = lines["base_lr"].transform("nunique") >= LEAST_RATES
-    known = lines["usable"].transform("sum") > 0
+    known = lines["n"].transform("sum") > 0
     known &= ~found["stops"].groupby(found["line"]).transform("any")
     return found[several & known].sort_values("base_lr", kind="stable").reset_index(drop=True)
 

@@ -55,7 +55,7 @@ SAID = {
         [*runs(), *runs("lars", mean=0.7),
          *(runs("lamb", mean=0.95)[:2]),
          record(config("lamb", seed=2), status="diverged", accuracies=[0.1])],
-        "ranking", "no technique is shown to be best: 1 of 1 pair is told apart"),
+        "ranking", "no technique is shown to be best: 1 of 1 pair told apart"),
     "changes with intervals": (LOSES, "larger_batch", "No test compares them"),
     "GPUs are no ranks": (
         alike(100.0, 190.0, device_kind="gpu", device="A100"), "larger_batch",
