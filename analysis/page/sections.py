@@ -51,9 +51,8 @@ PAGE = (
         "convergence.critical_batch",
     )),
     Place("learning_rates", "Learning rate", ("convergence.learning_rates",)),
-    Place("noise", "Gradient noise", ("training.noise",)),
-    Place("training", "How training went", ("training.loss",)),
-    Place("classes", "Classes", ("training.class_scores",)),
+    Place("noise", "Gradient noise", ("convergence.noise",)),
+    Place("classes", "Classes", ("convergence.class_scores",)),
     Place("cells", "Cells and machines", (
         "cells.usage",
         "ranks",

@@ -8,14 +8,13 @@ import pytest
 
 from analysis.plots.figure import Figure
 from analysis.records.load import load_frames
-from analysis.topics.convergence import critical_batch, reached
+from analysis.topics.convergence import critical_batch, noise, reached
 from analysis.topics.scaling import how_far, step_figure
 from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
-from analysis.topics.training import noise
 from tests.analysis.builders import config, record, write_sweep
+from tests.analysis.topics.convergence.test_noise import measured
+from tests.analysis.topics.convergence.test_noise import run as with_noise
 from tests.analysis.topics.convergence.to_target import run as to_target
-from tests.analysis.topics.training.test_noise_table import measured
-from tests.analysis.topics.training.test_noise_table import run as with_noise
 from train.record.run import RunRecord
 
 NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
