@@ -59,7 +59,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         median_of("gpu_hours", "rank-hours", "ranks x seconds / 3600: GPU-hours where each rank "
                   "has a GPU"),
         Column("pareto_optimal", "boolean", "Pareto-optimal", "no other row of the same workload "
-               "and target is at least as good in both seconds and rank-hours; by the medians alone",
+               "and target is at least as good in both seconds and rank-hours; by medians alone",
                cell=lambda row: "yes" if row["pareto_optimal"] else "", only_if_varied=True),
         Column("workload", "string"),
     )  # fmt: skip
