@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from rich.console import Console
 
-from analysis.figures import Figure, inline
+from analysis.plots.figure import Figure, inline
 
 TEMPLATES = Path(__file__).parent / "page" / "templates"
 #: Where no terminal says how wide it is (a log, a pipe): wide enough for the widest table.

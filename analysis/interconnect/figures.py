@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Svg, looks
 from analysis.interconnect.finding import bits, seconds, size
+from analysis.plots.figure import Figure, Svg, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import Matrix, squares
 from analysis.table import significant

@@ -13,7 +13,6 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from analysis.figures import Figure, standalone
 from analysis.interconnect.collectives import collectives_frame, series_findings, title
 from analysis.interconnect.facts import facts_frame
 from analysis.interconnect.figures import curves, heatmaps
@@ -30,6 +29,7 @@ from analysis.interconnect.links import expected
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
+from analysis.plots.figure import Figure, standalone
 from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
 from train.interconnect.record import ALL_PAIRS
 from train.record.atomic import write_atomically

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from analysis.figures import Figure
 from analysis.page.sections import Section, drawn, parts, sections
+from analysis.plots.figure import Figure
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
 from analysis.table import Table, first_of, joined

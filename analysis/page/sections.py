@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from analysis.figures import Figure
+from analysis.plots.figure import Figure
 from analysis.table import Table
 from analysis.topics.topic import Sweep, Topic
 
@@ -51,9 +51,8 @@ PAGE = (
         "convergence.critical_batch",
     )),
     Place("learning_rates", "Learning rate", ("convergence.learning_rates",)),
-    Place("noise", "Gradient noise", ("training.noise",)),
-    Place("training", "How training went", ("training.loss",)),
-    Place("classes", "Classes", ("training.class_scores",)),
+    Place("noise", "Gradient noise", ("convergence.noise",)),
+    Place("classes", "Classes", ("convergence.class_scores",)),
     Place("cells", "Cells and machines", (
         "cells.usage",
         "ranks",

@@ -13,9 +13,9 @@ from typing import Literal
 
 import matplotlib as mpl
 
-from analysis.figures import standalone, style
 from analysis.page.junit import junit
 from analysis.page.report import Report
+from analysis.plots.figure import standalone, style
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 

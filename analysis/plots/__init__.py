@@ -1,1 +1,1 @@
-"""The pictures that topics draw; each function returns one SVG, and none knows a topic."""
+"""What a figure is, and the pictures that topics draw; none knows a topic."""

@@ -12,8 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from analysis.figures import GRID, INK, Look, Svg, Tips, style, to_svg
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, head, shortened, small_multiples, write
+from analysis.plots.figure import GRID, INK, Look, Svg, Tips, style, to_svg
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
 _BAND = 0.15  # opacity: bands lie on each other

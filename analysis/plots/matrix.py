@@ -12,8 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from analysis.figures import GRID, INK, PALETTE, Svg, style, to_svg
 from analysis.plots.canvas import small_multiples
+from analysis.plots.figure import GRID, INK, PALETTE, Svg, style, to_svg
 
 
 @dataclass(frozen=True)

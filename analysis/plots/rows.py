@@ -9,8 +9,8 @@ from typing import Any
 
 from matplotlib.patches import Patch
 
-from analysis.figures import GRID, INK, Look, Svg, Tips, style, to_svg
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, head, small_multiples, write
+from analysis.plots.figure import GRID, INK, Look, Svg, Tips, style, to_svg
 
 _BESIDE = 30  # characters of a line beside a bar
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, looks, n_of
+from analysis.plots.figure import Figure, looks, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.stats.differences import differences, ratios
 from analysis.stats.intervals import Moments, grouped_moments, t_intervals

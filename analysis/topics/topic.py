@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import pandas as pd
 
-from analysis.figures import Figure, Look, roles
+from analysis.plots.figure import Figure, Look, roles
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Row, Table, first_of, joined, number, plain_rows

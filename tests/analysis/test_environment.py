@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
-from analysis.figures import Canvas, style, to_svg
+from analysis.plots.figure import Canvas, style, to_svg
 from tests.analysis.samples import rich_sweep
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import matplotlib as mpl
 
-from analysis.figures import (
+from analysis.plots.figure import (
     GREY,
     GRID,
     INK,
@@ -37,7 +37,7 @@ SEEN = looks(["naive"])
 def drawn() -> list[Figure]:
     epochs = epochs_frame(ITEMS)
     found = reached.conditions(sweep(ITEMS))
-    return [curves.figure(epochs, curves.ACCURACY, SEEN), by_batch.figure(found.data, SEEN)]
+    return [curves.figure(epochs, SEEN), by_batch.figure(found.data, SEEN)]
 
 
 def test_drawing_leaves_matplotlib_as_it_was() -> None:

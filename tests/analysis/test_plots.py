@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from analysis.figures import Look, Tips, style, to_svg
 from analysis.plots.canvas import shortened, small_multiples
+from analysis.plots.figure import Look, Tips, style, to_svg
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import Matrix, squares
 from analysis.plots.rows import Bar, Point, bars, forest

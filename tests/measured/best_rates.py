@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from analysis.figures import GRID, Figure, Look, left_out, looks
+from analysis.plots.figure import GRID, Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without_batch
 from analysis.table import count, plain_rows

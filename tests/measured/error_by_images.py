@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.figures import Figure, Look, left_out, looks
+from analysis.plots.figure import Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without
 from analysis.stats.intervals import estimate, t_quantile

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, looks, panels_of
+from analysis.plots.figure import Figure, Look, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import count, plain_rows, runs_in_words, significant
 from analysis.topics.names import with_context

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.figures import Figure, standalone
 from analysis.page.report import Report, build
+from analysis.plots.figure import Figure, standalone
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
 from analysis.table import Row, p_value, plain_rows
 from analysis.topics.comparisons import techniques
+from analysis.topics.convergence.noise import growth
 from analysis.topics.names import with_context
 from analysis.topics.topic import Sweep
-from analysis.topics.training.noise import growth
 from tests.measured import best_rates, error_by_images, layer_factors, sigmoid_inputs
 from train.record.run import RECORD_NAME, RunRecord, read_record
 

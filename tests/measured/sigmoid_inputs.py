@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.figures import Figure, looks, panels_of
+from analysis.plots.figure import Figure, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import plain_rows
 from analysis.topics.names import place_namer

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.figures import PALE, Figure, left_out, n_of
 from analysis.plots.canvas import shortened
+from analysis.plots.figure import PALE, Figure, left_out, n_of
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
 from analysis.table import (

@@ -1,4 +1,4 @@
-"""Steps to the target against the global batch: the critical batch of each technique.
+"""Steps to the target against the global batch: runs, the fitted law, the critical batch.
 
 A series holds the runs of one technique on one workload, whatever their batch is made of: ranks,
 images per rank or accumulated batches. Where a batch was run at several learning rates, it is that
@@ -8,20 +8,20 @@ fit: analysis/prediction/critical_batch.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from analysis.plots.figure import Figure, Look, hidden, left_out, looks, panels_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction import Refusal
-from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
+from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch, law
 from analysis.records.extract import WORKLOAD
 from analysis.records.frames import in_order
-from analysis.records.labels import (
-    without,
-    without_batch,
-    without_rates,
-)
+from analysis.records.labels import without, without_batch, without_rates
 from analysis.table import (
     Column,
     Estimate,
@@ -36,7 +36,6 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.comparisons.arms import SERIES
-from analysis.topics.convergence.steps_by_batch import figure, images
 from analysis.topics.names import NAMES, named
 from analysis.topics.topic import Answer, Sweep, Topic, has_goals, sentence
 
@@ -45,6 +44,15 @@ _WORKLOAD = [name for name in WORKLOAD if name not in ("epochs", "epoch_images")
 #: Techniques in a sentence.
 _MOST = 3
 GROWS = "the batch grows within a run: its steps belong to no single batch"
+MOST_PANELS, MOST_LINES = 4, 12
+_POINTS = 40  # of the line of a law
+_DRAWN = ["panel", "technique_label", "cell_id", "status", "seed", "global_batch", "base_lr",
+          "steps", "met"]  # fmt: skip
+
+
+def images(value: Any) -> str:
+    """A batch that was fitted: tenths of an image only below ten."""
+    return significant(value, 2)
 
 
 def _batches(row: Row) -> str:
@@ -188,6 +196,60 @@ def _rates(group: pd.DataFrame) -> str | None:
     return ", ".join(told) or None
 
 
+def figure(of: Sweep) -> Figure | None:
+    """Every run a dot, hollow where it did not get there, and the laws; a panel per workload.
+
+    After a search over rates, which labels here are without, techniques have looks of their own.
+    None where no technique that is drawn has two batches.
+    """
+    found, fitted = of.made(points), of.rows(fits)
+    panel_of = {row["series"]: str(row["context"]) for row in fitted}
+    data = found.assign(panel=found["series"].map(panel_of))
+    labels = list(dict.fromkeys(data["technique_label"]))
+    searched = bool((data["rates"] > 1).any())
+    seen = looks(labels[:MOST_LINES]) if searched else of.seen
+    shown = data[data["technique_label"].isin(list(seen))]
+    panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
+    if not panels:
+        return None
+    laws = {row["series"]: row for row in fitted if row["critical_batch"] is not None}
+    svg = lines(
+        {panel: [*_lines(own, laws, seen)] for panel, own in panels.items()},
+        Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
+    )  # fmt: skip
+    drawn = pd.concat(panels)
+    caption = joined([
+        f"{runs_in_words(len(drawn))}, one dot each; those of equal steps share one.",
+        "" if drawn["met"].all() else "Hollow: the target was not reached within these steps, "
+        "which the fit counts.",
+        "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
+        if drawn["series"].isin(laws).any() else "",
+    ])  # fmt: skip
+    if searched:
+        more += left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
+    else:
+        more += hidden(seen, labels)
+    return Figure("steps_by_batch", "Steps to the target against the batch", caption + more,
+                  data[_DRAWN], svg)  # fmt: skip
+
+
+def _lines(
+    panel: pd.DataFrame, laws: Mapping[int, Row], seen: Mapping[str, Look]
+) -> Iterable[Line]:
+    """The law and the runs of each technique."""
+    for label, look in seen.items():
+        own = panel[panel["technique_label"] == label]
+        for _, runs in own.groupby("series", sort=False):
+            if fit := laws.get(runs["series"].iloc[0]):
+                batches = np.geomspace(fit["batch_low"], fit["batch_high"], _POINTS)
+                steps = law(batches, fit["steps_min"], fit["critical_batch"])
+                yield Line(batches, steps, look, label, size=0)
+            # of thousands of runs many end with the same epoch
+            dots = runs.drop_duplicates(["global_batch", "steps", "met"])
+            yield Line(dots["global_batch"], dots["steps"], look, "" if fit else label, width=0,
+                       hollow=(~dots["met"]).tolist())  # fmt: skip
+
+
 def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     found = of.rows(fits)
     known = [row for row in found if row["critical_batch"] is not None]
@@ -215,7 +277,7 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
 
 TOPIC = Topic(
     tables=(fits,),
-    plots=(lambda of: figure(of.made(points), of.made(fits).data, of.seen),),
+    plots=(figure,),
     answers=(_saves_up_to,),
     needs=has_goals,
 )

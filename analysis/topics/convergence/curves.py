@@ -1,19 +1,18 @@
-"""Figures of a quantity against epochs or training time, for each technique."""
+"""Figures of accuracy and loss against epochs or training time, for each technique."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, left_out, n_of
+from analysis.plots.figure import Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import Column, joined, types
+from analysis.table import Column, first_of, joined, types
 from analysis.topics.names import panel_name
-from analysis.topics.topic import counted
+from analysis.topics.topic import MOST_DRAWN, Sweep, capital, counted
 
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("technique", "string"), Column("gpus", "Int64"),
@@ -37,32 +36,29 @@ _SECONDS = (
 )
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A column of the epochs frame and how it is drawn."""
-
-    column: str
-    key: str
-    title: str
-    axis: str
-    log: bool
-    against: Literal["epoch", "train_s_so_far"] = "epoch"
+_WORDS = {"validation_accuracy": "validation accuracy", "train_loss": "training loss"}
 
 
-ACCURACY = Quantity("validation_accuracy", "validation_accuracy",
-                    "Validation accuracy against epochs", "validation accuracy",
-                    log=False)  # fmt: skip
-ACCURACY_IN_TIME = replace(
-    ACCURACY, key="validation_accuracy_in_time", against="train_s_so_far",
-    title="Validation accuracy against training time",
-)  # fmt: skip
-LOSS = Quantity("train_loss", "train_loss", "Training loss against epochs", "training loss",
-                log=True)  # fmt: skip
+def accuracy(of: Sweep) -> Figure | None:
+    return figure(of.frames.epochs, of.seen)
+
+
+def accuracy_in_time(of: Sweep) -> Figure | None:
+    return figure(of.frames.epochs, of.seen, against="train_s_so_far")
+
+
+def loss(of: Sweep) -> Figure | None:
+    """With those whose loss has another floor than that of the others."""
+    labels = of.runs.loc[of.runs["label_smoothing"] > 0, "technique_label"]
+    names = first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
+    note = f"Against smoothed labels, so never near 0: {names}." if names else ""
+    return figure(of.frames.epochs, of.seen, "train_loss", note=note)
 
 
 def figure(
-    epochs: pd.DataFrame, quantity: Quantity, seen: Mapping[str, Look], note: str = ""
-) -> Figure | None:
+    epochs: pd.DataFrame, seen: Mapping[str, Look], column: str = "validation_accuracy",
+    against: Literal["epoch", "train_s_so_far"] = "epoch", note: str = "",
+) -> Figure | None:  # fmt: skip
     """Small multiples per rank count, batch and whatever else differs; None without a value.
 
     Args:
@@ -70,31 +66,35 @@ def figure(
         seen: look of each technique that is drawn, in drawing order.
         note: the end of the caption.
     """
-    known = epochs[quantity.column].notna()
+    known = epochs[column].notna()
     more = hidden(seen, epochs.loc[known, "technique_label"].unique())
     known &= epochs["technique_label"].isin(list(seen))
     # of a million rows only what is drawn is copied, and nothing where all are
-    drawn = epochs if known.all() else epochs.loc[known, [*_NEEDED, quantity.column]]
-    data = numbers(drawn, quantity.column)
+    drawn = epochs if known.all() else epochs.loc[known, [*_NEEDED, column]]
+    data = numbers(drawn, column)
     if not len(data):
         return None
-    panels = {str(panel): [*_lines(own, seen, quantity.against)]
+    panels = {str(panel): [*_lines(own, seen, against)]
               for panel, own in data.groupby("panel", sort=False)}  # fmt: skip
-    y = Axis(quantity.axis, "decades" if quantity.log and _wide(data["value"]) else "linear")
-    svg = lines(panels, _AXES[quantity.against], y)
+    low, high = data["value"].min(), data["value"].max()
+    wide = column == "train_loss" and 0 < _LOG_RANGE * low < high
+    svg = lines(panels, _AXES[against], Axis(_WORDS[column], "decades" if wide else "linear"))
     runs = drawn.drop_duplicates("cell_id")
     done = runs["status"] == "completed"
     band = "; band: from the lowest to the highest of them" if data["n"].max() > 1 else ""
     lost = counted(int((~done).sum()), "run")
+    in_time = against == "train_s_so_far"
     caption = joined([
         f"Line: mean of the completed runs of a technique, {n_of(data['n'])}{band}. One panel per "
         "rank count and global batch.",
-        _SECONDS if quantity.against == "train_s_so_far" else "",
+        _SECONDS if in_time else "",
         "" if done.all() else f"Not drawn: {lost} that diverged.",
     ])  # fmt: skip
     every = len(runs.loc[done, list(_BY_PANEL)].drop_duplicates())
     caption += left_out(len(panels), every, "panels") + more
-    return Figure(quantity.key, quantity.title, joined([caption, note]), data, svg)
+    title = f"{capital(_WORDS[column])} against {'training time' if in_time else 'epochs'}"
+    key = f"{column}_in_time" if in_time else column
+    return Figure(key, title, joined([caption, note]), data, svg)
 
 
 def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -134,8 +134,3 @@ def _lines(data: pd.DataFrame, seen: Mapping[str, Look], against: str) -> Iterab
         own = data[data["technique"] == label]
         yield Line(own[against], own["value"], look, label, own["low"], own["high"],
                    size=3 * (len(own) <= _MOST_POINTS))  # fmt: skip
-
-
-def _wide(column: pd.Series[Any]) -> bool:
-    low, high = float(column.min()), float(column.max())
-    return low > 0 and high > _LOG_RANGE * low

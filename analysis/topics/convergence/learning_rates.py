@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, left_out, looks
+from analysis.plots.figure import Figure, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_rates

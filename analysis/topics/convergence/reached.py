@@ -226,7 +226,8 @@ TOPIC = Topic(
     tables=(conditions,),
     plots=(
         lambda of: by_batch.figure(of.made(conditions).data, of.seen),
-        lambda of: curves.figure(of.frames.epochs, curves.ACCURACY, of.seen),
+        curves.accuracy,
+        curves.loss,
     ),
     answers=(_sharpness,),
     asks=lambda of: of.runs["sharpness_largest"].nunique() > 1,

@@ -58,9 +58,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         median_of("train_s", "training s", "the same without evaluation"),
         median_of("gpu_hours", "rank-hours", "ranks x seconds / 3600: GPU-hours where each rank "
                   "has a GPU"),
-        Column("not_beaten", "boolean", "not beaten", "no other row of the same workload and "
-               "target is at least as good in both seconds and rank-hours; by the medians alone",
-               cell=lambda row: "yes" if row["not_beaten"] else "", only_if_varied=True),
+        Column("pareto_optimal", "boolean", "Pareto-optimal", "no other row of the same workload "
+               "and target is at least as good in both seconds and rank-hours; by medians alone",
+               cell=lambda row: "yes" if row["pareto_optimal"] else "", only_if_varied=True),
         Column("workload", "string"),
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def to_target(of: Sweep) -> Table:
     ]
     made = columns(of.runs)
     found = frame(rows, made)
-    found["not_beaten"] = _not_beaten(found)
+    found["pareto_optimal"] = _pareto_optimal(found)
     return Table(
         "targets",
         "What it took to reach the target",
@@ -120,7 +120,7 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
     return row
 
 
-def _not_beaten(rows: pd.DataFrame) -> pd.Series[Any]:
+def _pareto_optimal(rows: pd.DataFrame) -> pd.Series[Any]:
     """Whether no other row of a workload has medians at most as large in both seconds and
     rank-hours, and smaller in one; null where one of the two is unknown, or no other row has
     both."""
@@ -205,7 +205,7 @@ def _whole(value: float) -> str:
 
 TOPIC = Topic(
     tables=(to_target, target_pairs),
-    plots=(lambda of: curves.figure(of.frames.epochs, curves.ACCURACY_IN_TIME, of.seen),),
+    plots=(curves.accuracy_in_time,),
     answers=(_how_long,),
     asks=has_goals,
     needs=has_goals,

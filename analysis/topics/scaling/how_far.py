@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, n_of, panels_of
+from analysis.plots.figure import Figure, Look, hidden, n_of, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import (
     Column,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from analysis.figures import GRID, PART_PALETTE, Figure, Look, hidden, left_out
+from analysis.plots.figure import GRID, PART_PALETTE, Figure, Look, hidden, left_out
 from analysis.plots.rows import Bar, bars
 from analysis.table import Column, joined, plain_rows, significant, types
 from analysis.topics.names import place_namer

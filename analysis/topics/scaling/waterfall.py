@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from analysis.figures import PART_PALETTE, Figure, left_out, n_of
+from analysis.plots.figure import PART_PALETTE, Figure, left_out, n_of
 from analysis.plots.rows import Bar, bars
 from analysis.table import (
     Estimate,

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.figures import Figure
+from analysis.plots.figure import Figure
 from analysis.records.load import load_frames
-from analysis.topics.convergence import critical_batch, reached
+from analysis.topics.convergence import critical_batch, noise, reached
 from analysis.topics.scaling import how_far, step_figure
 from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
-from analysis.topics.training import noise
 from tests.analysis.builders import config, record, write_sweep
+from tests.analysis.topics.convergence.test_noise import measured
+from tests.analysis.topics.convergence.test_noise import run as with_noise
 from tests.analysis.topics.convergence.to_target import run as to_target
-from tests.analysis.topics.training.test_noise_table import measured
-from tests.analysis.topics.training.test_noise_table import run as with_noise
 from train.record.run import RunRecord
 
 NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
@@ -51,10 +50,9 @@ def test_a_reference_without_a_run_at_the_largest_batch_is_drawn(tmp_path: Path)
     assert next(iter(shared(tmp_path, items).seen)) == "naive"
 
 
-@pytest.mark.parametrize("kind", ["forest", "by batch", "curves", "efficiency", "steps"])
+@pytest.mark.parametrize("kind", ["by batch", "curves", "efficiency", "steps"])
 def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
-    items = sweep() if kind == "forest" else [*sweep(), *sweep(32)]
-    items = [*sweep(), *sweep(gpus=2)] if kind == "efficiency" else items
+    items = [*sweep(), *(sweep(gpus=2) if kind == "efficiency" else sweep(32))]
     of = shared(tmp_path, items)
     topics = {"steps": step_figure.TOPIC, "efficiency": how_far.TOPIC}
     found = plot(topics.get(kind, reached.TOPIC), of, kind == "curves")
@@ -73,16 +71,5 @@ def test_steps_and_noise_say_it_too(tmp_path: Path) -> None:
 
 
 def test_where_all_are_drawn_nothing_is_said(tmp_path: Path) -> None:
-    of = shared(tmp_path, sweep()[:MOST_DRAWN])
+    of = shared(tmp_path, [*sweep()[:MOST_DRAWN], *sweep(32)[:MOST_DRAWN]])
     assert "Shown" not in plot(reached.TOPIC, of).caption
-
-
-def test_a_forest_of_many_conditions_keeps_each_technique(tmp_path: Path) -> None:
-    """Twenty conditions of lamb reach more than the reference."""
-    items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
-    items += [record(config("lamb", epochs=epochs), accuracies=[0.5] * epochs, wall_s=3600)
-              for epochs in range(2, 22)]  # fmt: skip
-    of = shared(tmp_path, items)
-    found = plot(reached.TOPIC, of)
-    assert ">naive; 3 epochs, 1 rank<" in str(found.svg)
-    assert "Shown: 16 of 21 conditions, of each technique the highest." in found.caption

@@ -20,7 +20,7 @@ from analysis.topics.scaling import forecasts, series, waterfall
 from analysis.topics.topic import Sweep
 from tests.analysis.builders import write_sweep
 from tests.analysis.samples import good_sweep
-from tests.analysis.topics.training.test_noise_table import measured, run, too_short
+from tests.analysis.topics.convergence.test_noise import measured, run, too_short
 
 
 def broken(*_: Any, **__: Any) -> Any:

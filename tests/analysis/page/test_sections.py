@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from analysis.figures import Figure, looks
 from analysis.page import sections
 from analysis.page.report import build
+from analysis.plots.figure import Figure, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.load import load_frames
 from analysis.table import Column, Table, frame

@@ -1,4 +1,4 @@
-"""Accuracy against the batch, or of each condition: means with intervals, each with its tip."""
+"""Accuracy against the batch: means with intervals, each with its tip."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from analysis.figures import Figure, looks
+from analysis.plots.figure import Figure, looks
 from analysis.topics.convergence import reached
-from analysis.topics.convergence.by_batch import MOST_PANELS, MOST_ROWS, figure
-from tests.analysis.builders import config, record, technique
+from analysis.topics.convergence.by_batch import MOST_PANELS, figure
+from tests.analysis.builders import config, record
 from tests.analysis.planned import sweep
 from train.record.run import RunRecord
 
@@ -37,14 +37,6 @@ def batches(*sizes: int, name: str = "naive", **changes: Any) -> list[RunRecord]
             for size in sizes for s in (0, 1)]  # fmt: skip
 
 
-def test_with_one_batch_it_is_a_row_per_condition() -> None:
-    found = drawn(run(0, 0.4), run(1, 0.5), run(0, 0.9, "lamb"))
-    assert found.title == "Accuracy of each condition"
-    # t(0.975, 1) = 12.7062, half the difference 0.05
-    assert tips(found) == ["naive: 0.450 (0.000 to 1.000), 2 runs", "lamb: 0.900, 1 run"]
-    assert ">naive, 1 rank<" in str(found.svg)
-
-
 def test_with_several_batches_it_is_a_point_per_batch() -> None:
     found = drawn(*batches(16, 64), *batches(16, 64, name="lamb"))
     assert found.title == "Accuracy from batch 16 to 64"
@@ -53,9 +45,8 @@ def test_with_several_batches_it_is_a_point_per_batch() -> None:
     assert str(found.svg).count(">validation accuracy<") == 1
 
 
-@pytest.mark.parametrize("sizes", [(16,), (16, 64)])
-def test_the_caption_names_intervals_only_where_there_are_some(sizes: tuple[int, ...]) -> None:
-    items = [run(s, 0.4 + s / 10, batch_per_rank=size) for size in sizes for s in (0, 1)]
+def test_the_caption_names_intervals_only_where_there_are_some() -> None:
+    items = batches(16, 64)
     assert "95 % t interval" in drawn(*items).caption
     assert "interval" not in drawn(*items[::2]).caption, "of one run each"
 
@@ -88,14 +79,7 @@ def test_under_weak_scaling_one_line_joins_the_rank_counts() -> None:
     assert len(tips(found)) == 3 and "1, 2, 4 ranks" in str(found.svg)
 
 
-def test_what_is_left_out_is_said() -> None:
-    order = tuple(f"t{i}" for i in range(MOST_ROWS + 1))
-    items = [record(config(technique=technique(name)), accuracies=[0.1, 0.1, i / 100])
-             for i, name in enumerate(order)]  # fmt: skip
-    found = drawn(*items, order=order)
-    assert len(tips(found)) == MOST_ROWS
-    assert not any(tip.startswith("t0:") for tip in tips(found)), "the worst is not drawn"
-    assert f"Shown: {MOST_ROWS} of {MOST_ROWS + 1} conditions" in found.caption
+def test_panels_that_are_left_out_are_said() -> None:
     ranks = [
         run(0, 0.5, gpus=g, batch_per_rank=size)
         for g in range(1, MOST_PANELS + 2) for size in (16, 32)
@@ -103,6 +87,8 @@ def test_what_is_left_out_is_said() -> None:
     assert f"Shown: {MOST_PANELS} of {MOST_PANELS + 1} panels" in drawn(*ranks).caption
 
 
-@pytest.mark.parametrize("items", [[], [run(0, None)]])
-def test_without_an_accuracy_there_is_no_figure(items: list[RunRecord]) -> None:
+@pytest.mark.parametrize(
+    "items", [[], [run(0, 0.5)], [run(0, None), run(0, None, batch_per_rank=64)]]
+)
+def test_without_accuracies_of_two_batches_there_is_no_figure(items: list[RunRecord]) -> None:
     assert drawn(*items) is None

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from analysis.plots.figure import Figure, looks
 from analysis.prediction.critical_batch import fit_critical_batch
 from analysis.table import Table
 from analysis.topics.convergence import critical_batch
@@ -174,3 +175,54 @@ def test_a_batch_that_grows_is_no_batch() -> None:
     runs = frames.runs.assign(global_batch_last=frames.runs["global_batch"] * 2)
     (row,) = critical_batch.fits(Sweep(replace(frames, runs=runs))).data.to_dict("records")
     assert row["critical_batch_note"] == critical_batch.GROWS
+
+
+ORDER = ("naive", "lamb")
+
+
+def drawn(*items: RunRecord, seen: tuple[str, ...] = ORDER) -> Figure:
+    of = sweep(items)
+    of.seen = looks(seen)
+    return critical_batch.figure(of)
+
+
+def exact(*batches: int, **changes) -> list[RunRecord]:
+    return [run(batch, **changes) for batch in batches]
+
+
+def test_a_dot_per_run_and_the_line_of_the_law() -> None:
+    found = drawn(*exact(16, 32, 64, 128))
+    assert "4 runs, one dot each" in found.caption and "Hollow" not in found.caption
+    assert found.data["steps"].tolist() == [240, 144, 96, 72]
+    line = found.svg.canvas.axes[0].lines[0]
+    assert line.get_xdata()[[0, -1]] == pytest.approx([16, 128])
+    expected = [SMALLEST * (1 + CRITICAL / batch) for batch in line.get_xdata()]
+    assert line.get_ydata() == pytest.approx(expected, rel=1e-4)
+    svg = str(found.svg)
+    assert all(f">{text}<" in svg for text in ("16", "128", "global batch (log)"))
+
+
+def test_censored_runs_are_hollow_and_said() -> None:
+    found = drawn(*exact(16, 32, 64, 128), run(16, 1, met=False, epochs=5))
+    assert "Hollow: the target was not reached" in found.caption
+    hollow = found.data[~found.data["met"]]
+    assert hollow["steps"].tolist() == [80], "the steps that it had"
+
+
+def test_several_techniques_share_a_panel_and_workloads_do_not() -> None:
+    found = drawn(*exact(16, 32, 64), *exact(16, 32, 64, name="lamb", epochs=50))
+    assert found.data["panel"].nunique() == 1
+    two = drawn(*exact(16, 32, 64), *exact(16, 32, 64, model="resnet_mini"))
+    assert set(two.data["panel"]) == {"cnn", "resnet_mini"} and ">resnet_mini<" in str(two.svg)
+
+
+def test_without_a_fit_there_are_dots_alone() -> None:
+    found = drawn(*exact(16, 32))
+    assert found.svg is not None and "Lines" not in found.caption
+
+
+def test_a_search_is_drawn_though_no_other_figure_has_its_label() -> None:
+    rates = [{"settings": {"base_lr": rate}} for rate in (0.1, 0.2)]
+    items = [run(16, **rates[0]), run(32, **rates[0]), run(64, epochs=40, **rates[0])]
+    found = drawn(*items, run(64, **rates[1]), seen=("naive (base_lr=0.1)", "naive (base_lr=0.2)"))
+    assert ">naive<" in str(found.svg) and len(found.data) == 3

@@ -8,16 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure, looks
-from analysis.topics.convergence.curves import (
-    ACCURACY,
-    ACCURACY_IN_TIME,
-    LOSS,
-    MOST_PANELS,
-    Quantity,
-    figure,
-    numbers,
-)
+from analysis.plots.figure import Figure, looks
+from analysis.topics.convergence.curves import MOST_PANELS, figure, numbers
 from tests.analysis.builders import config, epochs_frame, record
 from train.config.run import Target
 from train.record.run import RunRecord
@@ -35,8 +27,8 @@ def epochs_of(items: list[RunRecord]) -> pd.DataFrame:
     return epochs_frame(items)
 
 
-def drawn(items: list[RunRecord], quantity: Quantity = ACCURACY, **changes: Any) -> Figure | None:
-    return figure(epochs_of(items), quantity, **{"seen": SEEN} | changes)
+def drawn(items: list[RunRecord], **changes: Any) -> Figure | None:
+    return figure(epochs_of(items), SEEN, **changes)
 
 
 def accuracies(items: list[RunRecord]) -> pd.DataFrame:
@@ -69,7 +61,7 @@ def test_a_mean_ends_with_the_first_of_its_runs() -> None:
 
 def test_curves_have_the_training_seconds_so_far() -> None:
     """320 images an epoch at 100 and 121 images/s; a mean stands at the mean of its runs."""
-    found = drawn(ITEMS, ACCURACY_IN_TIME)
+    found = drawn(ITEMS, against="train_s_so_far")
     first, second = ([320 * e / rate for e in (1, 2, 3)] for rate in (100, 121))
     mean = picked(found.data, gpus=1)["train_s_so_far"].tolist()
     assert mean == pytest.approx([(a + b) / 2 for a, b in zip(first, second, strict=True)])
@@ -116,7 +108,7 @@ def test_one_run_of_one_epoch_is_a_point() -> None:
 
 def test_a_wide_range_of_losses_is_logarithmic_and_labelled_plainly() -> None:
     changes = [{"train_loss": loss} for loss in (2.0, 0.5, 0.05, 0.01)]
-    found = drawn([record(config(epochs=4), epoch_changes=changes)], LOSS)
+    found = drawn([record(config(epochs=4), epoch_changes=changes)], column="train_loss")
     assert ">training loss (log)<" in str(found.svg)
     assert "mathdefault" not in str(found.svg)
     assert ">0.05<" in str(found.svg)

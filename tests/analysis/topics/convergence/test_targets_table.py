@@ -185,7 +185,7 @@ def test_of_a_lost_run_without_a_trace_nothing_is_known(tmp_path: Path) -> None:
     assert cells(table)["reached"].startswith("3 of 3 (29 to 100 %)")
 
 
-def test_what_no_other_row_beats_is_marked() -> None:
+def test_what_is_pareto_optimal_is_marked() -> None:
     """Seconds 10, 5, 5 and 20; rank-hours are ranks times these."""
     items = [
         run(0, 4),  # 10 s, 10 rank-seconds
@@ -195,18 +195,18 @@ def test_what_no_other_row_beats_is_marked() -> None:
         run(0, None, gpus=2),
     ]
     table = made(*items)
-    found = table.data.set_index(["technique", "gpus"])["not_beaten"]
+    found = table.data.set_index(["technique", "gpus"])["pareto_optimal"]
     assert found["naive", 1] and found["naive", 4]
     assert not found["naive", 8] and not found["lamb", 1]
     assert pd.isna(found["naive", 2]), "it has no median"
-    assert "not beaten" in [column.heading for column in table.shown().columns]
+    assert "Pareto-optimal" in [column.heading for column in table.shown().columns]
 
 
 def test_equal_rows_do_not_beat_each_other_and_workloads_do_not_compete() -> None:
     equal = made(run(0, 4), run(0, 4, name="lamb"))
-    assert equal.data["not_beaten"].tolist() == [True, True]
+    assert equal.data["pareto_optimal"].tolist() == [True, True]
     apart = [run(0, 4), run(0, 2, model="resnet_mini")]
-    assert made(*apart).data["not_beaten"].isna().all()
+    assert made(*apart).data["pareto_optimal"].isna().all()
     one = made(run(0, 4))
-    assert one.data["not_beaten"].isna().all()
-    assert "not beaten" not in [column.heading for column in one.shown().columns]
+    assert one.data["pareto_optimal"].isna().all()
+    assert "Pareto-optimal" not in [column.heading for column in one.shown().columns]

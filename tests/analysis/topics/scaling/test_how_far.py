@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure, inline, looks
+from analysis.plots.figure import Figure, inline, looks
 from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.how_far import figure
 from tests.analysis import planned

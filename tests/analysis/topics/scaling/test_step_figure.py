@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.figures import Figure, looks
+from analysis.plots.figure import Figure, looks
 from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure, numbers
 from tests.analysis.builders import config, rank_steps, record, runs_frame, spread
 from train.record.run import RunRecord

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from analysis.figures import Figure
+from analysis.plots.figure import Figure
 from analysis.topics.scaling.loss import PARTS, loss
 from analysis.topics.scaling.waterfall import MOST_PANELS, figure
 from tests.analysis.builders import config, rank_steps, record, runs_frame, spread, technique

@@ -1,5 +1,4 @@
-"""What a figure is, its style, and its SVG: object API in a style context, no global state. What
-is drawn: :mod:`analysis.plots`."""
+"""What a figure is, its style, and its SVG: object API in a style context, no global state."""
 
 from __future__ import annotations
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.plots.figure import Figure, looks
 from analysis.table import Table
-from analysis.topics.training import noise as topic
+from analysis.topics.convergence import noise as topic
 from tests.analysis.builders import cells as row_of
 from tests.analysis.builders import config, epoch, epochs_frame, record
 from tests.analysis.planned import sweep
@@ -187,3 +189,46 @@ def test_no_growth_of_the_runs_that_are_left() -> None:
 def test_rows_follow_the_manifest() -> None:
     found = table(run(0, GOOD), run(0, measured(70, 60, 80), name="lamb"))
     assert found["last"].tolist() == [70, 50]
+
+
+def around(value: float) -> NoiseScale:
+    return measured(value, value / 2, value * 2)
+
+
+def drawn(*items: RunRecord) -> Figure | None:
+    return topic.figure(sweep(items))
+
+
+def test_a_point_is_the_geometric_mean_at_the_steps_so_far() -> None:
+    one = run(0, around(100.0), around(400.0))
+    other = run(1, around(400.0), around(900.0))
+    found = drawn(one, other)
+    assert found is not None
+    assert found.data["value"].tolist() == pytest.approx([200, 600])
+    steps = one.epochs[0].steps
+    assert found.data["step"].tolist() == [steps, 2 * steps]
+    assert ">naive<" in str(found.svg)
+
+
+def test_where_a_run_is_censored_there_is_a_bound_and_no_mean() -> None:
+    items = [run(0, around(100.0), censored(50.0)), run(1, around(100.0), around(90.0))]
+    found = drawn(*items)
+    assert found is not None
+    assert math.isnan(found.data["value"][1]) and found.data["low"][1] <= 50
+    assert "Hollow" in found.caption
+
+
+def test_a_bound_of_zero_is_left_out() -> None:
+    items = [run(seed, censored(0.0), around(90.0), around(100.0)) for seed in (0, 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a logarithmic axis has no place for it
+        found = drawn(*items)
+    assert found is not None
+    assert math.isnan(found.data["low"][0])
+
+
+def test_one_epoch_makes_no_curve_and_hidden_techniques_none() -> None:
+    assert drawn(run(0, around(100.0))) is None
+    of = sweep([run(0, around(1.0), around(2.0))])
+    of.seen = looks(["lamb"])
+    assert topic.figure(of) is None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import Figure, Look, hidden, panels_of
+from analysis.plots.figure import Figure, Look, hidden, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.stats.intervals import means

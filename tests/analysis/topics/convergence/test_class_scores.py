@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from analysis.table import Shown, Table
-from analysis.topics.training import class_scores as scores
-from analysis.topics.training.class_scores import AVERAGE
+from analysis.topics.convergence import class_scores as scores
+from analysis.topics.convergence.class_scores import AVERAGE
 from tests.analysis.builders import REASON, config, frames_of_records, record
 from tests.analysis.planned import sweep
 from tests.analysis.topics.scored import FIRST, NAMES, SECOND, scored

@@ -1,1 +1,0 @@
-"""How training went: what was really applied, its noise, and what went on inside the network."""
