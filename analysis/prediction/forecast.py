@@ -40,8 +40,6 @@ PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
 #: A hold-out nearer than this many doublings shows noise more than the model.
 _NEAREST = 0.5
 UNTRIED = "no smaller counts to predict the largest measured one from"
-#: With a measured network, and without one.
-SLOWER, SUGGESTED = "slower than this network should be", "slower than the smaller counts suggest"
 
 
 class HeldOut(NamedTuple):
@@ -70,10 +68,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    measured: Sequence[Measured],
-    scaling: Scaling,
-    network: AllReduce | None = None,
-    ahead: Sequence[int] = (),
+    measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
 ) -> Forecast:
     """The step at larger counts, or why there is no number.
 
@@ -81,7 +76,6 @@ def forecast(
         measured: of one series. Counts within one node are left out where others span several:
             their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
-        ahead: counts above all measured ones; the next ``DOUBLINGS`` doublings if empty.
     """
     usable = _usable(measured)
     counts = tuple(m.ranks for m in usable)
@@ -95,25 +89,7 @@ def forecast(
     held_out = _hold_out(usable, scaling, network)
     if why := _why_not(held_out, residual, counts[-1]):
         return Forecast(counts, why, held_out)
-    ahead = ahead or [counts[-1] * 2**n for n in range(1, DOUBLINGS + 1)]
-    return Forecast(counts, None, held_out, _points(model, baseline, usable, held_out, ahead))
-
-
-def slower(
-    measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
-) -> tuple[str, ...]:
-    """A sentence for each count that is above the interval of the forecast from the smaller ones;
-    arguments as :func:`forecast`."""
-    usable = _usable(measured)
-    says = SLOWER if network else SUGGESTED
-    return tuple(
-        f"{says}: {own.mean:.3g} s a step on {own.ranks} ranks, expected "
-        f"{point.step_s.text('{:.3g}'.format)}"
-        for i, own in enumerate(usable)
-        if not own.shared_cores
-        for point in forecast(usable[:i], scaling, network, [own.ranks]).points
-        if own.mean > (point.step_s.high or math.inf)
-    )
+    return Forecast(counts, None, held_out, _points(model, baseline, usable, held_out))
 
 
 def _usable(measured: Sequence[Measured]) -> list[Measured]:
@@ -160,7 +136,6 @@ def _points(
     baseline: Measured,
     usable: Sequence[Measured],
     held_out: Sequence[HeldOut],
-    ahead: Sequence[int],
 ) -> tuple[Point, ...]:
     off = [
         math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
@@ -170,8 +145,8 @@ def _points(
     between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
     noise = float(np.mean(between)) if between else 0.0
     points = []
-    for ranks in ahead:
-        doublings = math.log2(ranks / usable[-1].ranks)
+    for doublings in range(1, DOUBLINGS + 1):
+        ranks = usable[-1].ranks * 2**doublings
         step = model.seconds(ranks)
         ideal = baseline.mean * ideal_share(ranks, baseline.ranks, model.scaling)
         factor = math.exp(

@@ -1,15 +1,13 @@
-"""What the next two doublings would give, and which counts are slower than the smaller ones let
-one expect. A model; see :mod:`analysis.prediction.forecast`."""
+"""What the next two doublings would give. A model; see :mod:`analysis.prediction.forecast`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import UNTRIED, Forecast, forecast, slower
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import (
@@ -21,12 +19,14 @@ from analysis.table import (
     frame,
     number,
     percent,
+    plain_rows,
     signed_percent,
     significant,
     types,
 )
-from analysis.topics.names import namer, ranks_column
+from analysis.topics.names import ranks_column
 from analysis.topics.scaling.efficiency import throughputs
+from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
 from analysis.topics.topic import Sweep
 
@@ -36,42 +36,30 @@ _NEEDED = ("series", "status", "gpus", "nodes", "oversubscribed", "gradient_byte
 MOST_UNEVEN = 0.1
 
 
-class Forecasts(NamedTuple):
-    """table: a row per count ahead, or per series that has no forecast, with the reason.
-    slower: sentences on counts above the interval of a forecast from smaller ones."""
-
-    table: Table
-    slower: tuple[str, ...]
-
-
-def ahead(of: Sweep) -> Forecasts:
-    """Of each series with counts enough to try a forecast on."""
+def ahead(of: Sweep) -> Table:
+    """A row per count ahead, or per series that has no forecast, with the reason; series have
+    counts enough to try one on."""
     runs = of.made(by_series)
     # of a frame of ninety columns each cut would copy all
-    used = runs.loc[(runs["status"] == "completed") & runs["step_s"].notna(), list(_NEEDED)]
-    counts = used.groupby("series")["gpus"].transform("nunique")
-    rows: list[Row] = []
-    late: list[str] = []
-    used = used[counts > 1]
+    used = timed(runs[[*_NEEDED]])
+    used = used[used.groupby("series")["gpus"].transform("nunique") > 1]
     names = {row["series"]: row for row in reversed(of.rows(throughputs))}
-    name = namer([names[series] for series in used["series"].unique()])
+    rows: list[Row] = []
     by_network = False
     for series, own in used.groupby("series", sort=False):
         named, reduce = names[series], _all_reduce(own, of.network)
-        measured = measured_counts(own)
-        made = forecast(measured, named["scaling"], reduce)
+        made = forecast(measured_counts(own), named["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
-        if made.points and (why := _uneven(own)):
-            made = made._replace(points=(), refused=why)
+        stalls = [text for (one, _), text in of.made(uneven).items() if one == series]
+        if made.points and stalls:
+            made = made._replace(points=(), refused=stalls[-1])
         by_network |= reduce is not None
         rows += _rows(named, made)
-        late += [f"{name(named)}: {text}"
-                 for text in slower(measured, named["scaling"], reduce)]  # fmt: skip
-    made_columns = _columns(runs)
-    table = Table(
-        "forecast", "The next two doublings, by a model", made_columns,
-        in_order(frame(rows, made_columns), of.order),
+    columns = _columns(runs)
+    return Table(
+        "forecast", "The next two doublings, by a model", columns,
+        in_order(frame(rows, columns), of.order),
         intro="The measured parts of a step, continued: computing and input as they are, the "
         "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
         "for the longest delay. "
@@ -81,28 +69,23 @@ def ahead(of: Sweep) -> Forecasts:
            else "as training shows it: no usable interconnect run of these nodes lies beside the "
            "sweep."),
     )  # fmt: skip
-    return Forecasts(table, tuple(late))
 
 
-def _uneven(runs: pd.DataFrame) -> str | None:
-    """:func:`uneven` of the last such count of a series."""
-    usual = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
-    share = usual.groupby(runs["gpus"]).median().dropna()
-    share = share / float(share.iloc[:1].sum())
-    said = [uneven(of, share.index[0], ranks) for ranks, of in share.items()]
-    return next(filter(None, reversed(said)), None)
-
-
-def uneven(share: float, fewest: Any, ranks: Any) -> str | None:
-    """Why the median step does not stand for the throughput; None where it does. ``share``: of the
-    throughput that the median step gives, compared with that on the fewest ranks."""
-    if abs(share - 1) <= MOST_UNEVEN:
-        return None
-    return (
-        f"compared with {fewest}, {ranks} ranks have {percent(share)} of the throughput that the "
-        f"median step gives: what makes other steps {'longer' if share < 1 else 'shorter'} is in "
-        "no model"
-    )
+def uneven(of: Sweep) -> dict[tuple[int, int], str]:
+    """Of each series and rank count whose throughput the median step does not stand for: why. Of
+    the throughput that the median step gives, compared with that on the fewest ranks."""
+    runs = timed(of.made(by_series))
+    share = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
+    found = share.groupby([runs["series"], runs["gpus"]]).median().dropna().reset_index(name="of")
+    first = found.groupby("series")[["gpus", "of"]].transform("first")
+    found = found.assign(fewest=first["gpus"], of=found["of"] / first["of"])
+    return {
+        (row["series"], row["gpus"]):
+            f"compared with {row['fewest']}, {row['gpus']} ranks have {percent(row['of'])} of the "
+            "throughput that the median step gives: what makes other steps "
+            f"{'longer' if row['of'] < 1 else 'shorter'} is in no model"
+        for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN])
+    }  # fmt: skip
 
 
 def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:

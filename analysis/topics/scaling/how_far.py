@@ -197,7 +197,7 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
             {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
              "efficiency": one["efficiency"], "low": one["efficiency_low"],
              "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
-            [times, low, _cause(of.rows(losses), one)],
+            [times, low, _cause(of, one)],
         )  # fmt: skip
 
 
@@ -209,14 +209,13 @@ def _below(series: Rows, what: str) -> str:
     return f"efficiency is below {_GOOD} from {low[-1]['gpus']} {what}s on" if low else ""
 
 
-def _cause(losses: Rows, row: Row) -> str:
+def _cause(of: Sweep, row: Row) -> str:
     """The largest loss of this row of the scaling table, as a sentence."""
-    same = ("series", "gpus")
-    loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
+    place = row["series"], row["gpus"]
+    loss = next((r for r in of.rows(losses) if (r["series"], r["gpus"]) == place), None)
     if loss is None or loss["lost"] is None:
         return ""
-    usual = row["efficiency"] * (1 + loss["lost"])
-    if why := uneven(usual, row["n0"], row["gpus"]):
+    if why := of.made(uneven).get(place):
         return why
     cause = largest_cause(loss)
     return f"largest loss: {cause.text}" if cause else ""
@@ -239,7 +238,7 @@ def _too_good(of: Sweep) -> Iterable[Caution]:
 
 TOPIC = Topic(
     tables=(throughputs,),
-    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).table.data, of.seen),),
+    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).data, of.seen),),
     answers=(_how_far,),
     cautions=(_too_good,),
     asks=varies("gpus"),

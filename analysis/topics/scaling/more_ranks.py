@@ -6,16 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 
-from analysis.table import Row, estimate_in, joined, percent, plain_rows, signed_percent
+from analysis.table import Row, estimate_in, joined, percent, signed_percent
 from analysis.topics.names import named, ratio_text
 from analysis.topics.scaling.forecasts import ahead
 from analysis.topics.scaling.how_far import chosen
-from analysis.topics.topic import TWO, Answer, Caution, Rows, Sweep, Topic, counted, sentence
+from analysis.topics.topic import TWO, Answer, Rows, Sweep, Topic, counted, sentence
 
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
-#: Counts that a caution names.
-_NAMED = 4
 
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:
@@ -24,7 +22,7 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     for one, known, under in chosen(of):
         gains, further = (
             [row for row in rows if row["series"] == one["series"]]
-            for rows in (known, plain_rows(of.made(ahead).table.data))
+            for rows in (known, of.rows(ahead))
         )
         gains = [row for row in gains if row["before"] is not None]
         least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
@@ -84,10 +82,4 @@ def _expected(further: Rows, points: Rows, what: str) -> str:
     )
 
 
-TOPIC = Topic(
-    tables=(lambda of: of.made(ahead).table,),
-    answers=(_worth_it,),
-    cautions=(
-        lambda of: (Caution(f"{text}.", "times") for text in of.made(ahead).slower[:_NAMED]),
-    ),
-)
+TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))

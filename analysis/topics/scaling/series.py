@@ -29,9 +29,7 @@ def by_series(of: Sweep) -> pd.DataFrame:
 
 def with_series(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs with the number of their ``series``: those that only ranks, nodes and seeds tell apart.
-    What differs between series beside the settings joins the ``context``. Done once only."""
-    if "series" in runs:
-        return runs
+    What differs between series beside the settings joins the ``context``."""
     weak = runs["scaling"] == "weak"
     same = runs[[*SAME, "technique_settings"]].assign(
         batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),
