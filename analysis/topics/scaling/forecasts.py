@@ -30,8 +30,6 @@ from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
 from analysis.topics.topic import Sweep
 
-_NEEDED = ("series", "status", "gpus", "nodes", "oversubscribed", "gradient_bytes", "global_batch",
-           "step_s", "images_per_s", "communication_s", "exposed_s", "waiting_s")  # fmt: skip
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
 
@@ -40,8 +38,7 @@ def ahead(of: Sweep) -> Table:
     """A row per count ahead, or per series that has no forecast, with the reason; series have
     counts enough to try one on."""
     runs = of.made(by_series)
-    # of a frame of ninety columns each cut would copy all
-    used = timed(runs[[*_NEEDED]])
+    used = timed(runs)
     used = used[used.groupby("series")["gpus"].transform("nunique") > 1]
     names = {row["series"]: row for row in reversed(of.rows(throughputs))}
     rows: list[Row] = []

@@ -58,8 +58,3 @@ def _beside_settings(series: pd.DataFrame) -> list[list[str]]:
                  accumulation if more else ""]  # fmt: skip
         found.append([part for part in parts if part])
     return found
-
-
-def measured(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that completed, with a throughput."""
-    return runs[(runs["status"] == "completed") & runs["images_per_s"].notna()]
