@@ -29,14 +29,14 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
         most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
         several = len({other["series"] for other in known}) > 1
         whose = f"with {named(one, known)}" if several else ""
-        points = [row for row in further if row["efficiency"] is not None]
         yield Answer(
             "more_ranks", f"Are more {what}s worth it?",
             sentence(under + _up_to(gains[0], least, most, what, whose)),
             "forecast" if further else "scaling", "gains",
             {"worth": least, "at_most": most,
-             **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
-            [_expected(further, points, what)],
+             **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
+                if row["efficiency"] is not None}},
+            [_expected(further, what)],
         )  # fmt: skip
 
 
@@ -69,13 +69,14 @@ def _up_to(first: Row, least: int, most: int, what: str, whose: str) -> str:
     return f"{joined([whose, give], ', ')}{first['before']}{verdict}"
 
 
-def _expected(further: Rows, points: Rows, what: str) -> str:
+def _expected(further: Rows, what: str) -> str:
     """The forecast with its error, or why there is none; empty where none could be tried."""
-    if not points:
-        tried = further and further[0]["hold_out"] is not None
-        return f"no forecast: {further[0]['why']}" if tried else ""
-    ends = (f"{estimate_in(row, 'efficiency').text(TWO)} at {row['gpus']}" for row in points)
-    first = points[0]
+    if not further:
+        return ""
+    first = further[0]
+    if first["efficiency"] is None:
+        return f"no forecast: {first['why']}" if first["hold_out"] is not None else ""
+    ends = (f"{estimate_in(row, 'efficiency').text(TWO)} at {row['gpus']}" for row in further)
     return (
         f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error at "
         f"{first['hold_out_ranks']} {what}s: {signed_percent(first['hold_out'])})"
