@@ -52,9 +52,6 @@ class Fit(NamedTuple):
     beta_interval: tuple[float, float]
     worst: float
 
-    def seconds(self, ranks: int, size: float) -> float:
-        return ring(ranks, size).seconds(self.link)
-
 
 def fit(timed: Sequence[Timed]) -> Fit:
     """Weighted least squares of the medians, weight 1 / T^2, alpha and beta not below 0.
@@ -122,7 +119,7 @@ class Segments(NamedTuple):
 
     def seconds(self, ranks: int, size: float) -> float:
         fit = self.small if size / ranks < self.split else self.large
-        return fit.seconds(ranks, size)
+        return ring(ranks, size).seconds(fit.link)
 
 
 def fit_segments(timed: Sequence[Timed]) -> Segments:

@@ -8,7 +8,7 @@ t, wider in proportion to the doublings ahead. A model, no measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -73,14 +73,15 @@ def forecast(
     """The step at larger counts, or why there is no number.
 
     Args:
-        measured: of one series. Counts within one node are left out where others span several:
-            their all-reduce is of memory.
+        measured: of one series, by ranks. Counts within one node are left out where others span
+            several: their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
     """
-    usable = _usable(measured)
+    across = any(m.nodes > 1 for m in measured)
+    usable = [m for m in measured if not (across and m.ranks > 1 and m.nodes == 1)]
     counts = tuple(m.ranks for m in usable)
-    baseline = min((m for m in measured if m.step_s), key=lambda m: m.ranks, default=None)
-    if baseline is None or any(m.shared_cores for m in (baseline, *usable)):
+    baseline = measured[0]
+    if any(m.shared_cores for m in (baseline, *usable)):
         return Forecast(counts, SHARED_CORES)
     model = fit_step(usable, scaling, network)
     if isinstance(model, Refusal):
@@ -89,16 +90,7 @@ def forecast(
     held_out = _hold_out(usable, scaling, network)
     if why := _why_not(held_out, residual, counts[-1]):
         return Forecast(counts, why, held_out)
-    return Forecast(counts, None, held_out, _points(model, baseline, usable, held_out))
-
-
-def _usable(measured: Sequence[Measured]) -> list[Measured]:
-    """By ranks. Where counts span several nodes those within one are left out."""
-    across = any((m.nodes or 1) > 1 for m in measured)
-    return sorted(
-        (m for m in measured if m.step_s and not (across and m.ranks > 1 and m.nodes == 1)),
-        key=lambda m: m.ranks,
-    )
+    return Forecast(counts, None, held_out, tuple(_points(model, baseline, usable, held_out)))
 
 
 def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str | None:
@@ -124,19 +116,15 @@ def _hold_out(
     for i in range(1, len(usable)):
         below, ahead = usable[:i], usable[i]
         model = fit_step(below, scaling, network)
-        if isinstance(model, Refusal):
-            continue
-        error = model.seconds(ahead.ranks) / ahead.mean - 1
-        found.append(HeldOut(tuple(m.ranks for m in below), ahead.ranks, error))
+        if isinstance(model, StepModel):
+            error = model.seconds(ahead.ranks) / ahead.mean - 1
+            found.append(HeldOut(tuple(m.ranks for m in below), ahead.ranks, error))
     return tuple(found)
 
 
 def _points(
-    model: StepModel,
-    baseline: Measured,
-    usable: Sequence[Measured],
-    held_out: Sequence[HeldOut],
-) -> tuple[Point, ...]:
+    model: StepModel, baseline: Measured, usable: Sequence[Measured], held_out: Sequence[HeldOut]
+) -> Iterable[Point]:
     off = [
         math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
     ]
@@ -144,7 +132,6 @@ def _points(
     per_doubling = (PRIOR_HOLD_OUTS * PRIOR_PER_DOUBLING**2 + sum(o**2 for o in off)) / df
     between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
     noise = float(np.mean(between)) if between else 0.0
-    points = []
     for doublings in range(1, DOUBLINGS + 1):
         ranks = usable[-1].ranks * 2**doublings
         step = model.seconds(ranks)
@@ -152,8 +139,7 @@ def _points(
         factor = math.exp(
             float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * doublings**2 + noise)
         )
-        points.append(Point(ranks, *(
+        yield Point(ranks, *(
             Estimate(value, value / factor, value * factor, len(usable))
             for value in (step, ideal / step)
-        )))  # fmt: skip
-    return tuple(points)
+        ))  # fmt: skip

@@ -104,7 +104,6 @@ def test_other_refusals() -> None:
     two = forecast([measured(1), measured(2)], "weak", all_reduce)
     assert two.refused is not None and two.refused.startswith("no smaller counts")
     assert forecast([measured(4, parts=False)], "weak").refused is not None
-    assert forecast([], "weak").refused is not None
     odd = [Measured(k, (0.1,), (0.2, 0.1, 0.05)) for k in (2, 4)]
     assert "no time" in str(forecast(odd, "weak", all_reduce).refused)
 
