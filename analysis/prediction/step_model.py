@@ -149,7 +149,7 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
         runs[name].to_numpy(float, na_value=np.nan)
         for name in ("step_s", "communication_s", "exposed_s", "waiting_s")
     )
-    parts = np.stack([sent - waiting, exposed - np.minimum(waiting, exposed), waiting])
+    parts = np.stack([sent - waiting, np.maximum(exposed - waiting, 0), waiting])
     ranks, nodes, shared = (runs[name].to_numpy() for name in ("gpus", "nodes", "oversubscribed"))
     found = []
     for count in np.unique(ranks).tolist():
