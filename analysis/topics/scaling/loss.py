@@ -26,7 +26,6 @@ note says why.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -36,10 +35,9 @@ import pandas as pd
 
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import differences
-from analysis.stats.intervals import Floats, grouped_moments
+from analysis.stats.intervals import Floats, Moments, grouped_moments
 from analysis.table import (
     Column,
-    Row,
     Table,
     estimate_in,
     estimates_as,
@@ -88,35 +86,22 @@ class Cause(NamedTuple):
 
 def largest_cause(row: Mapping[str, Any]) -> Cause | None:
     """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
-    lost, every = _interval(row, "lost"), {part: _interval(row, part) for part in PARTS}
-    parts = {part: found for part, found in every.items() if found[0] > 0}
+    # value, low, high; NaN where there is none, which no comparison holds for
+    lost, *every = (np.array(estimate_in(row, name)[:3], float) for name in ("lost", *PARTS))
+    parts = {part: one for part, one in zip(PARTS, every, strict=True) if one[0] > 0}
     if not parts or lost[0] <= 0 or lost[1] <= 0:
         return None
     first = max(parts, key=lambda part: parts[part][0])
     low = parts[first][1]
     # also of a part that seems to shorten the step; without an interval runs do not differ in it
-    larger = [part for part, (value, _, high) in every.items() if part != first and (
-        high >= low or (value > 0 and math.isnan(high)))]  # fmt: skip
+    larger = [part for part, (value, _, high) in zip(PARTS, every, strict=True)
+              if part != first and (high >= low or (value > 0 and np.isnan(high)))]  # fmt: skip
     share = parts[first][0] / sum(value for value, *_ in parts.values())
-    return Cause(first, share, low > 0 and not larger)
-
-
-def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
-    """Value, low, high; NaN where there is none, which no comparison holds for."""
-    value, low, high, *_ = estimate_in(row, name)
-    value, low, high = (math.nan if v is None else v for v in (value, low, high))
-    return value, low, high
-
-
-def _largest(row: Row) -> str:
-    cause = largest_cause(row)
-    return "" if cause is None else cause.text
+    return Cause(first, float(share), bool(low > 0) and not larger)
 
 
 def _part(name: str, heading: str, description: str) -> Column:
-    return Column(
-        name, heading=heading, description=description, estimate=True, format=signed_percent
-    )
+    return Column(name, "Float64", heading, description, format=signed_percent, estimate=True)
 
 
 def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -142,7 +127,8 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         _part("waiting", "waiting", "for slower ranks"),
         _part("negotiation", "negotiation", "one round of all ranks"),
         _part("rest", "rest", "what the parts do not explain; may be negative"),
-        Column("largest", None, "largest loss", cell=_largest, wide=True),
+        Column("largest", None, "largest loss", wide=True,
+               cell=lambda row: cause.text if (cause := largest_cause(row)) else ""),
         Column("why", "string", "note", only_if_varied=True, wide=True),
     )  # fmt: skip
 
@@ -185,10 +171,12 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table; see :func:`_pairs`."""
     pair, base, count = runs["pair"].to_numpy(int), runs["is_base"].to_numpy(bool), len(pairs)
 
-    def means(values: Floats) -> tuple[Floats, Floats]:
+    def both(values: Floats) -> list[Moments]:
         """Of the count and of its baseline."""
-        more, fewest = (grouped_moments(values[at], pair[at], count).mean for at in (~base, base))
-        return more, fewest
+        return [grouped_moments(values[at], pair[at], count) for at in (~base, base)]
+
+    def means(values: Floats) -> list[Floats]:
+        return [one.mean for one in both(values)]
 
     step, images = (runs[name].to_numpy(float) for name in ("step_s", "global_batch"))
     step_s, step_0 = means(step)
@@ -203,17 +191,15 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
         share = np.round(more / ideal - fewest / step_0, _DECIMALS)
         # the uncertainty of the ideal step is in the interval (delta method)
         linear = np.where(base, (known + share[pair] * step) / step_0[pair], known / ideal[pair])
-        linear = np.round(linear, _DECIMALS)
-        about = differences(*(grouped_moments(linear[at], pair[at], count) for at in (~base, base)))
+        about = differences(*both(np.round(linear, _DECIMALS)))
         about = about.assign(value=share, low=share + about["low"], high=share + about["high"])
         about["note"] = about["note"].where(~np.isnan(share))
         found |= estimates_as(name, about)
-    computing, whole = means(parts["compute"]), (step_s, step_0)
-    longer = [np.greater(one, other) for one, other in zip(computing, whole, strict=True)]
+    longer = np.greater(means(parts["compute"]), [step_s, step_0]).any(axis=0)
     lacks = np.isnan([means(parts[name])[0] for name in ("exposed", "communication")]).all(axis=0)
     told = runs["step_parts_why"].groupby(pair).first()
     no_time = told.map("the rest holds what else communication takes: {}".format)
-    why = np.select([shared, lacks, longer[0] | longer[1]],
+    why = np.select([shared, lacks, longer],
                     [SHARED_CORES, no_time, SAMPLED_LONGER], "")  # fmt: skip
     names = ("technique", "technique_label", "series", "scaling", "gpus", "global_batch",
              "baseline_gpus")  # fmt: skip
