@@ -27,13 +27,14 @@ from scipy import special
 from analysis.records.lists import Names
 from analysis.stats.differences import holm
 from analysis.stats.intervals import IDENTICAL, t_quantile
-from analysis.stats.least_squares import ROUNDING, Effects, Fit, effects, within
+from analysis.stats.least_squares import ROUNDING, Effects, Fit, within
 from analysis.table import (
     Column,
     Row,
     Table,
     estimate_in,
     estimates_as,
+    first_of,
     frame,
     p_value,
     percent,
@@ -69,19 +70,18 @@ COLUMNS: tuple[Column, ...] = (
 def table(runs: pd.DataFrame) -> Table:
     """One row per host, the slowest first; empty where runs do not tell hosts apart."""
     used = _comparable(runs)
-    names, present = _hosts(used)
-    while len(names):
+    columns: dict[str, Any] = {}
+    while len(used):
+        names, present = _hosts(used)
         group = used["group"].factorize()[0]
-        known = Fit(group, present).df[group] >= FEWEST_OF_A_GROUP
+        fit = Fit(group, present)
+        known = fit.df[group] >= FEWEST_OF_A_GROUP
         if known.all():
+            found = fit.effects(np.log(used["step_s"].to_numpy(np.float64)))
+            if (found.df >= FEWEST_DF).any():
+                columns = _columns(names, present, found)
             break
         used = used[known]
-        names, present = _hosts(used)
-    columns: dict[str, Any] = {}
-    if len(names):
-        found = effects(np.log(used["step_s"].to_numpy(np.float64)), group, present)
-        if (found.df >= FEWEST_DF).any():
-            columns = _columns(names, present, found)
     data = frame(columns, COLUMNS).sort_values("effect", ascending=False, kind="stable")
     return Table("node_effects", "Step time by host", COLUMNS, data.reset_index(drop=True))
 
@@ -122,8 +122,6 @@ def _of_one_device(used: pd.DataFrame) -> pd.DataFrame:
 def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
     """Hosts that some run of a group used and another did not, and which runs used them; hosts that
     the same runs used are one."""
-    if not len(used):
-        return [], np.zeros((0, 0), dtype=np.bool_)
     names = used["hosts"].reset_index(drop=True).explode()
     codes, hosts = pd.factorize(names, sort=True)
     present = np.zeros((len(used), len(hosts)), dtype=np.bool_)
@@ -156,13 +154,11 @@ def _columns(names: list[Names], present: NDArray[np.bool_], found: Effects) -> 
 def blamed(slow: Sequence[Row]) -> str:
     """What the suspects cost, as a sentence without its full stop."""
     parts = [
-        f"{estimate_in(row, 'effect').text(percent)} longer on "
-        f"{' and '.join(row['host'])} ({row['n_with']} runs with it, "
-        f"{row['n_without']} without)"
-        for row in slow[:_NAMED]
+        f"{estimate_in(row, 'effect').text(percent)} longer on {' and '.join(row['host'])} "
+        f"({row['n_with']} runs with it, {row['n_without']} without)"
+        for row in slow
     ]
-    more = f", and longer on {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
-    return f"Steps take {', '.join(parts)}{more}"
+    return f"Steps take {first_of(parts, _NAMED)}"
 
 
 def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str:
