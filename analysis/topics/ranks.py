@@ -75,7 +75,8 @@ def table(ranks: pd.DataFrame) -> Table:
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
     tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
-    intro = f"Ranks of {runs_in_words(tested)} are compared within their run. Standing out: {late.sum()}."
+    within = f"Ranks of {runs_in_words(tested)} are compared within their run"
+    intro = f"{within}. Standing out: {late.sum()}."
     if not tested:
         intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
     ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]
