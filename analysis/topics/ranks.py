@@ -102,7 +102,7 @@ def judged(ranks: pd.DataFrame) -> pd.DataFrame:
         [~good, count < FEWEST, behind.isna() | ~(step > 0)],
         ["the run diverged, or its ranks share cores", f"fewer than {FEWEST} ranks",
          "the record does not have it"],
-        None,
+        np.array(None),
     )  # fmt: skip
     tested = pd.Series(pd.isna(why), ranks.index)
     with np.errstate(divide="ignore", invalid="ignore"):

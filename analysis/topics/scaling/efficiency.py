@@ -100,7 +100,7 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         [rate["n"] == 0, own, of_base[base], counts == 1],
         [rate["note"], SHARED_CORES, [f"the baseline's {n} ranks share cores" for n in n0],
          NO_BASELINE],
-        None,
+        np.array(None),
     )  # fmt: skip
     there = pd.isna(why)
     speedup = _over(logs, base, why)

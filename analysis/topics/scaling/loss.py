@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import differences
@@ -211,7 +212,7 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def parts_of(runs: pd.DataFrame, group: Floats) -> dict[str, Floats]:
+def parts_of(runs: pd.DataFrame, group: NDArray[Any]) -> dict[str, Floats]:
     """Seconds of the parts of each run; NaN where some run of its group lacks one, which is then
     within the rest. ``group``: its number of each run."""
     names = ("step_s", "input_s", "compute_s", "compute_fastest_s", *_COMMUNICATION)

@@ -86,15 +86,6 @@ def table(runs: pd.DataFrame) -> Table:
     return Table("node_effects", "Step time by host", COLUMNS, data.reset_index(drop=True))
 
 
-def suspects(rows: Sequence[Row]) -> list[Row]:
-    """Rows of the table whose host is slower by more than SLOWER, with p_holm below ALPHA."""
-    return [
-        row
-        for row in rows
-        if row["p_holm"] is not None and row["p_holm"] < ALPHA and row["effect"] > SLOWER
-    ]
-
-
 def _comparable(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of groups that used several sets of equally many hosts; adds the column group."""
     good = (runs["status"] == "completed") & ~runs["oversubscribed"] & (runs["step_s"] > 0)
@@ -129,9 +120,7 @@ def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
     moved = within(present.astype(float), used["group"].factorize()[0])
     varies = (np.abs(moved) > ROUNDING).any(axis=0)
     present, hosts = present[:, varies], hosts[varies]
-    _, first, which = np.unique(
-        np.packbits(present, axis=0).T, axis=0, return_index=True, return_inverse=True
-    )
+    _, first, which = np.unique(present, axis=1, return_index=True, return_inverse=True)
     together = pd.Series(hosts).groupby(which.ravel()).agg(Names)
     return together.tolist(), present[:, first]
 
@@ -141,24 +130,13 @@ def _columns(names: list[Names], present: NDArray[np.bool_], found: Effects) -> 
     error = np.where(few, np.nan, found.error)
     half = t_quantile(found.df) * error
     value, low, high = np.expm1([found.value, found.value - half, found.value + half])
-    note = np.select([np.isnan(value), few, np.isnan(low)], [ALIKE, FEW, IDENTICAL], "")
-    effect = pd.DataFrame({"value": value, "low": low, "high": high, "n": n,
-                           "note": [text or None for text in note.tolist()]})  # fmt: skip
+    note = np.select([np.isnan(value), few, np.isnan(low)], [ALIKE, FEW, IDENTICAL], np.array(None))
+    effect = pd.DataFrame({"value": value, "low": low, "high": high, "n": n, "note": note})
     return {
         "host": names, "n_with": n, "n_without": len(present) - n,
         **estimates_as("effect", effect),
         "p_holm": holm(2 * special.stdtr(found.df, -np.abs(found.value / error))),
     }  # fmt: skip
-
-
-def blamed(slow: Sequence[Row]) -> str:
-    """What the suspects cost, as a sentence without its full stop."""
-    parts = [
-        f"{estimate_in(row, 'effect').text(percent)} longer on {' and '.join(row['host'])} "
-        f"({row['n_with']} runs with it, {row['n_without']} without)"
-        for row in slow
-    ]
-    return f"Steps take {first_of(parts, _NAMED)}"
 
 
 def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str:
@@ -178,7 +156,14 @@ def by_host(of: Sweep) -> Table:
 
 def _to_blame(of: Sweep) -> Iterable[Answer]:
     found = of.rows(by_host)
-    if slow := suspects(found):
+    slow = [row for row in found if row["p_holm"] is not None and row["p_holm"] < ALPHA
+            and row["effect"] > SLOWER]  # fmt: skip
+    if slow:
+        parts = [
+            f"{estimate_in(row, 'effect').text(percent)} longer on {' and '.join(row['host'])} "
+            f"({row['n_with']} runs with it, {row['n_without']} without)"
+            for row in slow
+        ]
         numbers = {"host": str(slow[0]["host"]), "slower": slow[0]["effect"]}
         more = []
         # without its site a command would not run: names may have been left out
@@ -186,8 +171,8 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
             numbers["command"] = ready = ready_command(slow, found, site)
             # no full stop follows the command, which a shell would take for its last node
             more = [f"the command {ready} measures the network there and compares the hosts"]
-        yield Answer("nodes", "Is a machine to blame?", f"{blamed(slow)}.", "node_effects", "hosts",
-                     numbers, more)  # fmt: skip
+        yield Answer("nodes", "Is a machine to blame?", f"Steps take {first_of(parts, _NAMED)}.",
+                     "node_effects", "hosts", numbers, more)  # fmt: skip
 
 
 TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))
