@@ -195,7 +195,7 @@ def _cause(of: Sweep, row: Row) -> str:
     if why := of.made(uneven).get(place):
         return why
     cause = largest_cause(loss)
-    return f"largest loss: {cause.text}" if cause else ""
+    return f"largest loss: {cause}" if cause else ""
 
 
 def _too_good(of: Sweep) -> Iterable[Caution]:

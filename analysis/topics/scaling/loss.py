@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,39 +66,24 @@ _COMMUNICATION = ("exposed_s", "waiting_s", "negotiation_s")
 _DECIMALS = 12
 
 
-class Cause(NamedTuple):
-    """The largest part of what is lost.
-
-    share: of the sum of all parts that lengthen the step. decided: its interval is above that of
-    the next.
-    """
-
-    part: str
-    share: float
-    decided: bool
-
-    @property
-    def text(self) -> str:
-        """``waiting for slower ranks, 61 % of all that lengthens the step``."""
-        if not self.decided:
-            return "undecided"
-        return f"{PARTS[self.part]}, {percent(self.share)} of all that lengthens the step"
-
-
-def largest_cause(row: Mapping[str, Any]) -> Cause | None:
-    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
+def largest_cause(row: Mapping[str, Any]) -> str:
+    """Of a row of ``plain_rows`` the part with the largest share of all that lengthens the step,
+    decided where its interval is above that of the next; empty where nothing is lost, or nothing is
+    known of it."""
     # value, low, high; NaN where there is none, which no comparison holds for
     lost, *every = (np.array(estimate_in(row, name)[:3], float) for name in ("lost", *PARTS))
     parts = {part: one for part, one in zip(PARTS, every, strict=True) if one[0] > 0}
     if not parts or lost[0] <= 0 or lost[1] <= 0:
-        return None
+        return ""
     first = max(parts, key=lambda part: parts[part][0])
     low = parts[first][1]
     # also of a part that seems to shorten the step; without an interval runs do not differ in it
     larger = [part for part, (value, _, high) in zip(PARTS, every, strict=True)
               if part != first and (high >= low or (value > 0 and np.isnan(high)))]  # fmt: skip
+    if larger or not low > 0:
+        return "undecided"
     share = parts[first][0] / sum(value for value, *_ in parts.values())
-    return Cause(first, float(share), bool(low > 0) and not larger)
+    return f"{PARTS[first]}, {percent(share)} of all that lengthens the step"
 
 
 def _part(name: str, heading: str, description: str) -> Column:
@@ -128,8 +113,7 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         _part("waiting", "waiting", "for slower ranks"),
         _part("negotiation", "negotiation", "one round of all ranks"),
         _part("rest", "rest", "what the parts do not explain; may be negative"),
-        Column("largest", None, "largest loss", wide=True,
-               cell=lambda row: cause.text if (cause := largest_cause(row)) else ""),
+        Column("largest", None, "largest loss", cell=largest_cause, wide=True),
         Column("why", "string", "note", only_if_varied=True, wide=True),
     )  # fmt: skip
 
