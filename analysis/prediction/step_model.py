@@ -142,8 +142,7 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
     """One entry per rank count.
 
     Args:
-        runs: completed ones of one series, with a step time, as analysis.topics.scaling.loss.loss
-            takes them.
+        runs: completed ones of one series, with a step time.
     """
     step, sent, exposed, waiting = (
         runs[name].to_numpy(float, na_value=np.nan)

@@ -25,9 +25,9 @@ from analysis.table import (
     runs_in_words,
 )
 from analysis.topics.names import mode, named, namer, ranks_text, with_context
-from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.scaling.forecasts import ahead, uneven
+from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import largest_cause, losses
+from analysis.topics.scaling.more_ranks import ahead, uneven
 from analysis.topics.topic import (
     TWO,
     Answer,
@@ -36,8 +36,6 @@ from analysis.topics.topic import (
     Sweep,
     Topic,
     counted,
-    groups,
-    reference_technique,
     sentence,
     varies,
 )
@@ -57,15 +55,13 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
-    """A panel per scaling mode, batch and whatever else differs.
+    """A panel per scaling mode, batch and whatever else differs; None where no series has an
+    efficiency on several rank counts.
 
     Args:
         scaling: the table of efficiency.py.
-        ahead: the table of forecasts.py.
+        ahead: the table of more_ranks.py.
         seen: look of each technique that is drawn.
-
-    Returns:
-        None where no series of these has an efficiency on several rank counts.
     """
     data = numbers(scaling, ahead)
     shown = data[data["technique_label"].isin(list(seen))]
@@ -147,19 +143,6 @@ def _tip(row: Row) -> str:
     return f"{with_context(row)}, {ranks_text(row['gpus'])}: {found.text(TWO)}, {n}"
 
 
-def chosen(of: Sweep) -> Iterable[tuple[Row, Rows, str]]:
-    """What the first screen tells of weak and of strong scaling, each by itself, since they answer
-    different questions: the row at the most ranks, of the reference, since no test says which
-    series scales best; all rows with an efficiency; the mode in words, where there are two."""
-    known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
-    modes = [(own, more) for own in groups(known, ("scaling",))
-             if (more := [row for row in own if row["gpus"] != row["n0"]])]  # fmt: skip
-    reference = reference_technique(of.order)
-    for own, more in modes:
-        one = max(more, key=lambda row: (row["gpus"], row["technique"] == reference))
-        yield one, own, f"under {one['scaling']} scaling, " if len(modes) > 1 else ""
-
-
 def _how_far(of: Sweep) -> Iterable[Answer]:
     """Efficiency and its largest loss."""
     what = of.what
@@ -192,7 +175,7 @@ def _cause(of: Sweep, row: Row) -> str:
     loss = next((r for r in of.rows(losses) if (r["series"], r["gpus"]) == place), None)
     if loss is None or loss["lost"] is None:
         return ""
-    if why := of.made(uneven).get(place):
+    if why := of.made(uneven).get(row["series"], {}).get(row["gpus"]):
         return why
     cause = largest_cause(loss)
     return f"largest loss: {cause}" if cause else ""

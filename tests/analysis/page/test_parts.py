@@ -16,7 +16,7 @@ from analysis.records.load import load_frames
 from analysis.topics.cells import machine, usage
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence import reached
-from analysis.topics.scaling import forecasts, series, step_figure
+from analysis.topics.scaling import more_ranks, series, step_figure
 from analysis.topics.topic import Sweep
 from tests.analysis.builders import write_sweep
 from tests.analysis.samples import good_sweep
@@ -33,7 +33,7 @@ BROKEN = [
     (reached, "columns", "Accuracy"),
     (usage, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
-    (forecasts, "_columns", "Scaling"),
+    (more_ranks, "_columns", "Scaling"),
 ]
 
 
