@@ -87,7 +87,12 @@ def forecast(
     if isinstance(model, Refusal):
         return Forecast(counts, model.reason)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
-    held_out = _hold_out(usable, scaling, network)
+    # each count from those below it, where these allow a fit
+    below = ((i, fit_step(usable[:i], scaling, network)) for i in range(1, len(usable)))
+    held_out = tuple(
+        HeldOut(counts[:i], counts[i], smaller.seconds(counts[i]) / usable[i].mean - 1)
+        for i, smaller in below if isinstance(smaller, StepModel)
+    )  # fmt: skip
     if why := _why_not(held_out, residual, counts[-1]):
         return Forecast(counts, why, held_out)
     return Forecast(counts, None, held_out, tuple(_points(model, baseline, usable, held_out)))
@@ -103,23 +108,8 @@ def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str 
             f"{percent(abs(error))} too {'long' if error > 0 else 'short'}; more than "
             f"{percent(MOST_HELD_OUT)} is no basis"
         )
-    if residual > MOST_RESIDUAL:
-        return f"the model is {percent(residual)} off what it was fitted to"
-    return None
-
-
-def _hold_out(
-    usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None
-) -> tuple[HeldOut, ...]:
-    """Each count from those below it, where these allow a fit."""
-    found = []
-    for i in range(1, len(usable)):
-        below, ahead = usable[:i], usable[i]
-        model = fit_step(below, scaling, network)
-        if isinstance(model, StepModel):
-            error = model.seconds(ahead.ranks) / ahead.mean - 1
-            found.append(HeldOut(tuple(m.ranks for m in below), ahead.ranks, error))
-    return tuple(found)
+    off = f"the model is {percent(residual)} off what it was fitted to"
+    return off if residual > MOST_RESIDUAL else None
 
 
 def _points(

@@ -6,11 +6,8 @@ ready: the median of ``waiting_s`` over the ranks minus its own. In older record
 ``waiting_s``, it is what the rank's input and computing last longer than the median rank's.
 
 A rank stands out where behind_s is above 5 % of a step and t = behind_s / (1.4826 MAD) is beyond
-Student's t with 0.37 (n - 1) degrees of freedom (0.37: the efficiency of the median absolute
-deviation) at 0.05 after Bonferroni over all ranks of all runs that are tested. Ranks that share
-cores, and runs of fewer than four ranks, are not tested. Fewer than half of the ranks may be slow.
-p assumes that the lateness of equal ranks is normal, so what stands out is worth measuring, not
-proven; docs/statistics.md has how often this errs, with heavier tails, too.
+Student's t with 0.37 (n - 1) degrees of freedom at 0.05 after Bonferroni over all ranks of all runs
+that are tested: why, and how often this errs, is in docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -134,13 +131,11 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
     cell, slow = next(iter(late.items()))
     first, upto = slow[0], "up to " if len(slow) > 1 else ""
     others = f"; ranks stand out in {counted(len(late) - 1, 'more run')}" if len(late) > 1 else ""
-    p = p_value(first["p"])
-    p = p if p.startswith("<") else f"= {p}"
     numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
     text = (
         f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"
         f"{significant(1000 * first['behind_s'])} ms after the median rank, {upto}"
-        f"{percent(first['behind'])} of a step, and the others wait (p {p}; "
+        f"{percent(first['behind'])} of a step, and the others wait (p {p_value(first['p'])}; "
         f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}){others}"
     )
     test = "measure it before you act, since p assumes that the ranks' lateness is normal"

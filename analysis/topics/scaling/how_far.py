@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
 
 import pandas as pd
 
@@ -98,13 +97,11 @@ def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
     known = known[known.groupby("series")["gpus"].transform("nunique") > 1]
     further = ahead[ahead["efficiency"].notna() & ahead["series"].isin(set(known["series"]))]
     several = bool((known.groupby("technique_label")["context"].nunique() > 1).any())
-    rows = [*plain_rows(known), *({**row, "kind": "forecast"} for row in plain_rows(further))]
-    return frame([{**row, "panel": _panel(row, several=several)} for row in rows], COLUMNS)
-
-
-def _panel(row: Mapping[str, Any], *, several: bool) -> str:
-    scaling = mode(row).replace(",", " scaling,")
-    return joined([scaling, row["context"] if several else ""], "\n")
+    rows = [*plain_rows(known), *(row | {"kind": "forecast"} for row in plain_rows(further))]
+    panels = ([mode(row).replace(",", " scaling,"), row["context"] if several else ""]
+              for row in rows)  # fmt: skip
+    made = (row | {"panel": joined(of, "\n")} for row, of in zip(rows, panels, strict=True))
+    return frame([*made], COLUMNS)
 
 
 def border(panel: pd.DataFrame) -> float | None:

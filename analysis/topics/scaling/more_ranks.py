@@ -55,7 +55,7 @@ def ahead(of: Sweep) -> Table:
         made = forecast(measured_counts(own), first["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
-        if made.points and (stalls := of.made(uneven).get(series)):
+        if made.points and (stalls := of.made(uneven).get(first["series"])):
             made = made._replace(points=(), refused=stalls[max(stalls)])
         by_network |= reduce is not None
         rows += _rows(first, made)

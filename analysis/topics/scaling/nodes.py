@@ -10,8 +10,7 @@ by the same factor whatever the other hosts are. Two slow hosts of one run count
 are underestimated. The effect of a host is what its own is above the mean of those that its runs
 connect it with; p is that of Student's t, with Holm's adjustment over the hosts. Each group has a
 variance of its own (analysis/stats/least_squares.py): a noisy condition makes no sound host look
-slow. In simulations with equal and unequal variances 0.6 to 3.2 % of families of sound hosts have
-one with p below 0.05 (docs/statistics.md).
+slow. docs/statistics.md has how often this errs.
 """
 
 from __future__ import annotations
