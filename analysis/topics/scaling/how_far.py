@@ -40,7 +40,6 @@ from analysis.topics.topic import (
 )
 
 MOST_PANELS = 4
-LEVELS = (("ideal", 1.0), ("0.9", 0.9))
 #: Of a y axis: an interval that is wider says no more.
 _HIGHEST = 1.6
 #: Efficiency below this is worth a word; rows that a caution names.
@@ -75,7 +74,7 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
     svg = lines(
         {name: [*_lines(own, seen)] for name, own in panels.items()},
         Axis("ranks", "octaves"), Axis("efficiency", low=low, high=high),
-        levels=LEVELS, borders=borders,
+        levels=(("ideal", 1.0), ("0.9", 0.9)), borders=borders,
     )  # fmt: skip
     measured = drawn["kind"] == "measured"
     caption = joined([

@@ -79,7 +79,7 @@ def numbers(runs: pd.DataFrame, reference: str | None) -> pd.DataFrame:
     order = ["others", "most", "batch", "series"]
     shown = rows.sort_values([*order, "fewer"]).head(MOST_ROWS).sort_values([*order, "gpus"])
     names = [*map(place_namer(shown), plain_rows(shown))]
-    return shown[[*PARTS]].assign(name=names).reset_index(drop=True)
+    return shown.assign(name=names)[["name", *PARTS]].reset_index(drop=True)
 
 
 def _bars(row: Row) -> Iterable[Bar]:
