@@ -32,12 +32,12 @@ METHODS = (
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
 #: The first of these figures that there is says what the sweep varies: these are shown.
 _FIRST = {
-    "efficiency": ("efficiency", "waterfall", "step_parts"),
+    "efficiency": ("efficiency", "step_parts"),
     "against_reference": ("against_reference", "accuracy_by_batch", "step_parts"),
     "axes": ("axes", "accuracy_by_batch", "step_parts"),
     "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
 }
-_OF_ANY = ("accuracy_by_batch", "waterfall", "step_parts")
+_OF_ANY = ("accuracy_by_batch", "step_parts")
 #: Rows of epochs.csv.
 MOST_EPOCHS = 200_000
 

@@ -31,9 +31,8 @@ PAGE = (
     Place("completeness", "Cells without a result", ("cells.completeness",)),
     Place("scaling", "Scaling", (
         "scaling.how_far",
-        "scaling.waterfall",
-        "scaling.more_ranks",
         "scaling.step_figure",
+        "scaling.more_ranks",
     )),
     Place("techniques", "Which technique", (
         "comparisons.techniques",

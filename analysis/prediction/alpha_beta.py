@@ -52,18 +52,13 @@ class Fit(NamedTuple):
     beta_interval: tuple[float, float]
     worst: float
 
-    def seconds(self, ranks: int, size: float) -> float:
-        return ring(ranks, size).seconds(self.link)
-
 
 def fit(timed: Sequence[Timed]) -> Fit:
-    """Weighted least squares of the medians, weight 1 / T^2, alpha and beta not below 0.
+    """Weighted least squares of the medians of two sizes or more, weight 1 / T^2, alpha and beta
+    not below 0.
 
     With equal weights the largest sizes alone would decide, alpha included. The bootstrap
     resamples the samples of each size.
-
-    Raises:
-        ValueError: fewer than two sizes, or none with a time above 0.
     """
     link, errors = line(timed)
     parts, random = _parts(timed), np.random.default_rng(0)
@@ -75,30 +70,21 @@ def fit(timed: Sequence[Timed]) -> Fit:
 
 
 def line(timed: Sequence[Timed]) -> tuple[Link, Floats]:
-    """The estimate of :func:`fit` alone, and its relative error at each time.
-
-    Raises:
-        ValueError: as ``fit``.
-    """
-    if len({(t.ranks, t.bytes) for t in timed}) < 2:
-        raise ValueError(f"found {len(timed)} sizes, expected two or more: a line needs two points")
-    if any(min(t.seconds) <= 0 for t in timed):
-        raise ValueError("found a time of 0 s or less, expected more")
+    """The estimate of :func:`fit` alone, and its relative error at each time."""
     parts, medians = _parts(timed), np.array([t.median for t in timed])
-    alpha, beta = _solve(parts, medians)
-    return Link(alpha, beta), parts @ [alpha, beta] / medians - 1
+    link = _solve(parts, medians)
+    return link, parts @ link / medians - 1
 
 
 def _parts(timed: Sequence[Timed]) -> Floats:
     return np.array([ring(t.ranks, t.bytes) for t in timed])
 
 
-def _solve(parts: Floats, times: Floats) -> tuple[float, float]:
+def _solve(parts: Floats, times: Floats) -> Link:
     scaled = parts / times[:, None]
     size = np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(float).tiny)  # columns alike
     solution, _ = nnls(scaled / size, np.ones(len(times)))
-    alpha, beta = solution / size
-    return float(alpha), float(beta)
+    return Link(*(solution / size).tolist())
 
 
 class Segments(NamedTuple):
@@ -122,37 +108,27 @@ class Segments(NamedTuple):
 
     def seconds(self, ranks: int, size: float) -> float:
         fit = self.small if size / ranks < self.split else self.large
-        return fit.seconds(ranks, size)
+        return ring(ranks, size).seconds(fit.link)
 
 
 def fit_segments(timed: Sequence[Timed]) -> Segments:
-    """
-    Raises:
-        ValueError: fewer than two sizes, or none with a time above 0.
-    """
-    messages = sorted({_message(t) for t in timed})
+    """Of two sizes or more."""
+    messages = np.array([t.bytes / t.ranks for t in timed])
+
+    def sides(split: float) -> list[list[Timed]]:
+        return [
+            [timed[i] for i in np.flatnonzero(at)] for at in (messages < split, messages >= split)
+        ]
+
+    sizes = np.unique(messages)
     best, least = 0.0, _criterion(line(timed)[1], _ONE)
-    for split in messages[LEAST : len(messages) - LEAST + 1]:
-        errors = np.concatenate([line(side)[1] for side in _sides(timed, split)])
+    for split in sizes[LEAST : len(sizes) - LEAST + 1].tolist():
+        errors = np.concatenate([line(side)[1] for side in sides(split)])
         if (criterion := _criterion(errors, _TWO)) < least:
             best, least = split, criterion
     # only what was chosen is resampled for its intervals
-    if best == 0:
-        one = fit(timed)
-        return Segments(one, one, best)
-    small, large = (fit(side) for side in _sides(timed, best))
+    small, large = (fit(side or timed) for side in sides(best))
     return Segments(small, large, best)
-
-
-def _message(timed: Timed) -> float:
-    return timed.bytes / timed.ranks
-
-
-def _sides(timed: Sequence[Timed], split: float) -> tuple[list[Timed], list[Timed]]:
-    return (
-        [t for t in timed if _message(t) < split],
-        [t for t in timed if _message(t) >= split],
-    )
 
 
 def _criterion(errors: Floats, parameters: int) -> float:

@@ -32,12 +32,11 @@ _Ends = tuple[float | None, float | None]
 
 
 class CriticalBatch(NamedTuple):
-    """steps_min, batch: S_min and B_crit with 95 % intervals; without ``high`` a lower bound, and
-    without ``low`` an upper one. sd: of log steps between runs."""
+    """S_min and B_crit with 95 % intervals; without ``high`` a lower bound, and without ``low`` an
+    upper one."""
 
     steps_min: Estimate
     batch: Estimate
-    sd: float
 
 
 def law(batch: Floats, steps_min: float, critical: float) -> Floats:
@@ -93,9 +92,6 @@ def fit_critical_batch(
         found = optimize.minimize_scalar(lambda s: loss(m, s, c), (s, s + 0.5))
         return float(found.fun), m, float(found.x)
 
-    def steps_min(c: float, m: float) -> float:
-        return m - math.log1p(math.exp(c - middle))
-
     grid = np.linspace(*ends, _GRID)
     top, step = min(grid, key=lambda c: held(c)[0]), grid[1] - grid[0]
     best = top + optimize.minimize_scalar(
@@ -103,32 +99,30 @@ def fit_critical_batch(
         bounds=(max(-step, ends[0] - top), min(step, ends[1] - top)),
     ).x  # fmt: skip
     least, m, s = held(best)
-    critical: _Ends = (None, None)
-    smallest: _Ends = (None, None)
-    if math.exp(s) > _EXACT:
-        limit = least + n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
-        critical = _where_above(lambda c: limit - held(c)[0], best, ends)
-        if critical == (None, None):
-            return Refusal("these batches do not tell where the critical one is")
+    smallest = m - math.log1p(math.exp(best - middle))
+    if math.exp(s) <= _EXACT:
+        return CriticalBatch(
+            Estimate(math.exp(smallest), n=n), Estimate(math.exp(best), n=n, note="no variance")
+        )
+    limit = least + n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
+    low, high = of_batch = _where_above(lambda c: limit - held(c)[0], best, ends)
+    if of_batch == (None, None):
+        return Refusal("these batches do not tell where the critical one is")
+    within = [e if end is None else end for e, end in zip(ends, of_batch, strict=True)]
 
-        within = [e if end is None else end for e, end in zip(ends, critical, strict=True)]
+    def over(a: float) -> float:
+        """At this log of S_min, over all c."""
+        found = optimize.minimize_scalar(
+            lambda c: held(c, a + math.log1p(math.exp(c - middle)))[0], bounds=within,
+            method="bounded", options={"xatol": 1e-9},
+        )  # fmt: skip
+        return limit - float(found.fun)
 
-        def over(a: float) -> float:
-            """At this log of S_min, over all c."""
-            found = optimize.minimize_scalar(
-                lambda c: held(c, a + math.log1p(math.exp(c - middle)))[0], bounds=within,
-                method="bounded", options={"xatol": 1e-9},
-            )  # fmt: skip
-            return limit - float(found.fun)
-
-        a = steps_min(best, m)
-        smallest = _where_above(over, a, (a - 2 * _ROOM, float(logs.max())))
-    why = _why_open(critical) if math.exp(s) > _EXACT else "no variance"
-    return CriticalBatch(
-        _estimate(steps_min(best, m), smallest, n, None),
-        _estimate(best, critical, n, why),
-        math.exp(s),
-    )
+    of_steps = _where_above(over, smallest, (smallest - 2 * _ROOM, float(logs.max())))
+    note = "steps still fall as 1 / batch at the largest one: a lower bound" if high is None else (
+        "steps hardly fall with the batch: an upper bound" if low is None else None
+    )  # fmt: skip
+    return CriticalBatch(_estimate(smallest, of_steps, n), _estimate(best, of_batch, n, note))
 
 
 def _where_above(height: Callable[[float], float], best: float, ends: Sequence[float]) -> _Ends:
@@ -140,13 +134,6 @@ def _where_above(height: Callable[[float], float], best: float, ends: Sequence[f
     return low, high
 
 
-def _estimate(log: float, interval: _Ends, n: int, note: str | None) -> Estimate:
+def _estimate(log: float, interval: _Ends, n: int, note: str | None = None) -> Estimate:
     low, high = (None if end is None else math.exp(end) for end in interval)
     return Estimate(math.exp(log), low, high, n, note)
-
-
-def _why_open(interval: _Ends) -> str | None:
-    low, high = interval
-    if high is None:
-        return "steps still fall as 1 / batch at the largest one: a lower bound"
-    return "steps hardly fall with the batch: an upper bound" if low is None else None

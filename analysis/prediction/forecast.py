@@ -8,7 +8,7 @@ t, wider in proportion to the doublings ahead. A model, no measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +40,6 @@ PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
 #: A hold-out nearer than this many doublings shows noise more than the model.
 _NEAREST = 0.5
 UNTRIED = "no smaller counts to predict the largest measured one from"
-#: With a measured network, and without one.
-SLOWER, SUGGESTED = "slower than this network should be", "slower than the smaller counts suggest"
 
 
 class HeldOut(NamedTuple):
@@ -70,59 +68,34 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    measured: Sequence[Measured],
-    scaling: Scaling,
-    network: AllReduce | None = None,
-    ahead: Sequence[int] = (),
+    measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
 ) -> Forecast:
     """The step at larger counts, or why there is no number.
 
     Args:
-        measured: of one series. Counts within one node are left out where others span several:
-            their all-reduce is of memory.
+        measured: of one series, by ranks. Counts within one node are left out where others span
+            several: their all-reduce is of memory.
         network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
-        ahead: counts above all measured ones; the next ``DOUBLINGS`` doublings if empty.
     """
-    usable = _usable(measured)
+    across = any(m.nodes > 1 for m in measured)
+    usable = [m for m in measured if not (across and m.ranks > 1 and m.nodes == 1)]
     counts = tuple(m.ranks for m in usable)
-    baseline = min((m for m in measured if m.step_s), key=lambda m: m.ranks, default=None)
-    if baseline is None or any(m.shared_cores for m in (baseline, *usable)):
+    baseline = measured[0]
+    if any(m.shared_cores for m in (baseline, *usable)):
         return Forecast(counts, SHARED_CORES)
     model = fit_step(usable, scaling, network)
     if isinstance(model, Refusal):
         return Forecast(counts, model.reason)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
-    held_out = _hold_out(usable, scaling, network)
+    # each count from those below it, where these allow a fit
+    below = ((i, fit_step(usable[:i], scaling, network)) for i in range(1, len(usable)))
+    held_out = tuple(
+        HeldOut(counts[:i], counts[i], smaller.seconds(counts[i]) / usable[i].mean - 1)
+        for i, smaller in below if isinstance(smaller, StepModel)
+    )  # fmt: skip
     if why := _why_not(held_out, residual, counts[-1]):
         return Forecast(counts, why, held_out)
-    ahead = ahead or [counts[-1] * 2**n for n in range(1, DOUBLINGS + 1)]
-    return Forecast(counts, None, held_out, _points(model, baseline, usable, held_out, ahead))
-
-
-def slower(
-    measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
-) -> tuple[str, ...]:
-    """A sentence for each count that is above the interval of the forecast from the smaller ones;
-    arguments as :func:`forecast`."""
-    usable = _usable(measured)
-    says = SLOWER if network else SUGGESTED
-    return tuple(
-        f"{says}: {own.mean:.3g} s a step on {own.ranks} ranks, expected "
-        f"{point.step_s.text('{:.3g}'.format)}"
-        for i, own in enumerate(usable)
-        if not own.shared_cores
-        for point in forecast(usable[:i], scaling, network, [own.ranks]).points
-        if own.mean > (point.step_s.high or math.inf)
-    )
-
-
-def _usable(measured: Sequence[Measured]) -> list[Measured]:
-    """By ranks. Where counts span several nodes those within one are left out."""
-    across = any((m.nodes or 1) > 1 for m in measured)
-    return sorted(
-        (m for m in measured if m.step_s and not (across and m.ranks > 1 and m.nodes == 1)),
-        key=lambda m: m.ranks,
-    )
+    return Forecast(counts, None, held_out, tuple(_points(model, baseline, usable, held_out)))
 
 
 def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str | None:
@@ -135,33 +108,13 @@ def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str 
             f"{percent(abs(error))} too {'long' if error > 0 else 'short'}; more than "
             f"{percent(MOST_HELD_OUT)} is no basis"
         )
-    if residual > MOST_RESIDUAL:
-        return f"the model is {percent(residual)} off what it was fitted to"
-    return None
-
-
-def _hold_out(
-    usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None
-) -> tuple[HeldOut, ...]:
-    """Each count from those below it, where these allow a fit."""
-    found = []
-    for i in range(1, len(usable)):
-        below, ahead = usable[:i], usable[i]
-        model = fit_step(below, scaling, network)
-        if isinstance(model, Refusal):
-            continue
-        error = model.seconds(ahead.ranks) / ahead.mean - 1
-        found.append(HeldOut(tuple(m.ranks for m in below), ahead.ranks, error))
-    return tuple(found)
+    off = f"the model is {percent(residual)} off what it was fitted to"
+    return off if residual > MOST_RESIDUAL else None
 
 
 def _points(
-    model: StepModel,
-    baseline: Measured,
-    usable: Sequence[Measured],
-    held_out: Sequence[HeldOut],
-    ahead: Sequence[int],
-) -> tuple[Point, ...]:
+    model: StepModel, baseline: Measured, usable: Sequence[Measured], held_out: Sequence[HeldOut]
+) -> Iterable[Point]:
     off = [
         math.log1p(h.error) / max(math.log2(h.ranks / h.fitted_on[-1]), _NEAREST) for h in held_out
     ]
@@ -169,16 +122,14 @@ def _points(
     per_doubling = (PRIOR_HOLD_OUTS * PRIOR_PER_DOUBLING**2 + sum(o**2 for o in off)) / df
     between = [np.var(np.log(m.step_s), ddof=1) for m in usable if len(m.step_s) > 1]
     noise = float(np.mean(between)) if between else 0.0
-    points = []
-    for ranks in ahead:
-        doublings = math.log2(ranks / usable[-1].ranks)
+    for doublings in range(1, DOUBLINGS + 1):
+        ranks = usable[-1].ranks * 2**doublings
         step = model.seconds(ranks)
         ideal = baseline.mean * ideal_share(ranks, baseline.ranks, model.scaling)
         factor = math.exp(
             float(stats.t.ppf((1 + LEVEL) / 2, df)) * math.sqrt(per_doubling * doublings**2 + noise)
         )
-        points.append(Point(ranks, *(
+        yield Point(ranks, *(
             Estimate(value, value / factor, value * factor, len(usable))
             for value in (step, ideal / step)
-        )))  # fmt: skip
-    return tuple(points)
+        ))  # fmt: skip

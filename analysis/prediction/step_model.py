@@ -30,22 +30,22 @@ from scipy.optimize import nnls
 from analysis.prediction import Refusal, Scaling
 
 Floats = npt.NDArray[np.float64]
-NO_COMPUTING = "communication and waiting leave no time of the steps for computing"
-#: Seconds of the all-reduce of a step's gradients, by ranks.
+#: Seconds of the all-reduce of a step's gradients, by ranks; 0 of one.
 AllReduce = Callable[[int], float]
+_ALONE = (0.0, 0.0, 0.0)  # the parts of one rank
 
 
 class Measured(NamedTuple):
     """One rank count of a series. step_s: of the runs.
 
     parts: means over runs of the all-reduce alone, of what of it overlaps no computing, and of the
-    waiting. None: the runs do not have them.
+    waiting. None: the runs do not have them; of one rank all are 0.
     """
 
     ranks: int
     step_s: tuple[float, ...]
     parts: tuple[float, float, float] | None = None
-    nodes: int | None = None
+    nodes: int = 1
     shared_cores: bool = False
 
     @property
@@ -66,7 +66,7 @@ class StepModel(NamedTuple):
     def seconds(self, ranks: int) -> float:
         """T(ranks)."""
         f = ideal_share(ranks, self.first, self.scaling)
-        sent = sum(c * term(ranks) for c, term in self.network) if ranks > 1 else 0.0
+        sent = sum(c * term(ranks) for c, term in self.network)
         shown = max(0.0, sent - self.hidden * f)
         return self.base * f + shown + self.s * largest_of_normals(ranks)
 
@@ -88,37 +88,29 @@ def fit_step(
     # one count more than there are coefficients
     room = max(1, len(several) - 1 if has_parts else len(usable) - 2)
     terms = (network,) if network else TERMS[:room]
-    needed = np.array([[term(m.ranks) if m.ranks > 1 else 0.0 for term in terms] for m in usable])
-    if not has_parts:
-        if len(usable) < 2:
-            return Refusal("one count, and its runs have no parts of their steps")
-        (base, *c), _ = nnls(np.c_[f, needed] / mean[:, None], np.ones(len(mean)))
-        if base <= 0:
-            return Refusal(NO_COMPUTING)
-        return StepModel(
-            float(base), tuple(zip(map(float, c), terms, strict=True)), 0.0, 0.0, first, scaling
-        )
-    none = (0.0, 0.0, 0.0)  # of one rank alone
-    parts = np.array([(m.parts if m.ranks > 1 else none) or none for m in usable])
-    base = float(np.mean((mean - parts[:, 1] - parts[:, 2]) / f))
+    needed = np.array([[term(m.ranks) for term in terms] for m in usable])
+    hidden = s = 0.0
+    if has_parts:
+        sent, shown, waited = np.array([m.parts or _ALONE for m in usable]).T
+        base = float(np.mean((mean - shown - waited) / f))
+        # counts at which all was hidden show only the least of what can be
+        hides, seen = (sent - shown) / f, shown > 0
+        hidden = max(float(hides[seen].mean() if seen.any() else hides.max()), 0.0)
+        skew = np.array([[largest_of_normals(m.ranks)] for m in usable])
+        c, (s,) = _fitted(needed, sent, mean), _fitted(skew, waited, mean)
+    elif len(usable) < 2:
+        return Refusal("one count, and its runs have no parts of their steps")
+    else:
+        base, *c = _fitted(np.c_[f, needed], mean, mean)
     if base <= 0:
-        return Refusal(NO_COMPUTING)
-    own = np.array([m.ranks > 1 for m in usable])
-    skew = np.array([[largest_of_normals(m.ranks)] for m in several])
-    sent, shown, waited = parts[own].T
-    hidden = (sent - shown) / f[own]
-    seen = shown > 0
-    # counts at which all was hidden show only the least of what can be
-    most = float(hidden[seen].mean()) if seen.any() else float(hidden.max())
-    c, (s,) = _fitted(needed[own], sent, mean[own]), _fitted(skew, waited, mean[own])
-    network_of = tuple(zip(c, terms, strict=True))
-    return StepModel(base, network_of, max(most, 0.0), s, first, scaling)
+        return Refusal("communication and waiting leave no time of the steps for computing")
+    return StepModel(base, tuple(zip(c, terms, strict=True)), hidden, s, first, scaling)
 
 
-def _fitted(terms: Floats, seconds: Floats, step: Floats) -> tuple[float, ...]:
+def _fitted(terms: Floats, seconds: Floats, step: Floats) -> list[float]:
     """Non-negative least squares with errors as shares of the step. ``terms``: (counts, terms)."""
     found, _ = nnls(terms / step[:, None], seconds / step)
-    return tuple(float(value) for value in found)
+    return [float(value) for value in found]
 
 
 def ideal_share(ranks: int, first: int, scaling: Scaling) -> float:
@@ -150,14 +142,13 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
     """One entry per rank count.
 
     Args:
-        runs: completed ones of one series, with a step time, as analysis.topics.scaling.loss.loss
-            takes them.
+        runs: completed ones of one series, with a step time.
     """
     step, sent, exposed, waiting = (
         runs[name].to_numpy(float, na_value=np.nan)
         for name in ("step_s", "communication_s", "exposed_s", "waiting_s")
     )
-    parts = np.stack([sent - waiting, exposed - np.minimum(waiting, exposed), waiting])
+    parts = np.stack([sent - waiting, np.maximum(exposed - waiting, 0), waiting])
     ranks, nodes, shared = (runs[name].to_numpy() for name in ("gpus", "nodes", "oversubscribed"))
     found = []
     for count in np.unique(ranks).tolist():

@@ -35,6 +35,7 @@ class Fit:
     """What does not depend on the values.
 
     Attributes:
+        group: number of each run's group, from 0, [runs].
         x: ``present`` without the mean of the run's group, [runs, parts].
         inverse: of x'x (Moore and Penrose), [parts, parts].
         square: tr(M M) of each group's block, [groups].
@@ -44,11 +45,10 @@ class Fit:
     def __init__(self, group: NDArray[Any], present: NDArray[Any]) -> None:
         """
         Args:
-            group: number of each run's group, from 0, [runs].
             present: whether the run used the part, [runs, parts]; each part was used by one run and
                 not by another of some group.
         """
-        self.x = within(present.astype(float), group)
+        self.group, self.x = group, within(present.astype(float), group)
         values, vectors = np.linalg.eigh(self.x.T @ self.x)
         there = values > ROUNDING * values[-1]
         root = vectors[:, there] / np.sqrt(values[there])
@@ -59,37 +59,31 @@ class Fit:
         known = self.square > ROUNDING
         self.df = np.where(known, self.square**2 / np.where(known, fourth, 1), 0)
 
+    def effects(self, values: Floats) -> Effects:
+        """Effect of each part, against the mean of the others that the runs connect it with;
+        ``values``: of runs of groups that all have degrees of freedom."""
+        y, to_parts = within(values[:, None], self.group)[:, 0], self.inverse @ self.x.T
+        fitted, contrast = to_parts @ y, _against_others(self.x, self.group)
+        told = np.isclose(contrast @ to_parts @ self.x, contrast, atol=1e-6).all(axis=1)
+        share = _by_group(np.add, (contrast @ to_parts).T ** 2, self.group).T
+        residual = _by_group(np.add, (y - self.x @ fitted) ** 2, self.group)
+        part = share * np.maximum(residual / self.square, ROUNDING**2)
+        variance = part.sum(axis=1)
+        scatters = told & (variance > 2 * ROUNDING**2 * share.sum(axis=1))
+        with np.errstate(invalid="ignore"):
+            df = variance**2 / np.sum(part**2 / self.df, axis=1)
+        return Effects(
+            np.where(told, contrast @ fitted, np.nan),
+            np.where(scatters, np.sqrt(variance), np.nan),
+            np.where(told, df, np.nan),
+        )
+
 
 def _traces(rows: Floats) -> tuple[float, float]:
     """tr(M M) and tr(M M M M) of the block M = 1 - 1 / n - rows rows'."""
     left = 1 - np.linalg.svd(rows, compute_uv=False) ** 2
     ones = len(rows) - 1 - len(left)
     return ones + np.sum(left**2), ones + np.sum(left**4)
-
-
-def effects(values: Floats, group: NDArray[Any], present: NDArray[Any]) -> Effects:
-    """Effect of each part, against the mean of the others that the runs connect it with.
-
-    Args:
-        values: of runs, [runs].
-        group, present: see :class:`Fit`; all groups have degrees of freedom.
-    """
-    fit, y = Fit(group, present), within(values[:, None], group)[:, 0]
-    fitted = fit.inverse @ (fit.x.T @ y)
-    contrast = _against_others(fit.x, group)
-    told = np.isclose(contrast @ fit.inverse @ (fit.x.T @ fit.x), contrast, atol=1e-6).all(axis=1)
-    share = _by_group(np.add, (fit.x @ fit.inverse @ contrast.T) ** 2, group).T
-    residual = _by_group(np.add, (y - fit.x @ fitted) ** 2, group)
-    part = share * np.maximum(residual / fit.square, ROUNDING**2)
-    variance = part.sum(axis=1)
-    scatters = told & (variance > 2 * ROUNDING**2 * share.sum(axis=1))
-    with np.errstate(invalid="ignore"):
-        df = variance**2 / np.sum(part**2 / fit.df, axis=1)
-    return Effects(
-        np.where(told, contrast @ fitted, np.nan),
-        np.where(scatters, np.sqrt(variance), np.nan),
-        np.where(told, df, np.nan),
-    )
 
 
 def within(values: Floats, group: NDArray[Any]) -> Floats:

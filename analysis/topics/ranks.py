@@ -6,11 +6,8 @@ ready: the median of ``waiting_s`` over the ranks minus its own. In older record
 ``waiting_s``, it is what the rank's input and computing last longer than the median rank's.
 
 A rank stands out where behind_s is above 5 % of a step and t = behind_s / (1.4826 MAD) is beyond
-Student's t with 0.37 (n - 1) degrees of freedom (0.37: the efficiency of the median absolute
-deviation) at 0.05 after Bonferroni over all ranks of all runs that are tested. Ranks that share
-cores, and runs of fewer than four ranks, are not tested. Fewer than half of the ranks may be slow.
-p assumes that the lateness of equal ranks is normal, so what stands out is worth measuring, not
-proven; docs/statistics.md has how often this errs, with heavier tails, too.
+Student's t with 0.37 (n - 1) degrees of freedom at 0.05 after Bonferroni over all ranks of all runs
+that are tested: why, and how often this errs, is in docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -28,11 +25,11 @@ from analysis.table import (
     Column,
     Row,
     Table,
+    frame,
     p_value,
     percent,
     runs_in_words,
     significant,
-    types,
 )
 from analysis.topics.names import NAMES, only
 from analysis.topics.scaling.nodes import ready_command
@@ -41,9 +38,7 @@ from analysis.topics.topic import Answer, Sweep, Topic, counted, groups, sentenc
 FEWEST, ALPHA, LATER = 4, 0.05, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
 _SCALE, _EFFICIENCY = 1.4826, 0.37
-_PARTS = ("step_s", "input_s", "compute_s", "communication_s", "waiting_s")
-#: Rows of the page.
-_ROWS = 64
+_ROWS = 64  # of the page
 COLUMNS: tuple[Column, ...] = (
     Column("cell_id", "string", "cell", wide=True),
     *NAMES,
@@ -77,37 +72,36 @@ def table(ranks: pd.DataFrame) -> Table:
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
     tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
-    found = {0: "none stands out", 1: "1 stands out"}.get(late.sum(), f"{late.sum()} stand out")
-    intro = f"Ranks of {runs_in_words(tested)} are compared within their run: {found}."
+    within = f"Ranks of {runs_in_words(tested)} are compared within their run"
+    intro = f"{within}. Standing out: {late.sum()}."
     if not tested:
         intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
     ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]
-    data = ordered[[*types(COLUMNS)]].astype(types(COLUMNS)).reset_index(drop=True)
-    return Table("ranks", "Ranks of each run", COLUMNS, data, intro=intro, folded=True,
-                 most_rows=_ROWS)  # fmt: skip
+    data = frame(ordered, COLUMNS).reset_index(drop=True)
+    return Table("ranks", "Ranks of each run", COLUMNS, data, intro, folded=True, most_rows=_ROWS)
 
 
 def judged(ranks: pd.DataFrame) -> pd.DataFrame:
     """``ranks`` with behind_s, behind, p and late, null where a run is not tested."""
     run = ranks["cell_id"]
-    real = {name: ranks[name].to_numpy(float, na_value=np.nan) for name in _PARTS}
-    own = real["input_s"] + real["compute_s"]
-    waits = pd.Series(-real["waiting_s"], ranks.index)
-    unknown = waits.isna().groupby(run).transform("any")
+    step, took, computed, waited = (
+        ranks[name].astype(float) for name in ("step_s", "input_s", "compute_s", "waiting_s")
+    )
+    unknown = waited.isna().groupby(run).transform("any")
     # ready later: larger, of either kind
-    ready = waits.mask(unknown, pd.Series(own, ranks.index))
+    ready = (-waited).mask(unknown, took + computed)
     behind = ready - ready.groupby(run).transform("median")
     spread = _SCALE * behind.abs().groupby(run).transform("median")
     count = run.groupby(run).transform("size")
-    step = pd.Series(real["step_s"], ranks.index).groupby(run).transform("median")
+    step = step.groupby(run).transform("median")
     good = (ranks["status"] == "completed") & ~ranks["oversubscribed"].fillna(True)
     why = np.select(
         [~good, count < FEWEST, behind.isna() | ~(step > 0)],
         ["the run diverged, or its ranks share cores", f"fewer than {FEWEST} ranks",
          "the record does not have it"],
-        "",
+        np.array(None),
     )  # fmt: skip
-    tested = pd.Series(why == "", ranks.index)
+    tested = pd.Series(pd.isna(why), ranks.index)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(behind > 0, behind / spread, -np.inf)
     p = np.minimum(1, tested.sum() * p_alone(t, count))
@@ -117,7 +111,7 @@ def judged(ranks: pd.DataFrame) -> pd.DataFrame:
         behind=behind / step.where(step > 0),
         p=pd.Series(p, ranks.index).where(tested),
         late=late.where(tested),
-        why=pd.Series(why, ranks.index).where(~tested, None),
+        why=why,
     )
 
 
@@ -137,13 +131,11 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
     cell, slow = next(iter(late.items()))
     first, upto = slow[0], "up to " if len(slow) > 1 else ""
     others = f"; ranks stand out in {counted(len(late) - 1, 'more run')}" if len(late) > 1 else ""
-    p = p_value(first["p"])
-    p = p if p.startswith("<") else f"= {p}"
     numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
     text = (
         f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"
         f"{significant(1000 * first['behind_s'])} ms after the median rank, {upto}"
-        f"{percent(first['behind'])} of a step, and the others wait (p {p}; "
+        f"{percent(first['behind'])} of a step, and the others wait (p {p_value(first['p'])}; "
         f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}){others}"
     )
     test = "measure it before you act, since p assumes that the ranks' lateness is normal"
@@ -156,18 +148,14 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
 
 
 def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
-    """Hosts by name where more than half of their ranks are slow, else single ranks."""
-    whole, single = [], []
-    for host in dict.fromkeys(row["host"] for row in slow):
-        there = [row for row in own if row["host"] == host]
-        late = [row for row in slow if row["host"] == host]
-        if len(late) > 1 and 2 * len(late) > len(there):
-            whole.append(f"{len(late)} of {len(there)} ranks of {host}")
-        else:
-            single += [
-                f"rank {row['rank']} ({host}, local rank {row['local_rank']})" for row in late
-            ]
-    return some([*whole, *single])
+    """Single ranks, and hosts with several."""
+    named = []
+    for late in groups(slow, ("host",)):
+        first, there = late[0], [row for row in own if row["host"] == late[0]["host"]]
+        alone = f"rank {first['rank']} ({first['host']}, local rank {first['local_rank']})"
+        several = f"{len(late)} of {len(there)} ranks of {first['host']}"
+        named.append(several if len(late) > 1 else alone)
+    return some(named)
 
 
 def _pair_test(rows: Sequence[Row], site: object) -> str:

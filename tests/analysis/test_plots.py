@@ -82,10 +82,9 @@ def test_a_forest_has_a_row_each_with_what_is_said_of_it() -> None:
     assert "<title>tip a</title>" in svg and "<title>tip b</title>" in svg
 
 
-def test_bars_have_a_key_and_marks() -> None:
-    svg = bars({"": [Bar("r", 0, 1, "#0072b2", said="one"), Bar("s", 1, 0)]}, ["r", "s"], "ms",
-               key={"part": "#0072b2"})  # fmt: skip
-    assert {"one", "part", "r", "s", "ms"} <= set(texts(svg))
+def test_bars_have_a_key_and_tips() -> None:
+    svg = bars([Bar("s", 0, 1, "#0072b2", "tip s")], ["r", "s"], "ms", {"part": "#0072b2"})
+    assert {"part", "r", "s", "ms"} <= set(texts(svg)) and "<title>tip s</title>" in svg
 
 
 def test_an_empty_square_of_a_matrix_shows_the_page() -> None:

@@ -7,7 +7,7 @@ global batch (strong scaling), or there is no efficiency. Diverged runs stop ear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,8 @@ from analysis.table import (
     significant,
 )
 from analysis.topics.names import joined_by, over_completed, ranks_column
-from analysis.topics.scaling.series import SAME, SERIES, by_series, measured
-from analysis.topics.topic import Sweep
+from analysis.topics.scaling.series import SAME, SERIES, by_series
+from analysis.topics.topic import Rows, Sweep, groups, reference_technique
 
 Places = NDArray[np.integer[Any]]
 NO_BASELINE = (
@@ -41,11 +41,6 @@ NO_BASELINE = (
     "model, device and batch"
 )
 _ENDS = ("value", "low", "high")
-_NEEDED = (
-    "cell_id", "status", "technique", "technique_label", "context", *SAME, "cores_per_rank", "gpus",
-    "batch_per_rank", "global_batch", "nodes", "images_per_s", "images_per_s_why", "oversubscribed",
-    "series",
-)  # fmt: skip
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -83,29 +78,46 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 def throughputs(of: Sweep) -> Table:
     """One row per (series, ranks)."""
     made = columns(of.runs)
-    # of a frame of ninety columns each cut would copy all
-    rows = _rows(of.made(by_series)[[*_NEEDED]])
-    return Table(
-        "scaling",
-        "Throughput against ranks",
-        made,
-        in_order(frame(rows, made), of.order),
-    )
+    data = in_order(frame(_rows(of.made(by_series)), made), of.order)
+    return Table("scaling", "Throughput against ranks", made, data)
+
+
+def chosen(of: Sweep) -> Iterable[tuple[Row, Rows, str]]:
+    """What the first screen tells of weak and of strong scaling, each by itself, since they answer
+    different questions: the row at the most ranks, of the reference, since no test says which
+    series scales best; all rows with an efficiency; the mode in words, where there are two."""
+    known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
+    modes = [(own, more) for own in groups(known, ("scaling",))
+             if (more := [row for row in own if row["gpus"] != row["n0"]])]  # fmt: skip
+    reference = reference_technique(of.order)
+    for own, more in modes:
+        one = max(more, key=lambda row: (row["gpus"], row["technique"] == reference))
+        yield one, own, f"under {one['scaling']} scaling, " if len(modes) > 1 else ""
 
 
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table, from the runs with their ``series``."""
     rows = runs.groupby(["series", "gpus"]).ngroup().to_numpy()
     first = runs.assign(row=rows).drop_duplicates("row").sort_values("row", ignore_index=True)
-    done = (runs["status"] == "completed").to_numpy(bool)
+    done, shared = (runs["status"] == "completed").to_numpy(bool), runs["oversubscribed"]
     rate = over_completed(runs, "images_per_s", rows, len(first), "positive")
+    logs = grouped_moments(
+        np.log(runs["images_per_s"].where(done).to_numpy(float, na_value=np.nan)), rows, len(first)
+    )
     base = _baselines(first, rate["n"])
-    why = _no_efficiency(runs, rows, first, rate, base)
-    there = np.array([reason is None for reason in why], bool)
-    rates = measured(runs)["images_per_s"].reindex(runs.index).to_numpy(float, na_value=np.nan)
-    logs = grouped_moments(np.log(rates), rows, len(first))
-    speedup = _over(logs, base, why)
     n0 = first["gpus"].array.take(base)
+    # the baseline's own: of the runs that give its throughput
+    timed = shared & done & runs["images_per_s"].notna()
+    own, of_base = (flags.groupby(rows).any().to_numpy(bool) for flags in (shared, timed))
+    counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
+    why = np.select(
+        [rate["n"] == 0, own, of_base[base], counts == 1],
+        [rate["note"], SHARED_CORES, [f"the baseline's {n} ranks share cores" for n in n0],
+         NO_BASELINE],
+        np.array(None),
+    )  # fmt: skip
+    there = pd.isna(why)
+    speedup = _over(logs, base, why)
     part = (n0 / first["gpus"].array).to_numpy(float)
     efficiency = speedup.assign(**{end: speedup[end] * part for end in _ENDS})
     before = _next_smaller(first["series"], there)
@@ -128,9 +140,9 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         **estimates_as("efficiency", efficiency),
         "before": first["gpus"].reindex(before).array,
         **estimates_as("marginal", marginal),
-        "oversubscribed": runs["oversubscribed"].groupby(rows).any(),
+        "oversubscribed": own,
         "cells": runs["cell_id"].groupby(rows).agg(Names),
-    }  # fmt: skip
+    }
 
 
 def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> Places:
@@ -146,47 +158,21 @@ def _next_smaller(series: pd.Series[int], there: NDArray[np.bool_]) -> pd.Series
     return known.groupby(series).shift().where(there)
 
 
-def _over(logs: Moments, base: Places, why: Sequence[str | None]) -> pd.DataFrame:
+def _over(logs: Moments, base: Places, why: NDArray[Any]) -> pd.DataFrame:
     """The throughput of each row over that of its base, as the parts of an Estimate; ``why``: the
-    reason where there is none."""
+    reason where there is none, else None."""
     found = ratios(logs, logs.at(base))
-    there, itself = np.array([reason is None for reason in why], bool), base == found.index
+    there, itself = pd.isna(why), base == found.index
+    # a baseline is once as fast as itself, without error
     return pd.DataFrame(
         {
-            # a baseline is once as fast as itself, without error
             "value": found["value"].mask(itself, 1.0).where(there),
             "low": found["low"].where(there & ~itself),
             "high": found["high"].where(there & ~itself),
             "n": found["n"].mask(itself, pd.Series(logs.n.astype(int))).where(there, 0),
-            "note": np.where(there, found["note"].mask(itself, None), np.array(why, object)),
+            "note": np.where(there, found["note"].mask(itself, None), why),
         }
     )
-
-
-def _no_efficiency(
-    runs: pd.DataFrame, rows: Places, first: pd.DataFrame, rate: pd.DataFrame,
-    base: Places,
-) -> list[str | None]:  # fmt: skip
-    """Why a row has neither speed-up nor efficiency; None where it has both."""
-    shared, timed = runs["oversubscribed"].to_numpy(bool), runs.index.isin(measured(runs).index)
-    counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
-    ranks = first["gpus"].array.take(base)
-    base_shares = (np.bincount(rows, shared & timed) > 0)[base]
-    return [
-        (note if not n else None)
-        or (SHARED_CORES if own else None)
-        or (f"the baseline's {baseline} ranks share cores" if base_own else None)
-        or (NO_BASELINE if count == 1 else None)
-        for note, n, own, baseline, base_own, count in zip(
-            rate["note"],
-            rate["n"],
-            np.bincount(rows, shared) > 0,
-            ranks,
-            base_shares,
-            counts,
-            strict=True,
-        )
-    ]
 
 
 def _marginal(row: Row) -> str:

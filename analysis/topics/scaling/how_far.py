@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -19,16 +18,15 @@ from analysis.table import (
     Row,
     estimate_in,
     first_of,
+    frame,
     joined,
-    number,
     plain_rows,
     runs_in_words,
-    types,
 )
 from analysis.topics.names import mode, named, namer, ranks_text, with_context
-from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.scaling.forecasts import ahead, uneven
+from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import largest_cause, losses
+from analysis.topics.scaling.more_ranks import ahead, uneven
 from analysis.topics.topic import (
     TWO,
     Answer,
@@ -37,21 +35,15 @@ from analysis.topics.topic import (
     Sweep,
     Topic,
     counted,
-    groups,
-    reference_technique,
     sentence,
     varies,
 )
 
-KEY, TITLE = "efficiency", "Efficiency against ranks"
 MOST_PANELS = 4
-LEVELS = (("ideal", 1.0), ("0.9", 0.9))
 #: Of a y axis: an interval that is wider says no more.
 _HIGHEST = 1.6
-#: Efficiency below this is worth a word.
-_GOOD = 0.9
-#: Rows that a caution names.
-_NAMED = 4
+#: Efficiency below this is worth a word; rows that a caution names.
+_GOOD, _NAMED = 0.9, 4
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique_label", "string"),
     Column("context", "string"), Column("series", "Int64"), Column("gpus", "Int64"),
@@ -61,15 +53,13 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
-    """A panel per scaling mode, batch and whatever else differs.
+    """A panel per scaling mode, batch and whatever else differs; None where no series has an
+    efficiency on several rank counts.
 
     Args:
         scaling: the table of efficiency.py.
-        ahead: the table of forecasts.py.
+        ahead: the table of more_ranks.py.
         seen: look of each technique that is drawn.
-
-    Returns:
-        None where no series of these has an efficiency on several rank counts.
     """
     data = numbers(scaling, ahead)
     shown = data[data["technique_label"].isin(list(seen))]
@@ -84,12 +74,19 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
     svg = lines(
         {name: [*_lines(own, seen)] for name, own in panels.items()},
         Axis("ranks", "octaves"), Axis("efficiency", low=low, high=high),
-        levels=LEVELS, borders=borders,
+        levels=(("ideal", 1.0), ("0.9", 0.9)), borders=borders,
     )  # fmt: skip
-    caption = _caption(drawn, borders=bool(borders))
-    caption += " The axis does not begin at 0." if low else ""
-    caption += more
-    return Figure(KEY, TITLE, caption + hidden(seen, data["technique_label"]), data, svg)
+    measured = drawn["kind"] == "measured"
+    caption = joined([
+        "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
+        "interval, which holds the spread of that baseline "
+        f"({n_of(drawn.loc[measured, 'n'])} completed runs). Dotted: 1 and 0.9.",
+        "Dashed upright: from here on, ranks are on several nodes." if borders else "",
+        "" if measured.all() else "Dashed, hollow: a model's forecast with its 95 % interval.",
+        "The axis does not begin at 0." if low else "",
+    ])  # fmt: skip
+    caption += more + hidden(seen, data["technique_label"])
+    return Figure("efficiency", "Efficiency against ranks", caption, data, svg)
 
 
 def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
@@ -99,16 +96,11 @@ def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
     known = known[known.groupby("series")["gpus"].transform("nunique") > 1]
     further = ahead[ahead["efficiency"].notna() & ahead["series"].isin(set(known["series"]))]
     several = bool((known.groupby("technique_label")["context"].nunique() > 1).any())
-    parts, wanted = [], types(COLUMNS)
-    for part in (known, further.assign(kind="forecast", n=None)):
-        panels = [_panel(row, several=several) for row in plain_rows(part)]
-        parts.append(part.assign(panel=panels).reindex(columns=list(wanted)).astype(wanted))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _panel(row: Mapping[str, Any], *, several: bool) -> str:
-    scaling = mode(row).replace(",", " scaling,")
-    return joined([scaling, row["context"] if several else ""], "\n")
+    rows = [*plain_rows(known), *(row | {"kind": "forecast"} for row in plain_rows(further))]
+    panels = ([mode(row).replace(",", " scaling,"), row["context"] if several else ""]
+              for row in rows)  # fmt: skip
+    made = (row | {"panel": joined(of, "\n")} for row, of in zip(rows, panels, strict=True))
+    return frame([*made], COLUMNS)
 
 
 def border(panel: pd.DataFrame) -> float | None:
@@ -124,13 +116,13 @@ def border(panel: pd.DataFrame) -> float | None:
 def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
     for label, look in seen.items():
         for _, own in panel[panel["technique_label"] == label].groupby("series", sort=False):
-            measured, ahead = (own[own["kind"] == kind] for kind in ("measured", "forecast"))
-            named = label if len(ahead) == 0 else ""
-            yield _line(measured, look, named)
-            if len(ahead):
+            ahead = own["kind"] == "forecast"
+            yield _line(own[~ahead], look, "" if ahead.any() else label)
+            if ahead.any():
+                # from the last measured count on
+                onward = own[ahead | ahead.shift(-1, fill_value=False)]
+                hollow = ahead[onward.index].tolist()
                 dashed = replace(look, dashes=(0, (4, 2)))
-                onward = pd.concat([measured.tail(1), ahead])
-                hollow = (onward["kind"] == "forecast").tolist()
                 yield replace(_line(onward, dashed, label), hollow=hollow, bars=False)
 
 
@@ -141,45 +133,10 @@ def _line(rows: pd.DataFrame, look: Look, name: str) -> Line:
     )  # fmt: skip
 
 
-def _tip(row: Mapping[str, Any]) -> str:
+def _tip(row: Row) -> str:
     found = Estimate(*(row[f"efficiency{end}"] for end in ("", "_low", "_high")))
     n = "forecast" if row["kind"] == "forecast" else runs_in_words(row["n"])
-    return f"{with_context(dict(row))}, {ranks_text(row['gpus'])}: {found.text(number(2))}, {n}"
-
-
-def _caption(drawn: pd.DataFrame, *, borders: bool) -> str:
-    n = n_of(drawn.loc[drawn["kind"] == "measured", "n"])
-    ahead = (drawn["kind"] == "forecast").any()
-    return joined([
-        "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
-        f"interval, which holds the spread of that baseline ({n} completed runs). Dotted: 1 and "
-        "0.9.",
-        "Dashed upright: from here on, ranks are on several nodes." if borders else "",
-        "Dashed, hollow: a model's forecast with its 95 % interval." if ahead else "",
-    ])  # fmt: skip
-
-
-class Chosen(NamedTuple):
-    """What the first screen tells of one scaling mode: ``row`` is of the reference, since no test
-    says which series scales best, at the most ranks; ``known``: all rows with an efficiency;
-    ``under``: the mode, where there are two."""
-
-    row: Row
-    known: Rows
-    under: str
-
-
-def chosen(of: Sweep) -> Iterable[Chosen]:
-    """Of weak and of strong scaling, each by itself: they answer different questions."""
-    known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
-    modes = [(own, more) for own in groups(known, ("scaling",))
-             if (more := [row for row in own if row["gpus"] != row["n0"]])]  # fmt: skip
-    reference = reference_technique(of.order)
-    for own, more in modes:
-        most = max(row["gpus"] for row in more)
-        largest = [row for row in more if row["gpus"] == most]
-        one = next((row for row in largest if row["technique"] == reference), largest[0])
-        yield Chosen(one, own, f"under {own[0]['scaling']} scaling, " if len(modes) > 1 else "")
+    return f"{with_context(row)}, {ranks_text(row['gpus'])}: {found.text(TWO)}, {n}"
 
 
 def _how_far(of: Sweep) -> Iterable[Answer]:
@@ -197,29 +154,27 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
             {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
              "efficiency": one["efficiency"], "low": one["efficiency_low"],
              "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
-            [times, low, _cause(of.rows(losses), one)],
+            [times, low, _cause(of, one)],
         )  # fmt: skip
 
 
 def _below(series: Rows, what: str) -> str:
     """From which count on the efficiency of one series is shown to stay low; empty where it is
     not."""
-    rows = sorted(series, key=lambda row: -row["gpus"])
-    low = [*takewhile(lambda row: (row["efficiency_high"] or 1) < _GOOD, rows)]
+    low = [*takewhile(lambda row: (row["efficiency_high"] or 1) < _GOOD, reversed(series))]
     return f"efficiency is below {_GOOD} from {low[-1]['gpus']} {what}s on" if low else ""
 
 
-def _cause(losses: Rows, row: Row) -> str:
+def _cause(of: Sweep, row: Row) -> str:
     """The largest loss of this row of the scaling table, as a sentence."""
-    same = ("series", "gpus")
-    loss = next((r for r in losses if all(r[name] == row[name] for name in same)), None)
+    place = row["series"], row["gpus"]
+    loss = next((r for r in of.rows(losses) if (r["series"], r["gpus"]) == place), None)
     if loss is None or loss["lost"] is None:
         return ""
-    usual = row["efficiency"] * (1 + loss["lost"])
-    if why := uneven(usual, row["n0"], row["gpus"]):
+    if why := of.made(uneven).get(row["series"], {}).get(row["gpus"]):
         return why
     cause = largest_cause(loss)
-    return f"largest loss: {cause.text}" if cause else ""
+    return f"largest loss: {cause}" if cause else ""
 
 
 def _too_good(of: Sweep) -> Iterable[Caution]:
@@ -239,7 +194,7 @@ def _too_good(of: Sweep) -> Iterable[Caution]:
 
 TOPIC = Topic(
     tables=(throughputs,),
-    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).table.data, of.seen),),
+    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).data, of.seen),),
     answers=(_how_far,),
     cautions=(_too_good,),
     asks=varies("gpus"),

@@ -26,20 +26,19 @@ note says why.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import differences
-from analysis.stats.intervals import Floats, grouped_moments
+from analysis.stats.intervals import Floats, Moments, grouped_moments
 from analysis.table import (
     Column,
-    Row,
     Table,
     estimate_in,
     estimates_as,
@@ -48,104 +47,75 @@ from analysis.table import (
     signed_percent,
 )
 from analysis.topics.names import NAMES, ranks_column
-from analysis.topics.scaling.series import by_series, with_series
+from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Sweep
 
-KEY, TITLE = "lost_efficiency", "What is lost, and by what"
 #: The parts in the order in which they are drawn, and how a sentence names them.
 PARTS: dict[str, str] = {
     "input": "waiting for input",
-    "compute": "slower computing",
+    "compute": "computing",
     "communication": "communication, waiting for slower ranks included",
     "exposed": "exposed communication",
     "waiting": "waiting for slower ranks",
     "negotiation": "negotiation",
     "rest": "unexplained time",
 }
-WAITING_WITHIN = "waiting for slower ranks is within communication"
 SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
-_COMMUNICATION = ("communication_s", "exposed_s", "waiting_s", "negotiation_s")
-#: Steps that were all taken in parts last as long as their parts, up to this; others do not.
-_SAME_STEPS = 1e-3
+_COMMUNICATION = ("exposed_s", "waiting_s", "negotiation_s")
 #: Decimals of a share of a step: less is the rounding of a sum.
 _DECIMALS = 12
 
 
-class Cause(NamedTuple):
-    """The largest part of what is lost.
-
-    share: of the sum of all parts that lengthen the step. decided: its interval is above that of
-    the next.
-    """
-
-    part: str
-    share: float
-    decided: bool
-
-    @property
-    def text(self) -> str:
-        """``waiting for slower ranks, 61 % of all that lengthens the step``."""
-        if not self.decided:
-            return "undecided"
-        return f"{PARTS[self.part]}, {percent(self.share)} of all that lengthens the step"
-
-
-def largest_cause(row: Mapping[str, Any]) -> Cause | None:
-    """Of a row of ``plain_rows``; None where nothing is lost, or nothing is known of it."""
-    lost, every = _interval(row, "lost"), {part: _interval(row, part) for part in PARTS}
-    parts = {part: found for part, found in every.items() if found[0] > 0}
+def largest_cause(row: Mapping[str, Any]) -> str:
+    """Of a row of ``plain_rows`` the part with the largest share of all that lengthens the step,
+    decided where its interval is above that of the next; empty where nothing is lost, or nothing is
+    known of it."""
+    # value, low, high; NaN where there is none, which no comparison holds for
+    lost, *every = (np.array(estimate_in(row, name)[:3], float) for name in ("lost", *PARTS))
+    parts = {part: one for part, one in zip(PARTS, every, strict=True) if one[0] > 0}
     if not parts or lost[0] <= 0 or lost[1] <= 0:
-        return None
+        return ""
     first = max(parts, key=lambda part: parts[part][0])
     low = parts[first][1]
     # also of a part that seems to shorten the step; without an interval runs do not differ in it
-    larger = [part for part, (value, _, high) in every.items() if part != first and (
-        high >= low or (value > 0 and math.isnan(high)))]  # fmt: skip
+    larger = [part for part, (value, _, high) in zip(PARTS, every, strict=True)
+              if part != first and (high >= low or (value > 0 and np.isnan(high)))]  # fmt: skip
+    if larger or not low > 0:
+        return "undecided"
     share = parts[first][0] / sum(value for value, *_ in parts.values())
-    return Cause(first, share, low > 0 and not larger)
-
-
-def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float, float]:
-    """Value, low, high; NaN where there is none, which no comparison holds for."""
-    value, low, high, *_ = estimate_in(row, name)
-    value, low, high = (math.nan if v is None else v for v in (value, low, high))
-    return value, low, high
-
-
-def _largest(row: Row) -> str:
-    cause = largest_cause(row)
-    return "" if cause is None else cause.text
+    return f"{PARTS[first]}, {percent(share)} of all that lengthens the step"
 
 
 def _part(name: str, heading: str, description: str) -> Column:
-    return Column(
-        name, heading=heading, description=description, estimate=True, format=signed_percent
-    )
+    return Column(name, "Float64", heading, description, format=signed_percent, estimate=True)
 
 
-COLUMNS: tuple[Column, ...] = (
-    *NAMES,
-    Column("series", "Int64"),
-    Column("scaling", "string", "scaling", only_if_varied=True),
-    Column("gpus", "Int64", "ranks"),
-    Column("global_batch", "Int64", "global batch", only_if_varied=True),
-    Column("baseline_gpus", "Int64", "compared with", "the smallest measured count of the series"),
-    Column("n", "Int64", "runs"),
-    Column("step_s", heading="step", unit="s",
-           description="median over steps, mean over ranks and runs"),
-    Column("ideal_s", heading="ideal step", unit="s",
-           description="the baseline's, for the images that a rank has"),
-    _part("lost", "lost", "step over ideal step, minus 1; parts are shares of the ideal step, too"),
-    _part("input", "input", "waiting for the batch"),
-    _part("compute", "compute", "forward, backward and update, of the rank that computes fastest"),
-    _part("communication", "communication", "exposed; waiting for slower ranks is in it"),
-    _part("exposed", "exposed communication", "overlaps no computing; without what follows"),
-    _part("waiting", "waiting", "for slower ranks"),
-    _part("negotiation", "negotiation", "one round of all ranks"),
-    _part("rest", "rest", "what the parts do not explain; may be negative"),
-    Column("largest", None, "largest loss", cell=_largest, wide=True),
-    Column("why", "string", "note", only_if_varied=True, wide=True),
-)  # fmt: skip
+def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    return (
+        *NAMES,
+        Column("series", "Int64"),
+        Column("scaling", "string", "scaling", only_if_varied=True),
+        replace(ranks_column(runs), only_if_varied=False),
+        Column("global_batch", "Int64", "global batch", only_if_varied=True),
+        Column("baseline_gpus", "Int64", "compared with", "the smallest measured count of the "
+               "series"),
+        Column("n", "Int64", "runs"),
+        Column("step_s", "Float64", "step", "median over steps, mean over ranks and runs", "s"),
+        Column("ideal_s", "Float64", "ideal step", "the baseline's, for the images that a rank has",
+               "s"),
+        _part("lost", "lost", "step over ideal step, minus 1; parts are shares of the ideal step, "
+              "too"),
+        _part("input", "input", "waiting for the batch"),
+        _part("compute", "compute", "forward, backward and update, of the rank that computes "
+              "fastest"),
+        _part("communication", "communication", "exposed; waiting for slower ranks is in it"),
+        _part("exposed", "exposed communication", "overlaps no computing; without what follows"),
+        _part("waiting", "waiting", "for slower ranks"),
+        _part("negotiation", "negotiation", "one round of all ranks"),
+        _part("rest", "rest", "what the parts do not explain; may be negative"),
+        Column("largest", None, "largest loss", cell=largest_cause, wide=True),
+        Column("why", "string", "note", only_if_varied=True, wide=True),
+    )  # fmt: skip
 
 
 def losses(of: Sweep) -> Table:
@@ -156,20 +126,17 @@ def loss(runs: pd.DataFrame) -> Table:
     """A row per series and count but the smallest, of completed runs with a step time.
 
     Args:
-        runs: a row per run: the columns of analysis.frames, and per run in seconds, null where a
-            record has none, ``step_s``, ``input_s``, ``compute_s``, ``compute_fastest_s``,
-            ``communication_s``, ``exposed_s``, ``waiting_s``, ``negotiation_s``; and
-            ``step_parts_why``.
+        runs: with their ``series``.
     """
-    used = with_series(runs)[(runs["status"] == "completed") & runs["step_s"].notna()]
-    data = frame(_rows(*_pairs(used)), COLUMNS)
-    ranks = replace(ranks_column(runs), only_if_varied=False)
-    columns = tuple(
-        ranks if c.name == "gpus" else c
-        for c in COLUMNS
-        if not c.estimate or data[c.name].notna().any()
-    )
-    return Table(KEY, TITLE, columns, data)
+    columns = _columns(runs)
+    data = frame(_rows(*_pairs(timed(runs))), columns)
+    known = tuple(c for c in columns if not c.estimate or data[c.name].notna().any())
+    return Table("lost_efficiency", "What is lost, and by what", known, data)
+
+
+def timed(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that completed, with a step time."""
+    return runs[(runs["status"] == "completed") & runs["step_s"].notna()]
 
 
 def _pairs(used: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -189,17 +156,19 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table; see :func:`_pairs`."""
     pair, base, count = runs["pair"].to_numpy(int), runs["is_base"].to_numpy(bool), len(pairs)
 
-    def means(values: Floats) -> tuple[Floats, Floats]:
+    def both(values: Floats) -> list[Moments]:
         """Of the count and of its baseline."""
-        more, fewest = (grouped_moments(values[at], pair[at], count).mean for at in (~base, base))
-        return more, fewest
+        return [grouped_moments(values[at], pair[at], count) for at in (~base, base)]
+
+    def means(values: Floats) -> list[Floats]:
+        return [one.mean for one in both(values)]
 
     step, images = (runs[name].to_numpy(float) for name in ("step_s", "global_batch"))
     step_s, step_0 = means(step)
     each, each_0 = means(images / runs["gpus"].to_numpy(float))
     ideal = each / each_0 * step_0
     shared = runs["oversubscribed"].fillna(False).astype(bool).groupby(pair).any().to_numpy(bool)
-    parts = _parts(runs, pair)
+    parts = parts_of(runs, pair)
     found: dict[str, Any] = {}
     for name, values in {"lost": step, **parts}.items():
         known = np.where(shared[pair], np.nan, values)
@@ -207,20 +176,16 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
         share = np.round(more / ideal - fewest / step_0, _DECIMALS)
         # the uncertainty of the ideal step is in the interval (delta method)
         linear = np.where(base, (known + share[pair] * step) / step_0[pair], known / ideal[pair])
-        linear = np.round(linear, _DECIMALS)
-        about = differences(*(grouped_moments(linear[at], pair[at], count) for at in (~base, base)))
+        about = differences(*both(np.round(linear, _DECIMALS)))
         about = about.assign(value=share, low=share + about["low"], high=share + about["high"])
         about["note"] = about["note"].where(~np.isnan(share))
         found |= estimates_as(name, about)
-    computing, whole = means(parts["compute"]), (step_s, step_0)
-    longer = [np.greater(one, other) for one, other in zip(computing, whole, strict=True)]
-    lacks = np.isnan(means(parts["exposed"])[0])
-    told = runs["step_parts_why"].groupby(pair).first().fillna("these runs do not have it")
+    longer = np.greater(means(parts["compute"]), [step_s, step_0]).any(axis=0)
+    lacks = np.isnan([means(parts[name])[0] for name in ("exposed", "communication")]).all(axis=0)
+    told = runs["step_parts_why"].groupby(pair).first()
     no_time = told.map("the rest holds what else communication takes: {}".format)
-    why = np.select(
-        [shared, lacks & ~np.isnan(means(parts["communication"])[0]), lacks, longer[0] | longer[1]],
-        [SHARED_CORES, WAITING_WITHIN, no_time, SAMPLED_LONGER], "",
-    )  # fmt: skip
+    why = np.select([shared, lacks, longer],
+                    [SHARED_CORES, no_time, SAMPLED_LONGER], "")  # fmt: skip
     names = ("technique", "technique_label", "series", "scaling", "gpus", "global_batch",
              "baseline_gpus")  # fmt: skip
     return {
@@ -231,31 +196,26 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parts(runs: pd.DataFrame, pair: Floats) -> dict[str, Floats]:
-    """Seconds of the parts of each run; NaN where some run of its pair lacks one, which is then
-    within the rest."""
+def parts_of(runs: pd.DataFrame, group: NDArray[Any]) -> dict[str, Floats]:
+    """Seconds of the parts of each run; NaN where some run of its group lacks one, which is then
+    within the rest. ``group``: its number of each run."""
     names = ("step_s", "input_s", "compute_s", "compute_fastest_s", *_COMMUNICATION)
     real = {name: runs[name].to_numpy(float, na_value=np.nan) for name in names}
     for name in _COMMUNICATION:
         real[name] = np.where(runs["gpus"] == 1, 0.0, real[name])
-    step, fastest, skew = real["step_s"], real["compute_fastest_s"], (
-        real["compute_s"] - real["compute_fastest_s"])  # fmt: skip
-    left = step - real["input_s"] - real["compute_s"] - real["communication_s"]
-    # every step was taken in parts: nothing overlapped the communication
-    in_parts = np.isnan(real["exposed_s"]) & (np.abs(left) <= _SAME_STEPS * step)
-    shown = np.where(in_parts, real["communication_s"], real["exposed_s"])
+    shown, skew = real["exposed_s"], real["compute_s"] - real["compute_fastest_s"]
     waited = np.minimum(real["waiting_s"], shown)
     negotiated = np.minimum(real["negotiation_s"], shown - waited)
     shows, waits = (
-        pd.Series(~np.isnan(values)).groupby(pair).transform("all").to_numpy(bool)
+        pd.Series(~np.isnan(values)).groupby(group).transform("all").to_numpy(bool)
         for values in (shown, real["waiting_s"] + real["negotiation_s"])
     )
     found = {
         "input": real["input_s"],
-        "compute": fastest,
+        "compute": real["compute_fastest_s"],
         "communication": np.where(shows & ~waits, shown + skew, np.nan),
         "exposed": np.where(shows & waits, shown - waited - negotiated, np.nan),
         "waiting": np.where(waits, np.where(shows, waited, real["waiting_s"]) + skew, np.nan),
         "negotiation": np.where(shows & waits, negotiated, np.nan),
     }
-    return found | {"rest": step - np.nansum([*found.values()], axis=0)}
+    return found | {"rest": real["step_s"] - np.nansum([*found.values()], axis=0)}

@@ -1,21 +1,140 @@
 """Are more ranks worth it? Up to which count each added rank was, and what a model says of the next
-ones."""
+two doublings; see :mod:`analysis.prediction.forecast`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import takewhile
 
-from analysis.table import Row, estimate_in, joined, percent, plain_rows, signed_percent
-from analysis.topics.names import named, ratio_text
-from analysis.topics.scaling.forecasts import ahead
-from analysis.topics.scaling.how_far import chosen
-from analysis.topics.topic import TWO, Answer, Caution, Rows, Sweep, Topic, counted, sentence
+import pandas as pd
 
+from analysis.prediction.collectives import Link, ring
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast
+from analysis.prediction.step_model import AllReduce, measured_counts
+from analysis.records.frames import in_order
+from analysis.table import (
+    Column,
+    Estimate,
+    Row,
+    Table,
+    count,
+    estimate_in,
+    frame,
+    joined,
+    number,
+    percent,
+    plain_rows,
+    signed_percent,
+    significant,
+    types,
+)
+from analysis.topics.names import named, ranks_column, ratio_text
+from analysis.topics.scaling.efficiency import chosen, throughputs
+from analysis.topics.scaling.loss import timed
+from analysis.topics.scaling.series import SERIES, by_series
+from analysis.topics.topic import TWO, Answer, Rows, Sweep, Topic, counted, sentence
+
+#: Median step and throughput may differ by this much more than on the fewest ranks.
+MOST_UNEVEN = 0.1
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
-#: Counts that a caution names.
-_NAMED = 4
+
+
+def ahead(of: Sweep) -> Table:
+    """A row per count ahead, or per series that has no forecast, with the reason; series have
+    counts enough to try one on."""
+    runs = of.made(by_series)
+    used = timed(runs)
+    used = used[used.groupby("series")["gpus"].transform("nunique") > 1]
+    names = {row["series"]: row for row in reversed(of.rows(throughputs))}
+    rows: list[Row] = []
+    by_network = False
+    for series, own in used.groupby("series", sort=False):
+        first, reduce = names[series], _all_reduce(own, of.network)
+        made = forecast(measured_counts(own), first["scaling"], reduce)
+        if made.refused == UNTRIED:
+            continue
+        if made.points and (stalls := of.made(uneven).get(first["series"])):
+            made = made._replace(points=(), refused=stalls[max(stalls)])
+        by_network |= reduce is not None
+        rows += _rows(first, made)
+    columns = _columns(runs)
+    return Table(
+        "forecast", "The next two doublings, by a model", columns,
+        in_order(frame(rows, columns), of.order),
+        intro="The measured parts of a step, continued: computing and input as they are, the "
+        "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
+        "for the longest delay. "
+        "The network is "
+        + ("that of the interconnect run beside the sweep."
+           if by_network
+           else "as training shows it: no usable interconnect run of these nodes lies beside the "
+           "sweep."),
+    )  # fmt: skip
+
+
+def uneven(of: Sweep) -> dict[int, dict[int, str]]:
+    """Why the median step of a series and rank count does not stand for its throughput, by these,
+    where it does not: by the throughput that it gives, compared with that on the fewest ranks."""
+    runs = timed(of.made(by_series))
+    share = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
+    found = share.groupby([runs["series"], runs["gpus"]]).median().dropna().reset_index(name="of")
+    first = found.groupby("series")[["gpus", "of"]].transform("first")
+    found = found.assign(fewest=first["gpus"], of=found["of"] / first["of"])
+    why: dict[int, dict[int, str]] = {}
+    for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN]):
+        why.setdefault(row["series"], {})[row["gpus"]] = (
+            f"compared with {row['fewest']}, {row['gpus']} ranks have {percent(row['of'])} of the "
+            "throughput that the median step gives: what makes other steps "
+            f"{'longer' if row['of'] < 1 else 'shorter'} is in no model"
+        )
+    return why
+
+
+def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
+    """Seconds of the gradients by ranks; None where the network or their bytes are unknown."""
+    sizes = runs["gradient_bytes"]
+    if network is None or sizes.isna().any():
+        return None
+    size = float(sizes.median())
+    return lambda ranks: ring(ranks, size).seconds(network)
+
+
+def _rows(first: Row, found: Forecast) -> list[Row]:
+    last = found.held_out[-1] if found.held_out else None
+    row = {
+        **{name: first[name] for name in (*types(SERIES), "global_batch")},
+        "fitted_on": ", ".join(map(count, found.fitted_on)),
+        "hold_out": last.error if last else None,
+        "hold_out_ranks": last.ranks if last else None,
+        "why": found.refused,
+    }
+    if found.refused is not None:
+        none = Estimate(None, note=found.refused)
+        return [row | none.columns("step_s") | none.columns("efficiency")]
+    return [
+        row | {"gpus": ranks} | step.columns("step_s") | efficiency.columns("efficiency")
+        for ranks, step, efficiency in found.points
+    ]
+
+
+def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    return (
+        *SERIES,
+        Column("global_batch", "Int64"),
+        Column("fitted_on", "string", "measured on", "rank counts"),
+        replace(ranks_column(runs), only_if_varied=False),
+        Column("step_s", "Float64", "step", "with its 95 % interval: from what the model was off "
+               "at counts that were left out, wider with each doubling", "s", significant,
+               estimate=True),
+        Column("efficiency", "Float64", "efficiency", "against the smallest measured count",
+               format=number(2), estimate=True),
+        Column("hold_out", "Float64", "hold-out error", "predicted / measured - 1 at the largest "
+               "measured count, fitted to the smaller ones", format=signed_percent),
+        Column("hold_out_ranks", "Int64"),
+        Column("why", "string"),
+    )  # fmt: skip
 
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:
@@ -24,21 +143,21 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     for one, known, under in chosen(of):
         gains, further = (
             [row for row in rows if row["series"] == one["series"]]
-            for rows in (known, plain_rows(of.made(ahead).table.data))
+            for rows in (known, of.rows(ahead))
         )
         gains = [row for row in gains if row["before"] is not None]
         least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
         most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
         several = len({other["series"] for other in known}) > 1
         whose = f"with {named(one, known)}" if several else ""
-        points = [row for row in further if row["efficiency"] is not None]
         yield Answer(
             "more_ranks", f"Are more {what}s worth it?",
             sentence(under + _up_to(gains[0], least, most, what, whose)),
             "forecast" if further else "scaling", "gains",
             {"worth": least, "at_most": most,
-             **{f"efficiency_{r['gpus']}": r["efficiency"] for r in points}},
-            [_expected(further, points, what)],
+             **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
+                if row["efficiency"] is not None}},
+            [_expected(further, what)],
         )  # fmt: skip
 
 
@@ -71,23 +190,18 @@ def _up_to(first: Row, least: int, most: int, what: str, whose: str) -> str:
     return f"{joined([whose, give], ', ')}{first['before']}{verdict}"
 
 
-def _expected(further: Rows, points: Rows, what: str) -> str:
+def _expected(further: Rows, what: str) -> str:
     """The forecast with its error, or why there is none; empty where none could be tried."""
-    if not points:
-        tried = further and further[0]["hold_out"] is not None
-        return f"no forecast: {further[0]['why']}" if tried else ""
-    ends = (f"{estimate_in(row, 'efficiency').text(TWO)} at {row['gpus']}" for row in points)
-    first = points[0]
+    if not further:
+        return ""
+    first = further[0]
+    if first["efficiency"] is None:
+        return f"no forecast: {first['why']}" if first["hold_out"] is not None else ""
+    ends = (f"{estimate_in(row, 'efficiency').text(TWO)} at {row['gpus']}" for row in further)
     return (
         f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error at "
         f"{first['hold_out_ranks']} {what}s: {signed_percent(first['hold_out'])})"
     )
 
 
-TOPIC = Topic(
-    tables=(lambda of: of.made(ahead).table,),
-    answers=(_worth_it,),
-    cautions=(
-        lambda of: (Caution(f"{text}.", "times") for text in of.made(ahead).slower[:_NAMED]),
-    ),
-)
+TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))

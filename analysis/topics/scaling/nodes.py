@@ -10,8 +10,7 @@ by the same factor whatever the other hosts are. Two slow hosts of one run count
 are underestimated. The effect of a host is what its own is above the mean of those that its runs
 connect it with; p is that of Student's t, with Holm's adjustment over the hosts. Each group has a
 variance of its own (analysis/stats/least_squares.py): a noisy condition makes no sound host look
-slow. In simulations with equal and unequal variances 0.6 to 3.2 % of families of sound hosts have
-one with p below 0.05 (docs/statistics.md).
+slow. docs/statistics.md has how often this errs.
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ from scipy import special
 from analysis.records.lists import Names
 from analysis.stats.differences import holm
 from analysis.stats.intervals import IDENTICAL, t_quantile
-from analysis.stats.least_squares import ROUNDING, Effects, Fit, effects, within
+from analysis.stats.least_squares import ROUNDING, Effects, Fit, within
 from analysis.table import (
     Column,
     Row,
     Table,
     estimate_in,
     estimates_as,
+    first_of,
     frame,
     p_value,
     percent,
@@ -69,30 +69,20 @@ COLUMNS: tuple[Column, ...] = (
 def table(runs: pd.DataFrame) -> Table:
     """One row per host, the slowest first; empty where runs do not tell hosts apart."""
     used = _comparable(runs)
-    names, present = _hosts(used)
-    while len(names):
+    columns: dict[str, Any] = {}
+    while len(used):
+        names, present = _hosts(used)
         group = used["group"].factorize()[0]
-        known = Fit(group, present).df[group] >= FEWEST_OF_A_GROUP
+        fit = Fit(group, present)
+        known = fit.df[group] >= FEWEST_OF_A_GROUP
         if known.all():
+            found = fit.effects(np.log(used["step_s"].to_numpy(np.float64)))
+            if (found.df >= FEWEST_DF).any():
+                columns = _columns(names, present, found)
             break
         used = used[known]
-        names, present = _hosts(used)
-    columns: dict[str, Any] = {}
-    if len(names):
-        found = effects(np.log(used["step_s"].to_numpy(np.float64)), group, present)
-        if (found.df >= FEWEST_DF).any():
-            columns = _columns(names, present, found)
     data = frame(columns, COLUMNS).sort_values("effect", ascending=False, kind="stable")
     return Table("node_effects", "Step time by host", COLUMNS, data.reset_index(drop=True))
-
-
-def suspects(rows: Sequence[Row]) -> list[Row]:
-    """Rows of the table whose host is slower by more than SLOWER, with p_holm below ALPHA."""
-    return [
-        row
-        for row in rows
-        if row["p_holm"] is not None and row["p_holm"] < ALPHA and row["effect"] > SLOWER
-    ]
 
 
 def _comparable(runs: pd.DataFrame) -> pd.DataFrame:
@@ -122,8 +112,6 @@ def _of_one_device(used: pd.DataFrame) -> pd.DataFrame:
 def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
     """Hosts that some run of a group used and another did not, and which runs used them; hosts that
     the same runs used are one."""
-    if not len(used):
-        return [], np.zeros((0, 0), dtype=np.bool_)
     names = used["hosts"].reset_index(drop=True).explode()
     codes, hosts = pd.factorize(names, sort=True)
     present = np.zeros((len(used), len(hosts)), dtype=np.bool_)
@@ -131,9 +119,7 @@ def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
     moved = within(present.astype(float), used["group"].factorize()[0])
     varies = (np.abs(moved) > ROUNDING).any(axis=0)
     present, hosts = present[:, varies], hosts[varies]
-    _, first, which = np.unique(
-        np.packbits(present, axis=0).T, axis=0, return_index=True, return_inverse=True
-    )
+    _, first, which = np.unique(present, axis=1, return_index=True, return_inverse=True)
     together = pd.Series(hosts).groupby(which.ravel()).agg(Names)
     return together.tolist(), present[:, first]
 
@@ -143,26 +129,13 @@ def _columns(names: list[Names], present: NDArray[np.bool_], found: Effects) -> 
     error = np.where(few, np.nan, found.error)
     half = t_quantile(found.df) * error
     value, low, high = np.expm1([found.value, found.value - half, found.value + half])
-    note = np.select([np.isnan(value), few, np.isnan(low)], [ALIKE, FEW, IDENTICAL], "")
-    effect = pd.DataFrame({"value": value, "low": low, "high": high, "n": n,
-                           "note": [text or None for text in note.tolist()]})  # fmt: skip
+    note = np.select([np.isnan(value), few, np.isnan(low)], [ALIKE, FEW, IDENTICAL], np.array(None))
+    effect = pd.DataFrame({"value": value, "low": low, "high": high, "n": n, "note": note})
     return {
         "host": names, "n_with": n, "n_without": len(present) - n,
         **estimates_as("effect", effect),
         "p_holm": holm(2 * special.stdtr(found.df, -np.abs(found.value / error))),
     }  # fmt: skip
-
-
-def blamed(slow: Sequence[Row]) -> str:
-    """What the suspects cost, as a sentence without its full stop."""
-    parts = [
-        f"{estimate_in(row, 'effect').text(percent)} longer on "
-        f"{' and '.join(row['host'])} ({row['n_with']} runs with it, "
-        f"{row['n_without']} without)"
-        for row in slow[:_NAMED]
-    ]
-    more = f", and longer on {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
-    return f"Steps take {', '.join(parts)}{more}"
 
 
 def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str:
@@ -182,7 +155,14 @@ def by_host(of: Sweep) -> Table:
 
 def _to_blame(of: Sweep) -> Iterable[Answer]:
     found = of.rows(by_host)
-    if slow := suspects(found):
+    slow = [row for row in found if row["p_holm"] is not None and row["p_holm"] < ALPHA
+            and row["effect"] > SLOWER]  # fmt: skip
+    if slow:
+        parts = [
+            f"{estimate_in(row, 'effect').text(percent)} longer on {' and '.join(row['host'])} "
+            f"({row['n_with']} runs with it, {row['n_without']} without)"
+            for row in slow
+        ]
         numbers = {"host": str(slow[0]["host"]), "slower": slow[0]["effect"]}
         more = []
         # without its site a command would not run: names may have been left out
@@ -190,8 +170,8 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
             numbers["command"] = ready = ready_command(slow, found, site)
             # no full stop follows the command, which a shell would take for its last node
             more = [f"the command {ready} measures the network there and compares the hosts"]
-        yield Answer("nodes", "Is a machine to blame?", f"{blamed(slow)}.", "node_effects", "hosts",
-                     numbers, more)  # fmt: skip
+        yield Answer("nodes", "Is a machine to blame?", f"Steps take {first_of(parts, _NAMED)}.",
+                     "node_effects", "hosts", numbers, more)  # fmt: skip
 
 
 TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))

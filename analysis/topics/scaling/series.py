@@ -29,9 +29,7 @@ def by_series(of: Sweep) -> pd.DataFrame:
 
 def with_series(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs with the number of their ``series``: those that only ranks, nodes and seeds tell apart.
-    What differs between series beside the settings joins the ``context``. Done once only."""
-    if "series" in runs:
-        return runs
+    What differs between series beside the settings joins the ``context``."""
     weak = runs["scaling"] == "weak"
     same = runs[[*SAME, "technique_settings"]].assign(
         batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),
@@ -60,8 +58,3 @@ def _beside_settings(series: pd.DataFrame) -> list[list[str]]:
                  accumulation if more else ""]  # fmt: skip
         found.append([part for part in parts if part])
     return found
-
-
-def measured(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that completed, with a throughput."""
-    return runs[(runs["status"] == "completed") & runs["images_per_s"].notna()]

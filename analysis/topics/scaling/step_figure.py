@@ -1,102 +1,95 @@
-"""Figure of where a steady step goes: its parts, for each condition or rank count."""
+"""Figure of where a steady step goes: its parts, for each condition and rank count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.plots.figure import GRID, PART_PALETTE, Figure, Look, hidden, left_out
+from analysis.plots.figure import GRID, PART_PALETTE, Figure, hidden, left_out
 from analysis.plots.rows import Bar, bars
-from analysis.table import Column, joined, plain_rows, significant, types
+from analysis.table import Row, joined, plain_rows, significant
 from analysis.topics.names import place_namer
 from analysis.topics.scaling.loss import PARTS as WORDS
-from analysis.topics.topic import Topic
+from analysis.topics.scaling.loss import losses, parts_of, timed
+from analysis.topics.scaling.series import by_series
+from analysis.topics.topic import Sweep, Topic, reference_technique
 
-KEY, TITLE = "step_parts", "Where a step goes"
 MOST_ROWS = 12
-_SEEN = 1e-3  # milliseconds: less is rounding
 #: Part -> (its words, colour); in the order in which a step has them.
 PARTS = {
     "input": (WORDS["input"], PART_PALETTE[4]),
-    "compute": ("forward and backward pass", PART_PALETTE[0]),
+    "compute": (WORDS["compute"], PART_PALETTE[0]),
     "update": ("update", PART_PALETTE[5]),
-    "exposed": (WORDS["communication"], PART_PALETTE[1]),
+    "communication": (WORDS["communication"], PART_PALETTE[1]),
+    "exposed": (WORDS["exposed"], PART_PALETTE[1]),
+    "waiting": (WORDS["waiting"], PART_PALETTE[3]),
+    "negotiation": (WORDS["negotiation"], PART_PALETTE[2]),
     "rest": (WORDS["rest"], GRID),
 }
-#: Part that records may lack -> part that then holds it.
-_WITHIN = {"update": "compute", "exposed": "rest"}
-_SECONDS = ["step_s", "input_s", "compute_s", "update_s", "exposed_s"]
-COLUMNS: tuple[Column, ...] = (
-    Column("name", "string"),
-    Column("part", "string"),
-    Column("milliseconds", description="null where some run of the condition lacks it"),
-)
+_DECIMALS = 6  # of milliseconds: less is the rounding of a sum
 
 
-def figure(runs: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
-    """Mean over completed runs of each condition's steady step, at the largest rank counts;
-    ``seen``: the look of each technique that is drawn. None where no record of these has its
-    parts."""
-    data = numbers(runs[runs["technique_label"].isin(list(seen))])
-    if not len(data):
+def figure(of: Sweep) -> Figure | None:
+    """Mean over completed runs of each condition's steady step; None where no record of the
+    techniques that are drawn has its parts."""
+    every = timed(of.made(by_series))
+    runs = every[every["technique_label"].isin(list(of.seen))]
+    if not len(runs):
         return None
-    known = data.dropna()
-    names = list(dict.fromkeys(data["name"]))
-    drawn = [part for part in PARTS if (known.loc[known["part"] == part, "milliseconds"]).any()]
-    svg = bars(
-        {"": [bar for name in names for bar in _bars(known[known["name"] == name])]}, names,
-        "milliseconds of a step", key=dict(PARTS[part] for part in drawn),
-    )  # fmt: skip
+    data = numbers(runs, reference_technique(of.order))
+    rows, known = plain_rows(data), data[[*PARTS]]
+    drawn = [part for part in PARTS if known[part].fillna(0).any()]
+    svg = bars([bar for row in rows for bar in _bars(row)], [row["name"] for row in rows],
+               "milliseconds of a step", dict(PARTS[part] for part in drawn))  # fmt: skip
+    within = {
+        "update": (data["update"].isna(), "compute"),
+        "exposed": (data["exposed"].isna() & data["communication"].isna(), "rest"),
+    }
     caption = joined([
-        "Steady-state step of a rank, mean over ranks and completed runs. Communication is what "
-        "the backward pass does not hide.",
+        "Steady-state step, mean over ranks and completed runs. Computing is that of the fastest "
+        "rank; what the others compute longer is waiting. Communication is what the backward pass "
+        "does not hide.",
         "Left of 0: by how much less the step takes than its parts, which are those of sampled "
-        "steps." if (known["milliseconds"] < -_SEEN).any() else "",
-        *_unknown(data),
+        "steps." if (known < 0).any(axis=None) else "",
+        *(f"Where it is not known, {PARTS[part][0]} is in the bar '{PARTS[other][0]}'."
+          for part, (lacks, other) in within.items() if lacks.any()),
     ])  # fmt: skip
-    caption += left_out(len(names), _measured(runs)["condition"].nunique(), "conditions")
-    caption += hidden(seen, _measured(runs)["technique_label"])
-    return Figure(KEY, TITLE, caption, data, svg)
+    total = every.drop_duplicates(["series", "condition"])
+    caption += left_out(len(rows), len(total), "conditions")
+    caption += hidden(of.seen, total["technique_label"])
+    return Figure("step_parts", "Where a step goes", caption, data, svg)
 
 
-def _bars(own: pd.DataFrame) -> Iterable[Bar]:
-    left, step = 0.0, own["milliseconds"].sum()
-    for row in plain_rows(own):
-        (words, colour), wide = PARTS[row["part"]], row["milliseconds"]
+def numbers(runs: pd.DataFrame, reference: str | None) -> pd.DataFrame:
+    """A row per condition, with the milliseconds of each part, null where some of its runs lacks
+    it: known parts add up to the step. Of more rows than a figure has: all rank counts of the
+    reference first, then the most ranks and the largest batches."""
+    group = runs.groupby(["series", "condition"], sort=False).ngroup()
+    update = runs["update_s"].astype(float)
+    update = update.where(update.notna().groupby(group).transform("all"))
+    parts = pd.DataFrame(parts_of(runs, group.to_numpy()), runs.index).assign(update=update)
+    parts["compute"] -= update.fillna(0)
+    means = (1000 * parts[[*PARTS]].groupby(group).mean()).round(_DECIMALS)
+    rows = runs.assign(group=group).drop_duplicates("group").set_index("group").join(means)
+    of = rows.groupby("series")
+    first = (rows["technique"] == reference) & (of["gpus"].transform("nunique") > 1)
+    most, batch = -of["gpus"].transform("max"), -of["global_batch"].transform("max")
+    rows = rows.assign(others=~first, most=most, batch=batch, fewer=-rows["gpus"])
+    order = ["others", "most", "batch", "series"]
+    shown = rows.sort_values([*order, "fewer"]).head(MOST_ROWS).sort_values([*order, "gpus"])
+    names = [*map(place_namer(shown), plain_rows(shown))]
+    return shown.assign(name=names)[["name", *PARTS]].reset_index(drop=True)
+
+
+def _bars(row: Row) -> Iterable[Bar]:
+    known = {part: row[part] for part in PARTS if row[part] is not None}
+    left, step = 0.0, sum(known.values())
+    for part, wide in known.items():
+        words, colour = PARTS[part]
         tip = f"{row['name']}: {words} {significant(wide)} ms, {100 * wide / step:.0f} %"
         yield Bar(row["name"], left if wide > 0 else 0, wide, colour, tip)
         left += max(wide, 0)
 
 
-def _unknown(data: pd.DataFrame) -> list[str]:
-    """Sentences: where the parts are that some condition lacks."""
-    return [
-        f"Where it is not known, {PARTS[part][0]} is in the bar '{PARTS[_WITHIN[part]][0]}'."
-        for part in data.loc[data["milliseconds"].isna(), "part"].unique()
-    ]
-
-
-def _measured(runs: pd.DataFrame) -> pd.DataFrame:
-    return runs[(runs["status"] == "completed") & runs["step_s"].notna()]
-
-
-def numbers(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per condition and part, in milliseconds; known parts add up to the step."""
-    by_condition = _measured(runs).groupby("condition", sort=False, observed=True)
-    means = by_condition[_SECONDS].mean().astype("Float64")
-    # parts of some runs do not add up to the step of all
-    means = means.where(by_condition[_SECONDS].count().eq(by_condition.size(), axis=0))
-    about = by_condition[["technique_label", "context", "gpus", "global_batch"]].first()
-    rows = about.join(means).sort_values(["gpus", "global_batch"], kind="stable").tail(MOST_ROWS)
-    parts = pd.DataFrame({
-        "input": rows["input_s"], "compute": rows["compute_s"] - rows["update_s"].fillna(0),
-        "update": rows["update_s"], "exposed": rows["exposed_s"],
-    })  # fmt: skip
-    known = 1000 * parts.assign(rest=rows["step_s"] - parts.sum(axis=1))
-    names = [*map(place_namer(rows), plain_rows(rows))]
-    found = known.assign(name=names).melt("name", var_name="part", value_name="milliseconds")
-    return found.astype(types(COLUMNS))
-
-
-TOPIC = Topic(plots=(lambda of: figure(of.runs, of.seen),))
+TOPIC = Topic(tables=(losses,), plots=(figure,))

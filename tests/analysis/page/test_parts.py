@@ -16,7 +16,7 @@ from analysis.records.load import load_frames
 from analysis.topics.cells import machine, usage
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence import reached
-from analysis.topics.scaling import forecasts, series, waterfall
+from analysis.topics.scaling import more_ranks, series, step_figure
 from analysis.topics.topic import Sweep
 from tests.analysis.builders import write_sweep
 from tests.analysis.samples import good_sweep
@@ -32,8 +32,8 @@ BROKEN = [
     (series, "with_series", "Scaling"),
     (reached, "columns", "Accuracy"),
     (usage, "table", "Cells and machines"),
-    (waterfall, "figure", "Scaling"),
-    (forecasts, "_columns", "Scaling"),
+    (step_figure, "numbers", "Scaling"),
+    (more_ranks, "_columns", "Scaling"),
 ]
 
 

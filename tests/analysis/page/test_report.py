@@ -129,9 +129,9 @@ def first_of(folder: Path, *items: RunRecord) -> list[str]:
 
 def test_the_first_screen_shows_what_the_sweep_varies(tmp_path: Path) -> None:
     ranks = [record(config(gpus=gpus)) for gpus in (1, 2)]
-    assert first_of(tmp_path / "ranks", *ranks) == ["efficiency", "waterfall"]
+    assert first_of(tmp_path / "ranks", *ranks) == ["efficiency", "step_parts"]
     no_rate = [record(config(gpus=gpus), images_per_s=None) for gpus in (1, 2)]
-    assert first_of(tmp_path / "parts", *no_rate) == ["accuracy_by_batch", "waterfall"]
+    assert first_of(tmp_path / "parts", *no_rate) == ["accuracy_by_batch", "step_parts"]
     seeds = [record(config(name, seed=seed), accuracies=[0.1, 0.2, 0.3 + seed / 50])
              for name in ("naive", "lamb") for seed in (0, 1)]  # fmt: skip
     shown = ["against_reference", "accuracy_by_batch"]

@@ -50,13 +50,6 @@ def test_alpha_never_falls_below_zero() -> None:
     assert found.worst > 0.3
 
 
-def test_one_size_is_no_line() -> None:
-    with pytest.raises(ValueError, match="two or more"):
-        fit(timed(0.0, Link(1e-5, 1e-8))[:1])
-    with pytest.raises(ValueError, match="0 s or less"):
-        fit([Timed(2, 8, (0.0,)), Timed(2, 16, (1.0,))])
-
-
 def test_one_line_stays_one() -> None:
     at = [fit_segments(timed(0.05, RENDEZVOUS, seed=seed)).split for seed in range(40)]
     assert sum(place > 0 for place in at) <= 4

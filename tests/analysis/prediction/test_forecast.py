@@ -11,12 +11,7 @@ import pytest
 
 from analysis.prediction import Scaling
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import (
-    MOST_HELD_OUT,
-    SLOWER,
-    forecast,
-    slower,
-)
+from analysis.prediction.forecast import MOST_HELD_OUT, forecast
 from analysis.prediction.step_model import (
     Measured,
     StepModel,
@@ -109,7 +104,6 @@ def test_other_refusals() -> None:
     two = forecast([measured(1), measured(2)], "weak", all_reduce)
     assert two.refused is not None and two.refused.startswith("no smaller counts")
     assert forecast([measured(4, parts=False)], "weak").refused is not None
-    assert forecast([], "weak").refused is not None
     odd = [Measured(k, (0.1,), (0.2, 0.1, 0.05)) for k in (2, 4)]
     assert "no time" in str(forecast(odd, "weak", all_reduce).refused)
 
@@ -157,15 +151,6 @@ def test_bytes_and_messages_of_a_ring_or_a_tree_are_continued(
         assert point.step_s.value == pytest.approx(BASE + sent(point.ranks), rel=1e-6)
     fewer = fit_step(runs[:3], "weak")
     assert isinstance(fewer, StepModel) and len(fewer.network) < 3, "no more than counts can tell"
-
-
-@pytest.mark.parametrize("counts", [(1, 2, 3, 4), (2, 3, 4, 6), (1, 2, 4, 8)])
-def test_the_largest_of_any_chain_of_counts_is_tried(counts: tuple[int, ...]) -> None:
-    runs = [measured(k) for k in counts[:-1]]
-    assert slower([*runs, measured(counts[-1])], "weak", all_reduce) == ()
-    (late,) = slower([*runs, measured(counts[-1], times=2.0)], "weak", all_reduce)
-    assert late.startswith(f"{SLOWER}: ") and f"on {counts[-1]} ranks" in late
-    assert slower([*runs, measured(counts[-1], times=0.4)], "weak", all_reduce) == ()
 
 
 def test_parts_come_from_a_frame_of_runs() -> None:

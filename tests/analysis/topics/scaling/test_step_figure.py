@@ -3,110 +3,134 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 
-from analysis.plots.figure import Figure, looks
-from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure, numbers
-from tests.analysis.builders import config, rank_steps, record, runs_frame, spread
+from analysis.plots.figure import Figure
+from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure
+from tests.analysis.builders import config, rank_steps, record, spread
+from tests.analysis.planned import sweep
 from train.record.run import RunRecord
 
-SEEN = looks(["naive"])
+LACKS_EXPOSED = {"exposed": None, "missing": {"steps.exposed_s": "too short"}}
 
 
-def run(seconds: float, exposed: float | None = 0.1, **changes: Any) -> RunRecord:
-    """Of ``seconds`` a tenth waits for input, half is computing, an eighth of which updates."""
-    settings = {name: changes.pop(name) for name in ("gpus", "seed") if name in changes}
-    steps = rank_steps(0, seconds, 0.1 * seconds, 0.4 * seconds).model_copy(
-        update={"update_s": spread(0.0625 * seconds), "sampled": 9, "exposed_s": exposed}
-    )
-    return record(config(**settings), steps=(steps,), **changes)
+def run(
+    seconds: float, exposed: float | None = 0.1, waits: float | None = None, name: str = "naive",
+    **changes,
+) -> RunRecord:  # fmt: skip
+    """Of ``seconds`` a tenth waits for input, half is computing, an eighth of which updates; of two
+    ranks or more that are waiting for each other ``waits``, the first computes 10 ms faster."""
+    settings = {key: changes.pop(key) for key in ("gpus", "seed") if key in changes}
+    steps = []
+    for rank in range(settings.setdefault("gpus", 2)):
+        step = rank_steps(rank, seconds, 0.1 * seconds, 0.4 * seconds)
+        more = {"update_s": spread(0.0625 * seconds), "sampled": 9, "exposed_s": exposed}
+        if waits is not None:
+            more |= {"waiting_s": spread(waits), "negotiation_s": spread(0.02),
+                     "compute_s": spread(0.5 * seconds - (0.01 if rank == 0 else 0))}  # fmt: skip
+        steps.append(step.model_copy(update=more))
+    return record(config(name, **settings), steps=tuple(steps), **changes)
+
+
+def drawn(*items: RunRecord) -> Figure:
+    found = figure(sweep(items))
+    assert found is not None
+    return found
 
 
 def parts(*items: RunRecord) -> pd.DataFrame:
-    data = numbers(runs_frame(items))
-    return data.pivot_table(index="name", columns="part", values="milliseconds", sort=False)
+    """Those that are known, a row per condition."""
+    return drawn(*items).data.set_index("name").dropna(axis="columns")
 
 
-def tips(found: Figure | None) -> list[str]:
-    root = ElementTree.fromstring(str(found and found.svg))
+def tips(found: Figure) -> list[str]:
+    root = ElementTree.fromstring(str(found.svg))
     return [e.text for e in root.iter("{http://www.w3.org/2000/svg}title") if e.text]
 
 
 def test_parts_of_a_step_by_hand() -> None:
-    found = parts(run(1.0)).loc["naive"]
-    expected = {"input": 100, "compute": 437.5, "update": 62.5, "exposed": 100, "rest": 300}
-    assert found.to_dict() == pytest.approx(expected)
+    """As the table of losses has them, with the update apart; of two ranks that each wait 30 ms,
+    the faster one computes 490 ms and the mean 495."""
+    found = parts(run(1.0, 0.1, 0.03)).loc["naive"]
+    assert found.to_dict() == pytest.approx({
+        "input": 100, "compute": 427.5, "update": 62.5, "exposed": 50, "waiting": 35,
+        "negotiation": 20, "rest": 305,
+    })  # fmt: skip
+    within = parts(run(1.0)).loc["naive"]
+    expected = {"input": 100, "compute": 437.5, "update": 62.5, "communication": 100, "rest": 300}
+    assert within.to_dict() == pytest.approx(expected)
 
 
 def test_parts_add_up_to_the_mean_step_of_the_completed_runs() -> None:
-    items = [run(1.0), run(3.0, seed=1), run(99.0, seed=2, status="diverged"), run(2.5, gpus=2)]
-    found = parts(*items).sum(axis=1)
-    assert found.to_dict() == pytest.approx({"naive, 1 rank, batch 16": 2000.0,
-                                             "naive, 2 ranks, batch 32": 2500.0})  # fmt: skip
+    items = [run(1.0, gpus=1), run(3.0, gpus=1, seed=1), run(2.5)]
+    found = drawn(*items, run(99.0, gpus=1, seed=2, status="diverged")).data.set_index("name")
+    expected = {"naive, 1 rank, batch 16": 2000.0, "naive, 2 ranks, batch 32": 2500.0}
+    assert found.sum(axis=1).to_dict() == pytest.approx(expected)
 
 
-def test_what_is_not_known_is_in_the_rest_and_said() -> None:
-    item = run(1.0, None, missing={"steps.exposed_s": "too short"})
-    data = numbers(runs_frame([item])).set_index("part")["milliseconds"]
-    assert pd.isna(data["exposed"]) and data["rest"] == pytest.approx(400)
+@pytest.mark.parametrize("others", [[], [run(1.0, seed=1)]])
+def test_what_some_run_lacks_is_in_the_rest_and_said(others: Sequence[RunRecord]) -> None:
+    """No mean of the runs that have it."""
+    found = drawn(run(1.0, **LACKS_EXPOSED), *others)
+    assert found.data[["communication", "exposed"]].isna().all(axis=None)
+    assert found.data["rest"].tolist() == pytest.approx([400])
     words, rest = PARTS["exposed"][0], PARTS["rest"][0]
-    both = figure(runs_frame([item, run(1.0, gpus=2)]), SEEN)
-    assert f"Where it is not known, {words} is in the bar '{rest}'." in both.caption
-    assert "not known" not in figure(runs_frame([run(1.0)]), SEEN).caption
-
-
-def test_a_part_that_some_runs_lack_is_not_the_mean_of_the_others() -> None:
-    items = [run(1.0, None, missing={"steps.exposed_s": "too short"}), run(1.0, seed=1)]
-    data = numbers(runs_frame(items)).set_index("part")["milliseconds"]
-    assert pd.isna(data["exposed"]) and data["rest"] == pytest.approx(400)
+    assert f"Where it is not known, {words} is in the bar '{rest}'." in found.caption
+    assert "not known" not in drawn(run(1.0)).caption
 
 
 def test_an_older_record_has_its_update_in_the_computing() -> None:
-    data = numbers(runs_frame([record()])).set_index("part")["milliseconds"]
-    assert data.drop("update").to_dict() == pytest.approx(
-        {"input": 100, "compute": 700, "exposed": 200, "rest": 0}
+    found = drawn(record(config(gpus=2)))
+    known = found.data.set_index("name").dropna(axis="columns").loc["naive"]
+    assert known.to_dict() == pytest.approx(
+        {"input": 100, "compute": 700, "communication": 200, "rest": 0}
     )
-    assert pd.isna(data["update"])
-    said = "Where it is not known, update is in the bar 'forward and backward pass'."
-    assert said in figure(runs_frame([record()]), SEEN).caption
+    assert "Where it is not known, update is in the bar 'computing'." in found.caption
 
 
 def test_a_step_that_is_shorter_than_its_parts_has_a_bar_left_of_zero() -> None:
     """0.1 + 0.5 + 0.6 are 1.2 s of parts in a step of 1 s."""
-    found = figure(runs_frame([run(1.0, 0.6)]), SEEN)
+    found = drawn(run(1.0, 0.6))
     shares = [float(re.search(r"(-?\d+) %", tip)[1]) for tip in tips(found)]
     assert shares == [10, 44, 6, 60, -20], "of the step, so 100 % together"
     assert "Left of 0: by how much less" in found.caption
-    assert "Left of 0" not in figure(runs_frame([run(1.0)]), SEEN).caption
+    assert "Left of 0" not in drawn(run(1.0)).caption
+    assert "naive: computing 438 ms, 44 %" in tips(found)
 
 
-def test_each_part_has_a_bar_and_a_tip() -> None:
-    titles = tips(figure(runs_frame([run(1.0)]), SEEN))
-    assert "naive: forward and backward pass 438 ms, 44 %" in titles
-    assert len(titles) == len(PARTS)
+def test_all_counts_of_the_reference_are_shown_first() -> None:
+    counts = [2**n for n in range(5)]
+    names = ["lamb", "naive", "other"]
+    items = [run(1.0, gpus=gpus, name=name) for name in names for gpus in counts]
+    found = drawn(*items)
+    rows = [re.match(r"(\w+), (\d+) rank", name).groups() for name in found.data["name"]]
+    assert rows[:5] == [("naive", str(gpus)) for gpus in counts]
+    assert rows[10:] == [("other", "8"), ("other", "16")], "of what does not fit the most ranks"
+    assert f"Shown: {MOST_ROWS} of {len(items)} conditions" in found.caption
 
 
-def test_rows_that_are_left_out_are_said() -> None:
-    items = [run(1.0, gpus=g) for g in range(1, MOST_ROWS + 2)]
-    found = figure(runs_frame(items), SEEN)
-    assert found.data["name"].nunique() == MOST_ROWS
-    assert f"Shown: {MOST_ROWS} of {MOST_ROWS + 1} conditions" in found.caption
+def test_without_ranks_to_compare_the_largest_batches_are_shown() -> None:
+    items = [run(1.0, name=name) for name in ("naive", "lamb")]
+    items += [record(item.config.model_copy(update={"batch_per_rank": batch}), steps=item.steps)
+              for item in items for batch in range(20, 26)]  # fmt: skip
+    found = drawn(*items).data["name"]
+    assert found.tolist()[:2] == ["naive, batch 50", "lamb, batch 50"]
+    assert found.nunique() == MOST_ROWS and not found.str.contains("batch 32").any()
 
 
 def test_without_parts_there_is_no_figure() -> None:
-    assert figure(runs_frame([record(steps=None)]), SEEN) is None
-    assert figure(runs_frame([]), SEEN) is None
+    assert figure(sweep([record(steps=None)])) is None
+    assert figure(sweep([])) is None
 
 
 @pytest.mark.filterwarnings("error")
 def test_long_names_leave_room_for_the_bars() -> None:
     """Matplotlib warns where they do not."""
+    of = sweep([run(1.0), run(2.0, name="lamb")])
     words = "nesterov (schedule=polynomial), 12 epochs, 0.4096 of the data"
-    items = [run(1.0), run(2.0, seed=1)]
-    runs = runs_frame(items).assign(technique_label=[words, f"{words}, once more"])
-    runs = runs.assign(condition=["a", "b"])
-    assert figure(runs, looks([words, f"{words}, once more"])) is not None
+    of.frames.runs["technique_label"] = [words, f"{words}, once more"]
+    assert figure(of) is not None
