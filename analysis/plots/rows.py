@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from matplotlib.patches import Patch
 
-from analysis.plots.figure import INK, Look, Svg, Tips, style, to_svg
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, small_multiples, write
+from analysis.plots.figure import INK, Look, Svg, Tips, style, to_svg
 
 _BESIDE, _WIDE = 30, 5.0  # characters of a line beside a bar, and inches of all bars
 
