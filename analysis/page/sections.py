@@ -55,7 +55,6 @@ PAGE = (
     Place("training", "How training went", ("training.loss",)),
     Place("classes", "Classes", ("training.class_scores",)),
     Place("cells", "Cells and machines", (
-        "cells.usage",
         "ranks",
         "scaling.nodes",
         "cells.every_run",
