@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
+import pandas as pd
 from pydantic import BaseModel, ValidationError
 
 from analysis.records import cache as on_disk
@@ -93,14 +93,13 @@ def _tables(folder: Path, cells: tuple[str, ...], *, cache: bool) -> Gathered:
         return read_cells(folder, cells)
     stamps = on_disk.stamps(folder, cells)
     known = on_disk.load(folder, stamps)
-    left = [cell for cell in cells if cell not in known.places]
-    if not left:
-        return chosen(known.tables, np.array([known.places[cell] for cell in cells]))
-    fresh, before = read_cells(folder, left), len(known.tables["cells"])
-    places = {**known.places, **{cell: before + place for place, cell in enumerate(left)}}
-    tables = together([known.tables, fresh])
-    tables = chosen(tables, np.array([places[cell] for cell in cells]))
-    on_disk.store(folder, cells, stamps, tables)
+    there = set(known["cells"]["cell_id"])
+    left = [cell for cell in cells if cell not in there]
+    if left:
+        known = together([known, read_cells(folder, left)])
+    tables = chosen(known, pd.Index(known["cells"]["cell_id"]).get_indexer(cells))
+    if left:
+        on_disk.store(folder, stamps, tables)
     return tables
 
 
