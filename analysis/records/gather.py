@@ -18,7 +18,6 @@ from train.record.run import EpochRecord, RunRecord
 #: missing: no record; failed: the record says so; rejected: it cannot be compared;
 #: unreadable: it is no record at all.
 Kind = Literal["missing", "failed", "rejected", "unreadable"]
-KINDS: tuple[Kind, ...] = ("failed", "rejected", "unreadable", "missing")
 
 
 @dataclass(frozen=True)

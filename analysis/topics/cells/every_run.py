@@ -88,14 +88,12 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
 
 def _skipped(of: Sweep) -> Iterable[Caution]:
     """Half precision that overflowed: the runs took fewer updates than their steps."""
-    by_cell = of.frames.epochs.groupby("cell_id", sort=False, observed=True)
-    steps = by_cell[["skipped_steps", "steps"]].sum()
-    lost = steps[steps["skipped_steps"] > 0]
+    lost = of.runs[of.runs["skipped_steps"] > 0]
     if len(lost):
         yield Caution(
-            f"{int(lost['skipped_steps'].sum()):,} of {int(lost['steps'].sum()):,} steps made no "
+            f"{lost['skipped_steps'].sum():,} of {lost['steps'].sum():,} steps made no "
             "update, since a gradient overflowed in half precision: "
-            f"{first_of([str(cell) for cell in lost.index], 1)}.",
+            f"{first_of(lost['cell_id'].tolist(), 1)}.",
             "accuracy",
         )
 
@@ -115,18 +113,15 @@ def _sharing(of: Sweep) -> Iterable[Caution]:
 def _disturbed(of: Sweep) -> Iterable[Caution]:
     """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
     epochs = of.frames.epochs
-    steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
-    by_cell = steady.groupby("cell_id", sort=False, observed=True)
-    middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
-    batches = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"]
-    grows = (batches.max() > batches.min()).fillna(False)
-    limit = pd.concat([_UNEQUAL * middle, middle + _HICCUP_S], axis=1).max(axis=1)
-    slow = (worst > limit) & ~grows.reindex(worst.index)
-    if slow.any():
+    fixed = of.runs.loc[of.runs["global_batch_last"] == of.runs["global_batch"], "cell_id"]
+    steady = epochs[epochs["steady"].fillna(False) & epochs["cell_id"].isin(fixed)]
+    worst = steady.groupby("cell_id", sort=False)["train_s"].agg(["median", "max"])
+    over = worst["max"] / worst["median"]
+    slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
+    if len(slow):
         yield Caution(
-            "Something slowed the machine down: some epochs took up to "
-            f"{(worst / middle)[slow].max():.1f} times the median one in "
-            f"{first_of([str(cell) for cell in slow.index[slow]], 1)}. Compare images/s, which are "
+            f"Something slowed the machine down: some epochs took up to {slow.max():.1f} times the "
+            f"median one in {first_of([*slow.index], 1)}. Compare images/s, which are "
             "medians over epochs, rather than seconds.",
             "times",
         )
