@@ -63,11 +63,10 @@ def gather(found: Iterable[RunRecord | Unusable]) -> Gathered:
         table: {name: [] for name in own} for table, own in TABLES.items()
     }
     for place, one in enumerate(found):
-        usable = isinstance(one, RunRecord)
-        row = extract.run_row(one) if usable else _problem_row(one)
+        row = _problem_row(one) if isinstance(one, Unusable) else extract.run_row(one)
         for name, values in columns["cells"].items():
             values.append(row.get(name))
-        if not usable:
+        if isinstance(one, Unusable):
             continue
         for table, values_of in extract.VALUES.items():
             own = values_of(one)

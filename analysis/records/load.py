@@ -219,19 +219,13 @@ def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
 
 def _read_manifest(folder: Path) -> SweepManifest:
     path = folder / MANIFEST_NAME
-    expected = (
-        f"Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder per cell, as "
-        "`make sweep SWEEP=<sweep>` makes it."
-    )
-    if not folder.is_dir():
-        raise SweepError(f"{folder}: no such folder. {expected}")
-    if not path.is_file():
-        raise SweepError(f"{folder}: has no {MANIFEST_NAME}. {expected}")
     try:
         return SweepManifest.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SweepError(f"{path}: cannot be read: {error.strerror}. {expected}") from error
+        why = f"cannot be read: {error.strerror}"
     except (ValidationError, UnicodeDecodeError) as error:
-        raise SweepError(
-            f"{path}: not a manifest of a sweep: {explain(error).strip()}. {expected}"
-        ) from error
+        why = f"not a manifest of a sweep: {explain(error).strip()}"
+    raise SweepError(
+        f"{path}: {why}. Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder "
+        "per cell, as `make sweep SWEEP=<sweep>` makes it."
+    )

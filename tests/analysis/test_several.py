@@ -107,7 +107,7 @@ def test_a_notebook_escapes_what_records_say(tmp_path: Path) -> None:
 def test_a_notebook_without_a_folder_or_sweep_says_so(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="at least one folder"):
         analysis.report()
-    with pytest.raises(SweepError, match="no such folder"):
+    with pytest.raises(SweepError, match="cannot be read: No such file"):
         analysis.report(tmp_path / "none")
 
 

@@ -73,9 +73,9 @@ def complete(frames: Frames) -> Iterable[Answer]:
     ]  # fmt: skip
     alone = kinds["failed"] == plan and len(found) == 1
     said = [
-        f"{cause['what']} ({'' if alone else counted(cause['cells'], 'cell') + ': '}"
-        f"{cause['command']} shows more)"
-        for cause in told[:_MOST]
+        f"{cause.text} ({'' if alone else counted(cause.cells, 'cell') + ': '}"
+        f"{own['command']} shows more)"
+        for cause, own in zip(found[:_MOST], told, strict=False)
     ]
     verdict = joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""

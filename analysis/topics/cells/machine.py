@@ -80,15 +80,15 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
         text = f"No host is in all runs ({shown}): their times may compare different machines."
         yield Caution(text, "times")
     contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
-    for name, found in contents[contents > 1].items():
-        text = f"The data set {name} has {found} different contents among the runs."
+    for dataset, found in contents[contents > 1].items():
+        text = f"The data set {dataset} has {found} different contents among the runs."
         yield Caution(text, "all")
 
 
 def _image_mixture(runs: pd.DataFrame) -> Iterator[Caution]:
     """As after an image was replaced while cells waited in the queue."""
     digests = runs["image_digest"].fillna(UNKNOWN).str.removeprefix("sha256:").str[:12]
-    said = []
+    said: list[str] = []
     for digest, count in Counter(digests).most_common():
         own = runs.loc[digests == digest, "cell_id"].tolist()
         named = f" ({first_of(own, 1)})" if said else ""

@@ -145,11 +145,6 @@ def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) 
     assert "make sweep SWEEP=<sweep>" in text
 
 
-def test_no_folder_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP="):
-        load_frames(tmp_path / "gone")
-
-
 @pytest.mark.parametrize("made", [mixed_sweep, rich_sweep])
 def test_frames_hold_the_runs_problems_and_epochs_of_the_records(made, tmp_path: Path) -> None:
     folder = made(tmp_path / "s")
