@@ -10,7 +10,7 @@ from statistics import median
 from train.config.plan import EpochPlan, RunPlan
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import GOOD, DataRecord, EpochRecord, RunRecord, TargetOutcome
+from train.record.run import GOOD, DataRecord, RunRecord, TargetOutcome
 from train.record.target import outcome
 
 #: Clocks are set while a run goes on; seconds are counted by another clock than times are.
@@ -113,13 +113,10 @@ def _throughput_findings(record: RunRecord) -> Iterator[str]:
     yield from _first(
         f"epoch {s.epoch}: sample of {s.images_per_s:,.0f} images/s is not its images / seconds"
         for s in samples
-        if s.epoch not in epochs or not _is_rate_of(s.images_per_s, epochs[s.epoch])
+        # of all its steps but those that were taken in parts
+        if (epoch := epochs.get(s.epoch)) is None
+        or not math.isclose(s.images_per_s * epoch.usual_s, epoch.usual_images, rel_tol=1e-6)
     )
-
-
-def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
-    """Of all its steps but those that were taken in parts."""
-    return math.isclose(images_per_s * epoch.usual_s, epoch.usual_images, rel_tol=1e-6)
 
 
 @lru_cache(maxsize=64)

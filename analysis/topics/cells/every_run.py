@@ -129,12 +129,8 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
 
 def _unplanned(of: Sweep) -> Iterable[Caution]:
     if cells := of.frames.unplanned:
-        records = "the record" if len(cells) == 1 else "the records"
-        yield Caution(
-            f"Not used, since the present plan does not have them: {records} of "
-            f"{first_of(cells, 1)}.",
-            "none",
-        )
+        text = f"Not used, since the present plan does not have them: {first_of(cells, 1)}."
+        yield Caution(text, "none")
 
 
 TOPIC = Topic(
