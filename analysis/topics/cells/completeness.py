@@ -72,18 +72,18 @@ def complete(frames: Frames) -> Iterable[Answer]:
         for cause in found
     ]  # fmt: skip
     alone = kinds["failed"] == plan and len(found) == 1
+    cells = ["" if alone else f"{counted(cause.cells, 'cell')}: " for cause in found]
     said = [
-        f"{cause.text} ({'' if alone else counted(cause.cells, 'cell') + ': '}"
-        f"{own['command']} shows more)"
-        for cause, own in zip(found[:_MOST], told, strict=False)
+        f"{cause.text} ({count}{own['command']} shows more)"
+        for cause, count, own in zip(found[:_MOST], cells, told, strict=False)
     ]
     verdict = joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
     more = [f"what to do: {todo.removesuffix('.')}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:
-        cells = counted(sum(cause.cells for cause in others), "cell")
-        more.append(f"{counted(len(others), 'more reason')} ({cells})")
+        rest = counted(sum(cause.cells for cause in others), "cell")
+        more.append(f"{counted(len(others), 'more reason')} ({rest})")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     then = "once that is put right, " if said else "the next "

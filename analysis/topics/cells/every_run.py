@@ -114,8 +114,9 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
     epochs = of.frames.epochs
     fixed = of.runs.loc[of.runs["global_batch_last"] == of.runs["global_batch"], "cell_id"]
-    steady = epochs[epochs["steady"].fillna(False) & epochs["cell_id"].isin(fixed)]
-    worst = steady.groupby("cell_id", sort=False)["train_s"].agg(["median", "max"])
+    steady = epochs["steady"].fillna(False) & epochs["cell_id"].isin(fixed)
+    seconds = epochs["train_s"][steady]
+    worst = seconds.groupby(epochs["cell_id"], sort=False).agg(["median", "max"])
     over = worst["max"] / worst["median"]
     slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
     if len(slow):
