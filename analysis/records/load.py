@@ -133,8 +133,7 @@ def read_cell(folder: Path, cell_id: str) -> RunRecord | Unusable:
         record = read_record(path)
     except NoRecord:
         epochs = read_epochs(path.parent)
-        missing = _missing(path.parent, cell_id, len(epochs))
-        return Unusable(missing, _planned_config(path.parent), epochs)
+        return Unusable(_missing(path.parent, len(epochs)), _planned_config(path.parent), epochs)
     except (RecordError, Unreadable) as error:
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
@@ -158,13 +157,13 @@ def read_cell(folder: Path, cell_id: str) -> RunRecord | Unusable:
     return Unusable(found, config)
 
 
-def _missing(cell: Path, cell_id: str, epochs: int) -> Problem:
+def _missing(cell: Path, epochs: int) -> Problem:
     reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
     if epochs:
         reason = f"no record yet; epochs.jsonl shows {epochs} finished epochs (still running?)"
     if not cell.is_dir():
         reason = "never started: it has no folder"
-    return Problem(cell_id, "missing", "none", reason, what_to_do="make status, then make sweep")
+    return Problem(cell.name, "missing", "none", reason, what_to_do="make status, then make sweep")
 
 
 def _failed(record: RunRecord) -> Problem:

@@ -99,10 +99,9 @@ def _skipped(of: Sweep) -> Iterable[Caution]:
 
 
 def _sharing(of: Sweep) -> Iterable[Caution]:
-    shared = of.runs["oversubscribed"].fillna(False)
-    if shared.any():
-        counts = sorted(of.runs.loc[shared, "gpus"].unique())
-        on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
+    ranks = of.runs.loc[of.runs["oversubscribed"].fillna(False), "gpus"]
+    if len(ranks):
+        on = first_of([f"{n:,}" for n in sorted(ranks.unique())], _NAMED)
         yield Caution(
             f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
             "figures.",
@@ -115,8 +114,8 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     epochs = of.frames.epochs
     fixed = of.runs.loc[of.runs["global_batch_last"] == of.runs["global_batch"], "cell_id"]
     steady = epochs["steady"].fillna(False) & epochs["cell_id"].isin(fixed)
-    seconds = epochs["train_s"][steady]
-    worst = seconds.groupby(epochs["cell_id"], sort=False).agg(["median", "max"])
+    by_cell = epochs["train_s"][steady].groupby(epochs["cell_id"], sort=False)
+    worst = by_cell.agg(["median", "max"])
     over = worst["max"] / worst["median"]
     slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
     if len(slow):
