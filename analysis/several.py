@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,28 +51,17 @@ def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, 
                 owners.setdefault(cell, number)
     planned = pd.concat([one.planned["cell_id"] for one in loaded])
     twice = tuple(planned[planned.duplicated()].unique())
-    frames = merge(*(_own(one, number, owners) for number, one in enumerate(loaded)))
-    # of a copied folder they are the same ones; of a cell that ran twice they are not
-    attempts = pd.concat([one.attempts for one in loaded], ignore_index=True)
-    once = ~attempts.duplicated(["cell_id", "attempt", "started_s"])
-    attempts = frames.attempts[once.to_numpy()].reset_index(drop=True)
-    return replace(frames, attempts=attempts), twice
-
-
-def _own(frames: Frames, number: int, owners: Mapping[str, int]) -> Frames:
-    """Without the cells that are those of another sweep; their attempts here took their time."""
-
-    def is_own(cell: str) -> bool:
-        return owners.get(cell, number) == number
-
-    tables: dict[str, Any] = {f.name: getattr(frames, f.name) for f in fields(frames)}
-    kept: dict[str, Any] = {
-        name: table[table["cell_id"].map(is_own).astype(bool)].reset_index(drop=True)
-        for name, table in tables.items()
-        if isinstance(table, pd.DataFrame) and len(table) and name != "attempts"
-    }
-    problems = tuple(one for one in frames.problems if is_own(one.cell_id))
-    return replace(frames, problems=problems, **kept)
+    own = []
+    for number, one in enumerate(loaded):
+        others = {cell for cell, owner in owners.items() if owner != number}
+        tables = {name: getattr(one, name) for name in FRAMES}
+        kept: dict[str, Any] = {
+            name: table[~table["cell_id"].isin(others)].reset_index(drop=True)
+            for name, table in tables.items()
+        }
+        problems = tuple(problem for problem in one.problems if problem.cell_id not in others)
+        own.append(replace(one, problems=problems, **kept))
+    return merge(*own), twice
 
 
 def report_of(folders: Sequence[Path], *, draw: bool = True, cache: bool = False) -> Report:

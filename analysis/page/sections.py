@@ -53,7 +53,6 @@ PAGE = (
     Place("noise", "Gradient noise", ("convergence.noise",)),
     Place("classes", "Classes", ("convergence.class_scores",)),
     Place("cells", "Cells and machines", (
-        "cells.usage",
         "ranks",
         "scaling.nodes",
         "cells.every_run",

@@ -27,7 +27,6 @@ CONFIG = (
     _list("context", "settings other than the technique that differ somewhere in the sweep"),
     _text("workload", "equal for runs of the same data, model, target and epochs"),
     _text("condition", "equal for runs that differ in their seed alone: a hash of the config"),
-    _text("condition_any_framework", "the same, whatever the framework is"),
     _text("technique_settings", "equal for runs of the same technique: a hash of its settings"),
     _text("dataset", "name, or folder:PATH", "config."),
     _count("image_size", "of a folder's images; null where the data set has its own", "config.",
@@ -87,22 +86,16 @@ RUNS = (
     _real("validation_loss", "after the last epoch", "epochs.last."),
     _real("validation_accuracy", "after the last epoch, never the best one", "epochs.last."),
     _text("validation_accuracy_why", "why it is null"),
-    _real("chance", "accuracy of a guess: 1 / classes"),
     _real("sharpness_largest", "largest eigenvalue of the Hessian where the run ended",
           "sharpness.largest"),
     _real("sharpness_scaled", "likewise, by changes relative to the norms of the filters",
           "sharpness.scaled"),
-    _text("classification_why", "why there are no scores of classes"),
     _seconds("train_s", "training, over all epochs"),
     _seconds("eval_s", "evaluation, over all epochs"),
     _seconds("end_to_end_s", "all attempts, from start to end, without the gaps between them"),
-    _seconds("wall_s", "from the start of the first attempt to the end of the last"),
     _count("attempts", "starts of the cell"),
     _real("images_per_s", "steady state, all ranks: median over epochs", "throughput."),
     _text("images_per_s_why", "why it is null"),
-    _real("communication_share", "of a step: communication that nothing overlapped"),
-    _real("input_share", "of a step: waiting for the batch"),
-    _text("step_shares_why", "why the shares are null"),
     *STEP_PARTS,
     _text("step_parts_why", "why parts of a step are null; else medians, averaged over ranks"),
     _text("why_no_overlap", "why no gradient is sent before all are there", "why_no_overlap"),
@@ -153,8 +146,6 @@ PLANNED = (
 )
 #: Of a column of a run, or of a config.
 DTYPES = {column.name: column.dtype for column in RUNS}
-#: Of its run, repeated on each row.
-OF_A_RUN = ("status", "technique", "technique_label", "context", "gpus", "global_batch", "seed")
 NOISE = (
     _count("noise_steps", "steps that the noise of the epoch was measured in",
            "epochs.noise.steps"),
@@ -169,7 +160,7 @@ NOISE = (
     _real("noise_high", "upper end of it", "epochs.noise.high", unit="images"),
     _bool("noise_censored", "gradient_sq cannot be told from zero: b_simple is above noise_low"),
 )  # fmt: skip
-#: Of an epoch, as the record has it; the record's name where it differs.
+#: As the record has it; the record's name where it differs.
 MEASURED = (
     _count("epoch", "from 1", "epochs."),
     _count("attempt", "that trained it", "epochs."),
@@ -194,35 +185,20 @@ MEASURED = (
     _seconds("sampled_s", "of train_s: these steps", "epochs."),
     _count("steps_per_call", "of the other steps, at most", "epochs."),
 )
-CLOCK = (
+EPOCHS = (
+    *MEASURED,
+    _bool("steady", "its images/s count for the run's"),
+    *NOISE,
     _real("images_per_s", "of the epoch, sampled steps with it"),
     _seconds("train_s_so_far", "training up to the epoch's end, all attempts together"),
     _seconds("seconds_so_far", "the same with evaluation"),
 )
-#: Of an epoch, as a record tells it.
-EPOCH_VALUES = (*MEASURED, _bool("steady", "its images/s count for the run's"), *NOISE)
-EPOCHS = (
-    _text("cell_id", "of the run"),
-    *(column for column in RUNS if column.name in OF_A_RUN),
-    *EPOCH_VALUES,
-    *CLOCK,
-)
-_CONDITION = ("condition", "technique", "technique_label", "context", "gpus", "global_batch")
-_OF_A_RUN = (
-    _text("cell_id", "of the run"),
-    _text("status", "completed or diverged"),
-    *(column for column in CONFIG if column.name in _CONDITION),
-)
-_SEED = _count("seed", "of the run")
 SCORES = ("precision", "recall", "f1")
 CLASSES = (
-    *_OF_A_RUN,
-    _SEED,
     _count("epoch", "after which it was measured"),
     _count("place", "of the class, from 0"),
     _text("class", "name"),
-    _count("support", "validation images of the class", "classification.classes."),
-    _count("predicted", "validation images taken for it"),
+    _count("support", "validation images of the class"),
     *(
         made
         for name in SCORES
@@ -230,9 +206,6 @@ CLASSES = (
     ),
 )
 GOALS = (
-    *_OF_A_RUN,
-    _text("target", "in words"),
-    _SEED,
     _bool("met", "whether the target was met at as many evaluations in a row as it asks, in time"),
     _count("epoch", "after which it was met"),
     _count("steps", "until then"),
@@ -241,40 +214,31 @@ GOALS = (
     _seconds("train_s", "of training until then"),
     _text("why", "met, hopeless, or the epochs ended first"),
 )
-TRAFFIC = (
-    _text("cell_id", "of the run"),
-    _text("host", "machine", "traffic."),
-    _text("interface", "lo, eth0, or a port of InfiniBand as mlx5_0:1", "traffic."),
-    _count("received_bytes", "from the last attempt's first step to training's end", "traffic."),
-    _count("sent_bytes", "likewise", "traffic."),
-)
 #: Of a step on one rank; the fastest one is a run's.
 PARTS_OF_A_RANK = tuple(part for part in STEP_PARTS if part.name != "compute_fastest_s")
 RANKS = (
-    *_OF_A_RUN,
-    _SEED,
     _count("rank", "from 0"),
     _text("host", "machine of the rank"),
     _count("local_rank", "from 0, among the ranks of its host"),
     _count("sampled", "steps that were taken in parts; null: all of them"),
     *PARTS_OF_A_RANK,
     _seconds("outside_epochs_s", "of the last attempt: its first step waited no longer"),
-    _bool("oversubscribed", "ranks shared cores, so that times are no scaling figures"),
 )
-ATTEMPTS = (
-    _text("cell_id", "of every record that can be read, of a cell that is not planned, too"),
-    _text("outcome", "of a usable run its status; else rejected, not in the plan, or the status"),
-    _count("attempt", "from 1"),
-    _text("status", "how the attempt ended"),
-    _count("nodes", "machines of the last attempt; null where its ranks never met"),
-    _count("ranks", "of the config"),
-    _seconds("started_s", "when it started, since 1970 (UTC)"),
-    _seconds("seconds", "from start to end; null where its job ended before it could start a rank"),
-    _seconds("repeated_s", "of seconds: what a later attempt of a usable run had to do again"),
-    _text("site", "that it was submitted to; null without a note of its submission"),
-    _seconds("submitted_s", "when its job was submitted, since 1970 (UTC)"),
-)
+#: Frame with several rows of a run -> the columns that are not its run's.
+OWN = {"epochs": EPOCHS, "classes": CLASSES, "goals": GOALS, "ranks": RANKS}
+#: Of the run, repeated on each of these rows; and those of one frame alone.
+_OF_A_RUN = ("cell_id", "status", "technique", "technique_label", "context", "gpus", "global_batch",
+             "seed")  # fmt: skip
+_OF_ITS_RUN = {"epochs": (), "classes": ("condition",), "goals": ("condition", "target"),
+               "ranks": ("condition", "oversubscribed")}  # fmt: skip
 FRAMES: dict[str, tuple[Column, ...]] = {
-    "planned": PLANNED, "runs": RUNS, "epochs": EPOCHS, "classes": CLASSES,
-    "goals": GOALS, "traffic": TRAFFIC, "ranks": RANKS, "attempts": ATTEMPTS,
-}  # fmt: skip
+    "planned": PLANNED,
+    "runs": RUNS,
+    **{
+        frame: (
+            *(column for column in RUNS if column.name in (*_OF_A_RUN, *_OF_ITS_RUN[frame])),
+            *own,
+        )
+        for frame, own in OWN.items()
+    },
+}

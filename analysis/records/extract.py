@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from statistics import fmean
 from typing import Any
 
 from analysis.records.columns import (
     CONFIG,
+    GOALS,
     MEASURED,
     NOISE,
     PARTS_OF_A_RANK,
@@ -23,12 +24,13 @@ from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Row
 from train.config.run import RunConfig
-from train.record.run import EpochRecord, RankSteps, RunRecord, Spread
+from train.record.run import Attempt, EpochRecord, RankSteps, RunRecord, Spread
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
-OLDER_CLASSES = "older records do not have them"
+#: Column -> its values, in the order of the epochs, classes or ranks.
+Values = dict[str, list[Any]]
 OLDER_PARTS = "older records do not have all parts"
 #: What is trained on what, for how long: rows that differ in it answer different questions.
 WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
@@ -78,9 +80,6 @@ def _row_of_any_seed(config: RunConfig) -> Row:
         "settings": settings,
         "technique_settings": _short_hash(settings),
         "condition": _short_hash(config.model_dump_json(exclude={"seed"})),
-        "condition_any_framework": _short_hash(
-            config.model_dump_json(exclude={"seed", "framework"})
-        ),
         "target": config.target and config.target.in_words(),
         "epoch_images": config.steps_per_epoch and config.steps_per_epoch * config.global_batch,
         # training accuracy is then of other images than the set's
@@ -92,9 +91,8 @@ def _row_of_any_seed(config: RunConfig) -> Row:
 
 def run_row(record: RunRecord) -> Row:
     """Columns of RUNS but the labels; see :func:`config_row`."""
-    config, data = record.config, record.data
+    config = record.config
     assert record.world is not None, "a record without a world is rejected"
-    assert data is not None, "a record without data is rejected"
     row = recorded(record, _RECORDED)
     for column in _WHY:
         path = column.path.replace(".last", "")
@@ -108,10 +106,9 @@ def run_row(record: RunRecord) -> Row:
         **row,
         **config_row(config),
         **totals(record.epochs),
-        **_timed(record),
-        **_shares(record),
+        "end_to_end_s": sum(_seconds(each) for each in record.attempts),
+        "attempts": len(record.attempts),
         **_step_parts(record),
-        "chance": 1 / data.classes,
         "alarms": Alarms(record.alarms),
         "hosts": Names(sorted(set(hosts))),
         "first_host": next(iter(hosts), None),
@@ -120,85 +117,99 @@ def run_row(record: RunRecord) -> Row:
         ),
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
-        "classification_why": _no_classes(record),
     }
 
 
-def epoch_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
-    """Columns of EPOCH_VALUES, each with its values in the order of the epochs."""
+def epoch_values(record: RunRecord) -> Values:
     rows = [epoch.__dict__ for epoch in record.epochs]
     steady = {sample.epoch for sample in record.throughput.samples} if record.throughput else ()
-    yield "steady", [row["epoch"] in steady for row in rows]
+    found: Values = {
+        "steady": [row["epoch"] in steady for row in rows],
+        "images_per_s": [e.images / e.train_s if e.train_s else None for e in record.epochs],
+        "train_s_so_far": [*accumulate(row["train_s"] for row in rows)],
+        "seconds_so_far": [*accumulate(row["train_s"] + row["eval_s"] for row in rows)],
+    }
     unlabelled = record.config.dataset == UNLABELLED
     nulls: list[Any] = [None] * len(rows)
     for column, name in _OF_EPOCH.items():
         known = not unlabelled or column not in _ACCURACIES
-        yield column, [row[name] for row in rows] if known else nulls
+        found[column] = [row[name] for row in rows] if known else nulls
     noises = [row["noise"] for row in rows]
     some = any(noise is not None for noise in noises)
     for column, name in _OF_NOISE.items():
-        yield column, [getattr(noise, name, None) for noise in noises] if some else nulls
-    yield "noise_censored", [noise and noise.interval == "censored" for noise in noises]
+        found[column] = [getattr(noise, name, None) for noise in noises] if some else nulls
+    found["noise_censored"] = [noise and noise.interval == "censored" for noise in noises]
+    return found
 
 
-def rank_values(record: RunRecord) -> Iterator[tuple[str, list[Any]]]:
-    """Columns of RANKS that are not its run's, each in the order of the ranks; medians of steps."""
+def rank_values(record: RunRecord) -> Values:
+    """Of the steps their medians."""
     steps, hosts = record.steps or (), record.world.hostnames if record.world else ()
-    yield "rank", [one.rank for one in steps]
-    yield "host", [hosts[one.rank] if one.rank < len(hosts) else None for one in steps]
-    local, seen = [], Counter[str]()
+    seen = Counter[str]()
+    local = []
     for host in hosts:
         local.append(seen[host])
         seen[host] += 1
-    yield "local_rank", [local[one.rank] if one.rank < len(hosts) else None for one in steps]
-    yield "sampled", [one.sampled for one in steps]
+    found: Values = {
+        "rank": [one.rank for one in steps],
+        "host": [hosts[one.rank] if one.rank < len(hosts) else None for one in steps],
+        "local_rank": [local[one.rank] if one.rank < len(hosts) else None for one in steps],
+        "sampled": [one.sampled for one in steps],
+        "outside_epochs_s": [_outside_epochs(record)] * len(steps),
+    }
     for column in PARTS_OF_A_RANK:
         values: list[Spread | float | None] = [getattr(one, column.name) for one in steps]
-        yield column.name, [v.median if isinstance(v, Spread) else v for v in values]
-    yield "outside_epochs_s", [_outside_epochs(record)] * len(steps)
+        found[column.name] = [v.median if isinstance(v, Spread) else v for v in values]
+    return found
 
 
 def _outside_epochs(record: RunRecord) -> float:
     last = record.attempts[-1]
     inside = sum(e.train_s + e.eval_s for e in record.epochs if e.attempt == last.number)
-    return max(0.0, (last.ended_at - last.started_at).total_seconds() - inside)
+    return max(0.0, _seconds(last) - inside)
 
 
-def class_rows(record: RunRecord) -> Iterator[Row]:
-    """One per class of the last evaluation: columns of CLASSES that are not its run's."""
-    found = record.classification
-    if found is None:
-        return
-    predicted = [sum(column) for column in zip(*found.confusion, strict=True)]
-    for place, score in enumerate(found.classes):
-        row = {"epoch": found.epoch, "place": place, "class": score.name, "support": score.support,
-               "predicted": predicted[place]}  # fmt: skip
-        for name in SCORES:
-            value = getattr(score, name)
-            why = reason_for(record, f"classification.classes.{name}") if value is None else None
-            row |= {name: value, f"{name}_why": why}
-        yield row
+def _seconds(attempt: Attempt) -> float:
+    return (attempt.ended_at - attempt.started_at).total_seconds()
 
 
-def goal_rows(record: RunRecord) -> Iterator[Row]:
-    """Columns of GOALS that are not its run's; none for a run without a target.
+def class_values(record: RunRecord) -> Values:
+    """Of the classes of the last evaluation."""
+    epoch = record.classification.epoch if record.classification else None
+    scores = record.classification.classes if record.classification else ()
+    found: Values = {
+        "epoch": [epoch] * len(scores),
+        "place": [*range(len(scores))],
+        "class": [score.name for score in scores],
+        "support": [score.support for score in scores],
+    }
+    for name in SCORES:
+        found[name] = [getattr(score, name) for score in scores]
+        why = reason_for(record, f"classification.classes.{name}")
+        found[f"{name}_why"] = [why if value is None else None for value in found[name]]
+    return found
+
+
+def goal_values(record: RunRecord) -> Values:
+    """None for a run without a target.
 
     A run whose record has no outcome, as one that diverged, did not meet its target.
     """
     if record.config.target is None:
-        return
+        return {column.name: [] for column in GOALS}
     found = record.target
-    if found is None:
-        yield {"met": False, "why": reason_for(record, "target")}
-        return
-    row: Row = found.model_dump(include={"met", "epoch", "steps", "images", "seconds", "why"})
-    if found.epoch is not None:
-        row["train_s"] = sum(e.train_s for e in record.epochs if e.epoch <= found.epoch)
-    yield row
+    row: Row = {"met": False, "why": reason_for(record, "target")}
+    if found is not None:
+        row = dict(found)
+        if found.epoch is not None:
+            row["train_s"] = sum(e.train_s for e in record.epochs if e.epoch <= found.epoch)
+    return {column.name: [row.get(column.name)] for column in GOALS}
 
 
-def traffic_rows(record: RunRecord) -> list[Row]:
-    return [link.model_dump() for link in record.traffic]
+#: What a usable record has for each frame of OWN.
+VALUES: dict[str, Callable[[RunRecord], Values]] = {
+    "epochs": epoch_values, "classes": class_values, "goals": goal_values, "ranks": rank_values,
+}  # fmt: skip
 
 
 def _short_hash(text: str) -> str:
@@ -211,48 +222,6 @@ def totals(epochs: Sequence[EpochRecord]) -> Row:
     sums = {name: sum([row[name] for row in rows]) for name in _ADD_UP}
     rates = [row[name] for row in rows for name in _RATES if row[name] is not None]
     return {"epochs_run": len(epochs), **sums, "lr_peak": max(rates, default=None)}
-
-
-def _timed(record: RunRecord) -> Row:
-    attempts = record.attempts  # a record without one is rejected
-    return {
-        "end_to_end_s": sum(_seconds(a.started_at, a.ended_at) for a in attempts),
-        "wall_s": _seconds(attempts[0].started_at, attempts[-1].ended_at),
-        "attempts": len(attempts),
-    }
-
-
-def _seconds(start: datetime, end: datetime) -> float:
-    return (end - start).total_seconds()
-
-
-def _no_classes(record: RunRecord) -> str | None:
-    if record.classification is not None:
-        return None
-    if "classification" not in record.model_fields_set:
-        return OLDER_CLASSES
-    return reason_for(record, "classification")
-
-
-def _shares(record: RunRecord) -> Row:
-    """Of the seconds of a step, all ranks together."""
-    steps = record.steps or ()
-    total = sum(rank.step_s.mean for rank in steps)
-    # where steps were not sampled, nothing overlapped communication
-    exposed = [r.communication_s.mean if r.sampled is None else r.exposed_s for r in steps]
-    known = [seconds for seconds in exposed if seconds is not None]
-    why: str | None = None
-    if record.steps is None:
-        why = reason_for(record, "steps")
-    elif not total:
-        why = "no time in any step"
-    elif len(known) < len(steps):
-        why = reason_for(record, "steps.exposed_s")
-    return {
-        "communication_share": sum(known) / total if why is None else None,
-        "input_share": sum(rank.input_s.mean for rank in steps) / total if total else None,
-        "step_shares_why": why,
-    }
 
 
 def _step_parts(record: RunRecord) -> Row:

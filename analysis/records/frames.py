@@ -13,16 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.records.columns import (
-    CLASSES,
-    CLOCK,
-    EPOCHS,
-    GOALS,
-    LABELS,
-    RANKS,
-    RUNS,
-    TRAFFIC,
-)
+from analysis.records.columns import FRAMES, LABELS, OWN
 from analysis.records.gather import Gathered, Problem
 from analysis.records.labels import Settings, contexts, technique_labels
 from analysis.table import types
@@ -30,11 +21,6 @@ from analysis.table import types
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
 #: As labels write numbers: 16, 1,024, 0.05, 5e-05.
 _NUMBER = re.compile(r"\d+(,\d{3})*(\.\d+)?(e[+-]?\d+)?")
-#: Frames with labels.
-_LABELLED = ("planned", "runs", "epochs", "classes", "goals", "ranks")
-_ALL = (*_LABELLED, "traffic", "attempts")
-#: Tables with rows of cells that are not usable.
-_OF_ALL = ("cells", "attempts")
 
 
 @dataclass(frozen=True)
@@ -43,9 +29,7 @@ class Frames:
 
     ``planned`` has a row per planned cell, ``runs`` one per usable run in the order of the plan,
     ``epochs`` one per usable run and epoch, ``classes`` one per usable run and class of its last
-    evaluation, ``goals`` one per usable run with a target, ``traffic`` one per usable run and
-    network interface, ``ranks`` one per usable run and rank, ``attempts`` one per attempt of every
-    cell whose record can be read, those that the plan does not name included.
+    evaluation, ``goals`` one per usable run with a target, ``ranks`` one per usable run and rank.
     """
 
     folder: Path
@@ -57,12 +41,11 @@ class Frames:
     epochs: pd.DataFrame
     classes: pd.DataFrame
     goals: pd.DataFrame
-    traffic: pd.DataFrame
     ranks: pd.DataFrame
-    attempts: pd.DataFrame
     problems: tuple[Problem, ...]
     unplanned: tuple[str, ...]  # folders with a record that the present plan does not name
     settings: Settings = field(default_factory=dict)
+    sites: tuple[str, ...] = ()  # that it was submitted to
 
     @property
     def results(self) -> Path:
@@ -71,9 +54,11 @@ class Frames:
 
 
 def labelled(configs: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """Configs, a row each, with LABELS: over all of them, so that equal names mean equal things."""
-    labels = configs["technique_settings"].map(technique_labels(settings)).astype("string")
-    return configs.assign(technique_label=labels, context=contexts(configs))
+    """Configs, a row each, with LABELS: over all of them, so that equal names mean equal things.
+    They are null where the config is."""
+    known = configs[configs["technique_settings"].notna()]
+    labels = known["technique_settings"].map(technique_labels(settings)).astype("string")
+    return configs.assign(technique_label=labels, context=contexts(known))
 
 
 def merge(*frames: Frames) -> Frames:
@@ -87,7 +72,7 @@ def merge(*frames: Frames) -> Frames:
     """
     if not frames:
         raise ValueError("merge needs the frames of at least one sweep")
-    parts = {name: [_of_sweep(one, name) for one in frames] for name in _ALL}
+    parts = {name: [_of_sweep(one, name) for one in frames] for name in FRAMES}
     names = [name for part in parts["planned"] for name in part["sweep"].unique()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(
@@ -96,11 +81,10 @@ def merge(*frames: Frames) -> Frames:
         )
     settings = {key: found for one in frames for key, found in one.settings.items()}
     whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
-    known = labelled(whole["planned"].loc[whole["planned"]["known"]], settings)
-    labels = known.drop_duplicates("cell_id").set_index("cell_id")[list(LABELS)]
-    for name in _LABELLED:
-        own = labels.reindex(whole[name]["cell_id"])  # null where unknown
-        whole[name] = whole[name].assign(**{label: own[label].array for label in LABELS})
+    labels = labelled(whole["planned"], settings).set_index("cell_id")[list(LABELS)]
+    for name, table in whole.items():
+        own = labels.reindex(table["cell_id"])
+        whole[name] = table.assign(**{label: own[label].array for label in LABELS})
     return Frames(
         folder=Path(os.path.commonpath([one.folder.resolve() for one in frames])),
         name=" + ".join(one.name for one in frames),
@@ -113,6 +97,7 @@ def merge(*frames: Frames) -> Frames:
         ),
         unplanned=tuple(_of(one, name) for one in frames for name in one.unplanned),
         settings=settings,
+        sites=tuple(dict.fromkeys(site for one in frames for site in one.sites)),
         **whole,
     )
 
@@ -121,10 +106,9 @@ def _of_sweep(frames: Frames, name: str) -> pd.DataFrame:
     table: pd.DataFrame = getattr(frames, name)
     if _is_merged(frames):
         return table
-    sweep = pd.Series(frames.name, index=table.index, dtype="string")
-    if "cell_id" in table:
-        table = table.assign(cell_id=(f"{frames.name}/" + table["cell_id"]).astype("string"))
-    return pd.concat([sweep.rename("sweep"), table], axis=1)
+    sweep = pd.Series(frames.name, index=table.index, dtype="string", name="sweep")
+    cells = (f"{frames.name}/" + table["cell_id"]).astype("string")
+    return pd.concat([sweep, table.assign(cell_id=cells)], axis=1)
 
 
 def _of(frames: Frames, cell: str) -> str:
@@ -135,57 +119,25 @@ def _is_merged(frames: Frames) -> bool:
     return "sweep" in frames.planned
 
 
-def frames_of(tables: Gathered, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The frames of the usable cells; ``labels``: LABELS of each row of ``tables["cells"]``.
+def frames_of(tables: Gathered) -> dict[str, pd.DataFrame]:
+    """The frames of the usable cells; ``tables["cells"]`` has LABELS, too.
 
     ``tables`` is used up: what is not needed any more is let go.
     """
     usable = tables["cells"]["kind"].isna().to_numpy()
-    runs = tables["cells"].assign(**{name: labels[name] for name in LABELS})[usable]
-    runs = runs.reset_index(drop=True)
-    # a row of the cells -> its row of the runs; what has rows elsewhere is usable
+    runs = tables["cells"].loc[usable, list(types(FRAMES["runs"]))].reset_index(drop=True)
+    made = {"runs": runs}
+    # a row of the cells -> its row of the runs
     place = np.cumsum(usable) - 1
-    by_run = {name: tables.pop(name) for name in list(tables) if name not in _OF_ALL}
-    if len(place):
-        for table in by_run.values():
-            table["cell"] = place[table["cell"].to_numpy()]
-    return {
-        "runs": runs[list(types(RUNS))],
-        "classes": _with_runs(by_run["classes"], runs, CLASSES),
-        "goals": _with_runs(by_run["goals"], runs, GOALS),
-        "traffic": _with_runs(by_run["traffic"], runs, TRAFFIC),
-        "ranks": _with_runs(by_run["ranks"], runs, RANKS),
-        "epochs": _epochs(by_run["epochs"], runs),
-    }
-
-
-def _with_runs(
-    table: pd.DataFrame, runs: pd.DataFrame, columns: Sequence[Any], **more: Any
-) -> pd.DataFrame:
-    """The table with ``more`` columns, and with what its columns have from the run of each row."""
-    place = table["cell"].to_numpy()
-    own = {str(name): table[name].array for name in table} | more
-    made = {
-        name: own[name] if name in own else runs[name].array.take(place) for name in types(columns)
-    }
-    return pd.DataFrame(made, copy=False)
-
-
-def _epochs(epochs: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """``global_batch`` is the run's at its start, ``epoch_batch`` that of the epoch."""
-    place = epochs["cell"].to_numpy()
-    # with NaN in place of null, so that sums need no masks; a record has neither in its seconds
-    train, evaluation = (epochs[name].to_numpy(dtype=float) for name in ("train_s", "eval_s"))
-    spent = pd.DataFrame({"train": train, "both": train + evaluation})
-    sums = spent.groupby(place, sort=False).cumsum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rate = np.where(train > 0, epochs["images"].to_numpy(dtype=float) / train, np.nan)
-    clock = (rate, sums["train"].to_numpy(), sums["both"].to_numpy())
-    timed = {
-        column.name: pd.arrays.FloatingArray(values, np.isnan(values))
-        for column, values in zip(CLOCK, clock, strict=True)
-    }
-    return _with_runs(epochs, runs, EPOCHS, **timed)
+    for name in OWN:
+        own = tables.pop(name)
+        of_run = place[own["cell"].to_numpy()]
+        columns = {
+            column: own[column].array if column in own else runs[column].array.take(of_run)
+            for column in types(FRAMES[name])
+        }
+        made[name] = pd.DataFrame(columns, copy=False)
+    return made
 
 
 def in_order(table: pd.DataFrame, techniques: Sequence[str]) -> pd.DataFrame:

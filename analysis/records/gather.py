@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -10,24 +10,14 @@ import numpy as np
 import pandas as pd
 
 from analysis.records import extract
-from analysis.records.attempts import JOINED, attempt_rows
-from analysis.records.columns import (
-    ATTEMPTS,
-    CLASSES,
-    EPOCH_VALUES,
-    GOALS,
-    LABELS,
-    RANKS,
-    RUNS,
-    TRAFFIC,
-)
-from analysis.table import plain_rows, types
+from analysis.records.columns import LABELS, OWN, RUNS
+from analysis.table import Row, plain_rows, types
+from train.config.run import RunConfig
 from train.record.run import EpochRecord, RunRecord
 
 #: missing: no record; failed: the record says so; rejected: it cannot be compared;
 #: unreadable: it is no record at all.
 Kind = Literal["missing", "failed", "rejected", "unreadable"]
-KINDS: tuple[Kind, ...] = ("failed", "rejected", "unreadable", "missing")
 
 
 @dataclass(frozen=True)
@@ -45,71 +35,44 @@ class Problem:
     hosts: tuple[str, ...] = ()  # that met
 
 
-class Cell(NamedTuple):
-    """What was found of one planned cell; usable where there is no problem.
+class Unusable(NamedTuple):
+    """A planned cell without a usable record, with what is known of it all the same."""
 
-    epochs: that ended, of a cell without a record.
-    """
-
-    cell_id: str
-    record: RunRecord | None
-    problem: Problem | None
-    epochs: Sequence[EpochRecord] = ()
+    problem: Problem
+    config: RunConfig | None
+    epochs: Sequence[EpochRecord] = ()  # that ended
 
 
-def _without(columns: Mapping[str, str], *names: str) -> dict[str, str]:
-    return {name: dtype for name, dtype in columns.items() if name not in names}
-
-
-_ABOUT_RUN = ("cell_id", "status", "condition", "technique", "technique_label", "context", "gpus",
-              "global_batch", "target", "seed")  # fmt: skip
-#: Table -> its columns and their types. Rows of ``cells`` are cells; ``cell`` is a row of it, of
-#: one without a problem but in ``attempts``.
+#: Table -> its columns and their types. Rows of ``cells`` are cells. A row of another table is of
+#: a usable one: ``cell`` is its row.
 TABLES: dict[str, dict[str, str]] = {
     "cells": {
-        **_without(types(RUNS), *LABELS),
+        **{name: dtype for name, dtype in types(RUNS).items() if name not in LABELS},
         **dict.fromkeys(("settings", "kind", "reason", "where", "what_to_do"), "string"),
         "log_tail": "object",
         "rank": "Int64",
     },
-    "epochs": {"cell": "int64", **types(EPOCH_VALUES)},
-    "classes": {"cell": "int64", **_without(types(CLASSES), *_ABOUT_RUN)},
-    "goals": {"cell": "int64", **_without(types(GOALS), *_ABOUT_RUN)},
-    "traffic": {"cell": "int64", **_without(types(TRAFFIC), "cell_id")},
-    "ranks": {"cell": "int64", **_without(types(RANKS), *_ABOUT_RUN, "oversubscribed")},
-    "attempts": {"cell": "int64", **_without(types(ATTEMPTS), *JOINED)},
-}  # fmt: skip
-#: Table -> what a usable record has for it: rows, or columns, which take less time of many rows.
-_ROWS = {"classes": extract.class_rows, "traffic": extract.traffic_rows, "goals": extract.goal_rows}
-_COLUMNS = {"epochs": extract.epoch_values, "ranks": extract.rank_values}
+    **{table: {"cell": "int64", **types(own)} for table, own in OWN.items()},
+}
 Gathered = dict[str, pd.DataFrame]
 
 
-def gather(cells: Iterable[Cell]) -> Gathered:
-    """Tables of these cells; of a cell with a problem the config, if known, and the problem."""
+def gather(found: Iterable[RunRecord | Unusable]) -> Gathered:
+    """Tables of what was found of each cell."""
     columns: dict[str, dict[str, list[Any]]] = {
         table: {name: [] for name in own} for table, own in TABLES.items()
     }
-
-    def add(table: str, place: int, rows: Iterable[Mapping[str, Any]]) -> None:
-        for row in rows:
-            for name, values in columns[table].items():
-                values.append(place if name == "cell" else row.get(name))
-
-    for place, cell in enumerate(cells):
-        record = cell.record
-        if record is not None:
-            add("attempts", place, attempt_rows(record))
-        if cell.problem is not None or record is None:
-            add("cells", place, [_problem_row(cell)])
+    for place, one in enumerate(found):
+        row = _problem_row(one) if isinstance(one, Unusable) else extract.run_row(one)
+        for name, values in columns["cells"].items():
+            values.append(row.get(name))
+        if isinstance(one, Unusable):
             continue
-        add("cells", place, [extract.run_row(record)])
-        for table, rows_of in _ROWS.items():
-            add(table, place, rows_of(record))
-        for table, values_of in _COLUMNS.items():
-            for name, values in values_of(record):
+        for table, values_of in extract.VALUES.items():
+            own = values_of(one)
+            columns[table]["cell"].extend([place] * len(next(iter(own.values()))))
+            for name, values in own.items():
                 columns[table][name].extend(values)
-            columns[table]["cell"].extend([place] * len(values))
     return {
         table: pd.DataFrame(
             {name: _array(own.pop(name), dtype) for name, dtype in TABLES[table].items()},
@@ -121,13 +84,10 @@ def gather(cells: Iterable[Cell]) -> Gathered:
 
 def together(parts: Sequence[Gathered]) -> Gathered:
     """Tables of several parts, cells one after the other; the parts are used up."""
-    if len(parts) == 1:
-        return parts[0]
     sizes = [len(part["cells"]) for part in parts]
     for part, first in zip(parts, np.cumsum([0, *sizes]), strict=False):
-        for name in TABLES:
-            if name != "cells":
-                part[name]["cell"] += first
+        for name in OWN:
+            part[name]["cell"] += first
     # table by table, so that never all of it is there twice
     return {
         name: pd.concat([part.pop(name) for part in parts], ignore_index=True) for name in TABLES
@@ -141,13 +101,10 @@ def chosen(tables: Gathered, order: np.ndarray[Any, Any]) -> Gathered:
     new = np.full(len(tables["cells"]), -1, dtype=np.int64)
     new[order] = np.arange(len(order))
     made = {"cells": tables["cells"].iloc[order].reset_index(drop=True)}
-    for name in TABLES:
-        if name != "cells":
-            places = new[tables[name]["cell"].to_numpy()]
-            by_place = np.argsort(places, kind="stable")
-            by_place = by_place[np.searchsorted(places[by_place], 0) :]
-            made[name] = tables[name].iloc[by_place].assign(cell=places[by_place])
-            made[name].reset_index(drop=True, inplace=True)
+    for name in OWN:
+        places = new[tables[name]["cell"].to_numpy()]
+        moved = tables[name].assign(cell=places)[places >= 0]
+        made[name] = moved.sort_values("cell", kind="stable", ignore_index=True)
     return made
 
 
@@ -156,15 +113,9 @@ def problems_in(cells: pd.DataFrame) -> list[Problem]:
     return [Problem(**row) for row in plain_rows(found)]
 
 
-def _problem_row(cell: Cell) -> dict[str, Any]:
-    assert cell.problem is not None
-    epochs: Sequence[EpochRecord] = cell.epochs
-    row = {**cell.problem.__dict__}
-    if cell.record is not None:
-        row |= extract.config_row(cell.record.config)
-        # what a rejected record says of its epochs may be false
-        epochs = cell.record.epochs if cell.problem.kind == "failed" else ()
-    return row | (extract.totals(epochs) if epochs else {})
+def _problem_row(of: Unusable) -> Row:
+    config = extract.config_row(of.config) if of.config else {}
+    return of.problem.__dict__ | config | (extract.totals(of.epochs) if of.epochs else {})
 
 
 def _array(values: list[Any], dtype: str) -> Any:

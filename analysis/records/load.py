@@ -4,6 +4,7 @@ Records are read one after the other; many of them by several processes."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 from collections.abc import Sequence
@@ -11,22 +12,27 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-import numpy as np
 import pandas as pd
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from analysis.records import cache as on_disk
-from analysis.records.attempts import attempts_frame, submissions
-from analysis.records.columns import CONFIG, LABELS, PLANNED
-from analysis.records.extract import config_row
+from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames, frames_of, labelled
-from analysis.records.gather import Cell, Gathered, Problem, chosen, gather, problems_in, together
-from analysis.records.labels import SETTINGS, Settings, parsed_settings
+from analysis.records.gather import (
+    Gathered,
+    Problem,
+    Unusable,
+    chosen,
+    gather,
+    problems_in,
+    together,
+)
+from analysis.records.labels import SETTINGS, parsed_settings
 from analysis.records.validate import rejections
 from analysis.table import types
-from train.config.run import explain, load_config
+from train.config.run import RunConfig, explain, load_config
 from train.errors import ConfigError, Unreadable
 from train.record.cell_folder import CONFIG_NAME, read_epochs
 from train.record.run import (
@@ -60,15 +66,11 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
     """
     manifest = _read_manifest(folder)
     cells = tuple(dict.fromkeys(manifest.cells))
-    unplanned = _unplanned(folder, cells)
-    tables = _tables(folder, (*cells, *unplanned), cache=cache)
-    attempts = attempts_frame(tables, len(cells), submissions(folder))
-    tables = chosen(tables, np.arange(len(cells)))
-    found = tables["cells"]
-    configs, settings = _known_configs(folder, cells, found)
+    tables = _tables(folder, cells, cache=cache)
+    settings = parsed_settings(tables["cells"])
+    found = tables["cells"] = labelled(tables["cells"], settings)
     state = found["kind"].fillna("usable")
-    planned = found.assign(**{str(name): own for name, own in configs.items()})
-    planned = planned.assign(cell_id=list(cells), state=state)
+    planned = found.assign(state=state, known=found[SETTINGS].notna())
     order = [*manifest.techniques]
     order += sorted(set(found["technique"][state == "usable"]) - set(order))
     return Frames(
@@ -78,10 +80,10 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
         techniques=tuple(order),
         planned=planned[list(types(PLANNED))].astype(types(PLANNED)),
         problems=tuple(problems_in(found)),
-        unplanned=unplanned,
+        unplanned=_unplanned(folder, cells),
         settings=settings,
-        attempts=attempts,
-        **frames_of(tables, configs),
+        sites=_sites(folder),
+        **frames_of(tables),
     )
 
 
@@ -91,14 +93,13 @@ def _tables(folder: Path, cells: tuple[str, ...], *, cache: bool) -> Gathered:
         return read_cells(folder, cells)
     stamps = on_disk.stamps(folder, cells)
     known = on_disk.load(folder, stamps)
-    left = [cell for cell in cells if cell not in known.places]
-    if not left:
-        return chosen(known.tables, np.array([known.places[cell] for cell in cells]))
-    fresh, before = read_cells(folder, left), len(known.tables["cells"])
-    places = {**known.places, **{cell: before + place for place, cell in enumerate(left)}}
-    tables = together([known.tables, fresh])
-    tables = chosen(tables, np.array([places[cell] for cell in cells]))
-    on_disk.store(folder, cells, stamps, tables)
+    there = set(known["cells"]["cell_id"])
+    left = [cell for cell in cells if cell not in there]
+    if left:
+        known = together([known, read_cells(folder, left)])
+    tables = chosen(known, pd.Index(known["cells"]["cell_id"]).get_indexer(cells))
+    if left:
+        on_disk.store(folder, stamps, tables)
     return tables
 
 
@@ -125,14 +126,14 @@ def _read_chunk(folder: Path, cells: Sequence[str]) -> Gathered:
     return gather(read_cell(folder, cell) for cell in cells)
 
 
-def read_cell(folder: Path, cell_id: str) -> Cell:
-    """What is found of one planned cell."""
+def read_cell(folder: Path, cell_id: str) -> RunRecord | Unusable:
+    """The record of a planned cell, or why it is of no use."""
     path = folder / cell_id / RECORD_NAME
     try:
         record = read_record(path)
     except NoRecord:
         epochs = read_epochs(path.parent)
-        return Cell(cell_id, None, _missing(path.parent, cell_id, len(epochs)), epochs)
+        return Unusable(_missing(path.parent, len(epochs)), _planned_config(path.parent), epochs)
     except (RecordError, Unreadable) as error:
         # the reader names the whole path; the table already names the cell
         reason = str(error).removeprefix(f"{path}: ")
@@ -140,32 +141,36 @@ def read_cell(folder: Path, cell_id: str) -> Cell:
         if isinstance(error, Unreadable):
             todo = "make it readable: make sweep leaves it alone until then"
         problem = Problem(cell_id, "unreadable", "none", reason, f"{cell_id}/{RECORD_NAME}", todo)
-        return Cell(cell_id, None, problem, read_epochs(path.parent))
-    # one of another cell says nothing of this one's config, and what it took was not spent here
-    own = record if record.cell_id == cell_id else None
-    if record.status not in GOOD:
-        return Cell(cell_id, own, _failed(record, cell_id))
-    if reasons := rejections(record, cell_id):
-        todo = "see its logs/; once its folder is moved away, make sweep runs it again"
-        found = Problem(cell_id, "rejected", record.status, "; ".join(reasons), what_to_do=todo)
-        return Cell(cell_id, own, found)
-    return Cell(cell_id, record, None)
+        return Unusable(problem, _planned_config(path.parent), read_epochs(path.parent))
+    config: RunConfig | None = record.config
+    if record.cell_id != cell_id:
+        # it says nothing of this cell, and what it took was not spent here
+        reasons: tuple[str, ...] = (f"the record belongs to cell {record.cell_id}",)
+        config = _planned_config(path.parent)
+    elif record.status not in GOOD:
+        return Unusable(_failed(record), config, record.epochs)
+    elif not (reasons := rejections(record)):
+        return record
+    # what a rejected record says of its epochs may be false
+    todo = "see its logs/; once its folder is moved away, make sweep runs it again"
+    found = Problem(cell_id, "rejected", record.status, "; ".join(reasons), what_to_do=todo)
+    return Unusable(found, config)
 
 
-def _missing(cell: Path, cell_id: str, epochs: int) -> Problem:
+def _missing(cell: Path, epochs: int) -> Problem:
     reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
     if epochs:
         reason = f"no record yet; epochs.jsonl shows {epochs} finished epochs (still running?)"
     if not cell.is_dir():
         reason = "never started: it has no folder"
-    return Problem(cell_id, "missing", "none", reason, what_to_do="make status, then make sweep")
+    return Problem(cell.name, "missing", "none", reason, what_to_do="make status, then make sweep")
 
 
-def _failed(record: RunRecord, cell_id: str) -> Problem:
+def _failed(record: RunRecord) -> Problem:
     error = record.error
     assert error is not None, "the contract asks for an error with this status"
     return Problem(
-        cell_id,
+        record.cell_id,
         "failed",
         record.status,
         error.what,
@@ -177,34 +182,29 @@ def _failed(record: RunRecord, cell_id: str) -> Problem:
     )
 
 
-def _known_configs(
-    folder: Path, cells: tuple[str, ...], found: pd.DataFrame
-) -> tuple[pd.DataFrame, Settings]:
-    """Columns of CONFIG and ``known`` of each cell: from its record, else from its config.json;
-    null where neither can be read or is of this cell. Then the settings of the techniques."""
-    dtypes = {**types(CONFIG), SETTINGS: "string"}
-    configs = found[[name for name in dtypes if name not in LABELS]].copy()
-    rows = {
-        place: row
-        for place in np.flatnonzero(found[SETTINGS].isna())
-        if (row := _planned_config(folder, cells[place])) is not None
-    }
-    if rows:
-        read = pd.DataFrame(list(rows.values()), index=list(rows))
-        configs.loc[read.index, list(configs)] = read[list(configs)]
-        configs = configs.astype({str(name): dtypes[str(name)] for name in configs})
-    known = configs[SETTINGS].notna()
-    settings = parsed_settings(configs)
-    labels = labelled(configs[known], settings)[list(LABELS)].reindex(configs.index)
-    return configs.assign(known=known, **{name: labels[name] for name in LABELS}), settings
-
-
-def _planned_config(folder: Path, cell_id: str) -> dict[str, Any] | None:
+def _planned_config(cell: Path) -> RunConfig | None:
+    """The config of a cell's folder, where it can be read and is of this cell."""
     try:
-        config = load_config(folder / cell_id / CONFIG_NAME)
+        config = load_config(cell / CONFIG_NAME)
     except (ConfigError, Unreadable):
         return None
-    return config_row(config) if config.cell_id() == cell_id else None
+    return config if config.cell_id() == cell.name else None
+
+
+class _Note(BaseModel):
+    """Of .slurm/RUN.json, which each `make sweep` on a cluster writes, what is needed here."""
+
+    schema_version: Literal[1]
+    site: str
+
+
+def _sites(folder: Path) -> tuple[str, ...]:
+    """What the sweep was submitted to; notes that cannot be read are left out."""
+    found = []
+    for file in sorted((folder / ".slurm").glob("[!.]*.json")):
+        with contextlib.suppress(OSError, ValidationError):
+            found.append(_Note.model_validate_json(file.read_bytes()).site)
+    return tuple(dict.fromkeys(found))
 
 
 def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
@@ -218,19 +218,13 @@ def _unplanned(folder: Path, cells: tuple[str, ...]) -> tuple[str, ...]:
 
 def _read_manifest(folder: Path) -> SweepManifest:
     path = folder / MANIFEST_NAME
-    expected = (
-        f"Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder per cell, as "
-        "`make sweep SWEEP=<sweep>` makes it."
-    )
-    if not folder.is_dir():
-        raise SweepError(f"{folder}: no such folder. {expected}")
-    if not path.is_file():
-        raise SweepError(f"{folder}: has no {MANIFEST_NAME}. {expected}")
     try:
         return SweepManifest.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SweepError(f"{path}: cannot be read: {error.strerror}. {expected}") from error
+        why = f"cannot be read: {error.strerror}"
     except (ValidationError, UnicodeDecodeError) as error:
-        raise SweepError(
-            f"{path}: not a manifest of a sweep: {explain(error).strip()}. {expected}"
-        ) from error
+        why = f"not a manifest of a sweep: {explain(error).strip()}"
+    raise SweepError(
+        f"{path}: {why}. Expected a folder results/<sweep>/ with {MANIFEST_NAME} and one folder "
+        "per cell, as `make sweep SWEEP=<sweep>` makes it."
+    )

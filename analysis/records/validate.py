@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import pairwise
 from statistics import median
 
-from train.config.plan import EpochPlan, RunPlan, left_over
+from train.config.plan import EpochPlan, RunPlan
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import GOOD, Classification, DataRecord, EpochRecord, RunRecord, TargetOutcome
+from train.record.run import GOOD, DataRecord, RunRecord, TargetOutcome
 from train.record.target import outcome
 
 #: Clocks are set while a run goes on; seconds are counted by another clock than times are.
 _SHARE, _SECONDS = 0.01, 1.0
-#: Those of two machines may differ by this much: so long are credentials of munge valid.
-_CLOCKS_DIFFER_S = 300.0
-#: TensorFlow is of 2015.
-_EARLIEST, _LATEST = datetime(2015, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
-#: Of a run's epochs; None where its config cannot be run on its data, or these are unknown.
-Plans = Sequence[EpochPlan] | None
 
 
 def reason_for(record: RunRecord, path: str) -> str:
@@ -35,64 +27,23 @@ def reason_for(record: RunRecord, path: str) -> str:
     return "the record gives no reason"
 
 
-def rejections(record: RunRecord, cell_id: str) -> tuple[str, ...]:
+def rejections(record: RunRecord) -> tuple[str, ...]:
     """Reasons why a completed or diverged record cannot be compared; empty when it can."""
-    return tuple(_findings(record, cell_id))
+    return tuple(_findings(record))
 
 
-def _findings(record: RunRecord, cell_id: str) -> Iterator[str]:
-    if record.cell_id != cell_id:
-        yield f"the record belongs to cell {record.cell_id}"
+def _findings(record: RunRecord) -> Iterator[str]:
     for name in ("world", "data"):
         if getattr(record, name) is None:
             yield f"{name} is null ({reason_for(record, name)})"
     if record.world is not None and record.world.size != record.config.gpus:
         yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
-    if record.ended_at < record.started_at:
-        yield "it ended before it started"
-    yield from _measured_findings(record)
     yield from _attempt_findings(record)
-    plans = None
+    yield from _epoch_findings(record)
     if record.data is not None:
-        any_seed = record.config.model_copy(update={"seed": 0})
-        plans = _planned(any_seed, record.data.train_images)
-    yield from _epoch_findings(record, plans)
+        yield from _data_findings(record, record.data)
     if record.status == "completed":
-        yield from _completed_findings(record, plans)
-
-
-def _measured_findings(record: RunRecord) -> Iterator[str]:
-    """Steps, nodes and matrices that contradict what else the record says of them."""
-    yield from _first(
-        f"rank {rank.rank}: a step of {rank.step_s.median:g} s"
-        for rank in record.steps or ()
-        if rank.step_s.median <= 0
-    )
-    yield from _first(
-        f"epoch {e.epoch}: {e.sampled_s:g} s of sampled steps in {e.train_s:g} s of training"
-        for e in record.epochs
-        if e.sampled_s > e.train_s or e.sampled_steps > e.steps
-    )
-    if record.classification is not None:
-        yield from _class_findings(record.classification)
-    if record.world is not None:
-        nodes, hosts = record.world.nodes, len(set(record.world.hostnames))
-        if nodes != hosts:
-            yield f"its ranks met on {nodes:,} nodes, yet have the names of {hosts:,}"
-
-
-def _class_findings(found: Classification) -> Iterator[str]:
-    classes = len(found.classes)
-    if [len(line) for line in found.confusion] != [classes] * classes:
-        yield f"its confusion matrix is not one of {classes} classes"
-        return
-    for score, line in zip(found.classes, found.confusion, strict=True):
-        if sum(line) != score.support:
-            yield (
-                f"class {score.name}: {score.support:,} validation images, its row of the "
-                f"confusion matrix has {sum(line):,}"
-            )
-            return
+        yield from _completed_findings(record)
 
 
 def _attempt_findings(record: RunRecord) -> Iterator[str]:
@@ -101,61 +52,31 @@ def _attempt_findings(record: RunRecord) -> Iterator[str]:
     if not record.attempts:
         yield "it lists no attempt"
         return
-    times = [record.started_at, record.ended_at]
-    times += [time for each in record.attempts for time in (each.started_at, each.ended_at)]
-    if off := [time.year for time in times if not is_of_a_clock(time)]:
-        yield f"a time in the year {off[0]}"
-        return
-    last, epochs = record.attempts[-1], len(record.epochs)
-    if last.resumed_from_epoch > epochs:
-        yield f"the last attempt went on after epoch {last.resumed_from_epoch} of {epochs}"
+    last = record.attempts[-1]
     yield from _first(
         f"epoch {e.epoch} is of attempt {e.attempt}, yet the last one, {last.number}, went on "
         f"after epoch {last.resumed_from_epoch}"
         for e in record.epochs
         if e.epoch > last.resumed_from_epoch and e.attempt != last.number
     )
-    yield from _first(
-        f"attempt {after.number} follows attempt {before.number}, yet did not begin after it"
-        for before, after in pairwise(record.attempts)
-        if after.number <= before.number
-        or (before.ended_at - after.started_at).total_seconds() > _CLOCKS_DIFFER_S
-    )
     for attempt in record.attempts:
-        lasted = (attempt.ended_at - attempt.started_at).total_seconds()
-        if lasted < 0:
-            yield f"attempt {attempt.number} ended before it began"
-            continue
         if attempt.status not in GOOD:
             continue  # nobody noted what it resumed from; its number may be an earlier start's, too
+        lasted = (attempt.ended_at - attempt.started_at).total_seconds()
         # epochs from before it resumed may be of a start that left no record
-        spent = taken_s(
-            epoch
-            for epoch in record.epochs
-            if epoch.attempt == attempt.number and epoch.epoch > attempt.resumed_from_epoch
+        spent = sum(
+            e.train_s + e.eval_s + (e.suspended_s or 0.0)
+            for e in record.epochs
+            if e.attempt == attempt.number and e.epoch > attempt.resumed_from_epoch
         )
-        if spent > _allowed(lasted):
+        if spent > lasted * (1 + _SHARE) + _SECONDS:
             yield (
                 f"the epochs of attempt {attempt.number} took {spent:,.0f} s, yet it lasted "
                 f"{lasted:,.0f} s"
             )
 
 
-def is_of_a_clock(time: datetime) -> bool:
-    return _EARLIEST <= time < _LATEST
-
-
-def taken_s(epochs: Iterable[EpochRecord]) -> float:
-    """Training, evaluation, and what the ranks were suspended for."""
-    return sum(epoch.train_s + epoch.eval_s + (epoch.suspended_s or 0.0) for epoch in epochs)
-
-
-def _allowed(seconds: float) -> float:
-    return seconds * (1 + _SHARE) + _SECONDS
-
-
-def _epoch_findings(record: RunRecord, plans: Plans) -> Iterator[str]:
-    data = record.data
+def _epoch_findings(record: RunRecord) -> Iterator[str]:
     if [epoch.epoch for epoch in record.epochs] != list(range(1, len(record.epochs) + 1)):
         yield f"epochs are {[epoch.epoch for epoch in record.epochs]}, not 1, 2, 3, ..."
     yield from _first(
@@ -164,34 +85,10 @@ def _epoch_findings(record: RunRecord, plans: Plans) -> Iterator[str]:
         for e in record.epochs
         if e.images != e.steps * e.global_batch
     )
-    yield from _first(
-        f"epoch {e.epoch}: {e.skipped_steps:,} of {e.steps:,} steps skipped"
-        for e in record.epochs
-        if e.skipped_steps > e.steps
-    )
-    if data is not None:
-        yield from _plan_findings(record, data, plans)
-        yield from _first(
-            f"epoch {e.epoch}: accuracy over {e.validation_images:,} of "
-            f"{data.validation_images:,} held-out images"
-            for e in record.epochs
-            if e.validation_accuracy is not None and e.validation_images != data.validation_images
-        )
 
 
-def _completed_findings(record: RunRecord, plans: Plans) -> Iterator[str]:
-    config = record.config
+def _completed_findings(record: RunRecord) -> Iterator[str]:
     yield from _target_findings(record)
-    if record.data is not None:
-        dropped, rest = record.data.dropped_per_epoch, record.data.train_images
-        # the first batch's: records from before growth was counted
-        first = rest % config.global_batch
-        left = first if plans is None else left_over(plans, rest)
-        if dropped not in (first, left):
-            yield (
-                f"{dropped:,} images left over in a pass, {rest:,} training images and the "
-                f"global batch {config.global_batch:,} leave {left:,}"
-            )
     yield from _throughput_findings(record)
     if record.weights_sha256 is None:
         reason = reason_for(record, "weights_sha256")
@@ -216,33 +113,34 @@ def _throughput_findings(record: RunRecord) -> Iterator[str]:
     yield from _first(
         f"epoch {s.epoch}: sample of {s.images_per_s:,.0f} images/s is not its images / seconds"
         for s in samples
-        if s.epoch not in epochs or not _is_rate_of(s.images_per_s, epochs[s.epoch])
+        # of all its steps but those that were taken in parts
+        if (epoch := epochs.get(s.epoch)) is None
+        or not math.isclose(s.images_per_s * epoch.usual_s, epoch.usual_images, rel_tol=1e-6)
     )
 
 
-def _is_rate_of(images_per_s: float, epoch: EpochRecord) -> bool:
-    """Of all its steps but those that were taken in parts."""
-    return math.isclose(images_per_s * epoch.usual_s, epoch.usual_images, rel_tol=1e-6)
-
-
 @lru_cache(maxsize=64)
-def _planned(config: RunConfig, train_images: int) -> Plans:
-    """The epochs that a config of any seed asks for on so many images."""
-    try:
-        return RunPlan(config, train_images).epochs
-    except ConfigError:
-        return None
+def _planned(config: RunConfig, train_images: int) -> Sequence[EpochPlan]:
+    """Raises ConfigError where the config cannot be run on so many images."""
+    return RunPlan(config, train_images).epochs
 
 
-def _plan_findings(record: RunRecord, data: DataRecord, plans: Plans) -> Iterator[str]:
+def _data_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
     """Epochs, batches and steps are those of the plan: every training image but the remainder that
     fills no global batch, larger batches where the batch grows, and with regime adaptation a last
     epoch that is cut short."""
-    if plans is None:
-        try:
-            RunPlan(record.config, data.train_images).epochs  # noqa: B018
-        except ConfigError as error:
-            yield f"its config cannot be run on its {data.train_images:,} training images: {error}"
+    yield from _first(
+        f"epoch {e.epoch}: accuracy over {e.validation_images:,} of "
+        f"{data.validation_images:,} held-out images"
+        for e in record.epochs
+        if e.validation_accuracy is not None and e.validation_images != data.validation_images
+    )
+    any_seed = record.config.model_copy(update={"seed": 0})
+    try:
+        plans = _planned(any_seed, data.train_images)
+    except ConfigError as error:
+        why = str(error).replace(any_seed.cell_id(), record.cell_id)
+        yield f"its config cannot be run on its {data.train_images:,} training images: {why}"
         return
     pairs = list(zip(record.epochs, plans, strict=False))
     # the epoch in which a run diverged may have been broken off

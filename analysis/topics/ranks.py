@@ -139,7 +139,7 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}){others}"
     )
     test = "measure it before you act, since p assumes that the ranks' lateness is normal"
-    site = only([*frames.attempts["site"].dropna().unique()])
+    site = only(frames.sites)
     if command := _pair_test(by_run[cell], site):
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"

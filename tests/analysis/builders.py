@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.frames import frames_of, labelled
-from analysis.records.gather import Cell, gather
+from analysis.records.gather import gather
 from analysis.records.labels import parsed_settings
 from analysis.table import Table
 from train.config.optimizer import Sgd
@@ -257,8 +257,9 @@ def write_sweep(
 
 def frames_of_records(records: Iterable[RunRecord]) -> dict[str, pd.DataFrame]:
     """All frames of these records by name, as they are: nothing is validated."""
-    tables = gather(Cell(item.cell_id, item, None) for item in records)
-    return frames_of(tables, labelled(tables["cells"], parsed_settings(tables["cells"])))
+    tables = gather(records)
+    tables["cells"] = labelled(tables["cells"], parsed_settings(tables["cells"]))
+    return frames_of(tables)
 
 
 def runs_frame(records: Iterable[RunRecord]) -> pd.DataFrame:

@@ -15,7 +15,6 @@ from train.config.run import RunConfig
 from train.record.run import (
     Classification,
     ClassScore,
-    LinkTraffic,
     RankSteps,
     SweepManifest,
 )
@@ -71,9 +70,8 @@ def _template(of: RunConfig) -> dict[str, Any]:
         )
         for rank in range(of.gpus)
     )  # fmt: skip
-    traffic = (LinkTraffic(host="node1", interface="lo", received_bytes=10**9, sent_bytes=10**9),)
     made = record(
-        of, wall_s=3600, steps=steps, traffic=traffic, classification=CLASSES,
+        of, wall_s=3600, steps=steps, classification=CLASSES,
         epoch_changes={"gradient_norm": 1.0, "sampled_steps": 1, "sampled_s": 0.1},
         images_per_s=None,
     )  # fmt: skip

@@ -40,7 +40,7 @@ def sweep(
     return Sweep(
         Frames(
             Path(), "s", "A sweep for the tests", tuple(techniques), planned=plan,
-            **frames_of_records(records), attempts=pd.DataFrame(), problems=(), unplanned=(),
+            **frames_of_records(records), problems=(), unplanned=(),
             settings=dict(zip(plan["technique_settings"], parsed, strict=False)),
         )
     )  # fmt: skip

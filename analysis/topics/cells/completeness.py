@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from analysis.records.frames import Frames
-from analysis.records.gather import KINDS, Problem
+from analysis.records.gather import Problem
 from analysis.table import Column, Table, by_number, frame, joined
 from analysis.topics.topic import Answer, Topic, counted, some
 from analysis.writing import printable
@@ -23,14 +22,6 @@ from train.record.run import RunError
 _MOST_CHARACTERS = 500
 #: Causes in a sentence; more are counted.
 _MOST = 3
-#: How a sentence says that all cells ended so.
-_ENDED = {
-    "failed": "failed", "timeout": "ran out of time", "preempted": "were preempted",
-    "cancelled": "were cancelled", "lost": "were lost",
-}  # fmt: skip
-#: What follows a quantity.
-_UNIT = re.compile(r" (?:s|ms|min|h|%|[kKMG]i?B)")
-
 PROBLEMS: tuple[Column, ...] = (
     Column("cell", "string", "cell", wide=True),
     Column("kind", "string", "kind"),
@@ -81,18 +72,18 @@ def complete(frames: Frames) -> Iterable[Answer]:
         for cause in found
     ]  # fmt: skip
     alone = kinds["failed"] == plan and len(found) == 1
-    said = []
-    for cause, own in list(zip(found, told, strict=True))[:_MOST]:
-        cells = "" if alone else f"{counted(cause.cells, 'cell')}: "
-        said.append(f"{cause.text} ({cells}{own['command']} shows more)")
-    verdict, more = joined([_head(frames, kinds, found), *said[:1]], ": "), []
-    todo = (found[0].first.what_to_do or "") if found else ""
-    todo = " ".join(printable(todo).split()).removesuffix(".")
-    more += [f"what to do: {todo}"] if todo else []
+    cells = ["" if alone else f"{counted(cause.cells, 'cell')}: " for cause in found]
+    said = [
+        f"{cause.text} ({count}{own['command']} shows more)"
+        for cause, count, own in zip(found[:_MOST], cells, told, strict=False)
+    ]
+    verdict = joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
+    todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
+    more = [f"what to do: {todo.removesuffix('.')}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:
-        cells = counted(sum(cause.cells for cause in others), "cell")
-        more.append(f"{counted(len(others), 'more reason')} ({cells})")
+        rest = counted(sum(cause.cells for cause in others), "cell")
+        more.append(f"{counted(len(others), 'more reason')} ({rest})")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     then = "once that is put right, " if said else "the next "
@@ -105,22 +96,17 @@ def complete(frames: Frames) -> Iterable[Answer]:
     yield Answer(key, question, f"{verdict}.", "cells_not_used", "cells", numbers, more)
 
 
-def _head(frames: Frames, kinds: Mapping[str, int], found: Sequence[Cause]) -> str:
+def _head(frames: Frames, kinds: Mapping[str, int], causes: int) -> str:
     usable, plan = len(frames.runs), len(frames.planned)
+    if kinds["failed"] == plan:
+        reasons = "one reason" if causes == 1 else counted(causes, "reason")
+        return "The only cell failed" if plan == 1 else f"All {plan:,} cells failed, for {reasons}"
     ends = Counter(p.status if p.kind == "failed" else p.kind for p in frames.problems)
-    if kinds["failed"] < plan:
-        lacking = joined(
-            [f"{ends[end]:,} {end}" for end in dict.fromkeys((*_ENDED, *KINDS)) if ends[end]], ", "
-        )
-        diverged = int((frames.runs["status"] == "diverged").sum())
-        among = f", {diverged:,} of them diverged" if diverged else ""
-        are = f"{'is' if usable == 1 else 'are'} usable{among} ({lacking})"
-        return f"{usable:,} of {plan:,} planned cells {are}"
-    what = _ENDED[next(iter(ends))] if len(ends) == 1 else "failed"
-    if plan == 1:
-        return f"The only cell {what.replace('were', 'was')}"
-    reasons = "one reason" if len(found) == 1 else counted(len(found), "reason")
-    return f"All {plan:,} cells {what}, for {reasons}"
+    lacking = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
+    diverged = int((frames.runs["status"] == "diverged").sum())
+    among = f", {diverged:,} of them diverged" if diverged else ""
+    are = f"{'is' if usable == 1 else 'are'} usable{among} ({lacking})"
+    return f"{usable:,} of {plan:,} planned cells {are}"
 
 
 @lru_cache(maxsize=1)  # for the answer and the page
@@ -152,8 +138,9 @@ def command(goal: str, results: Path = Path(), **variables: str) -> str:
 
     ``results``: the folder of the sweeps; RESULTS= is repeated where make was called with it.
     """
-    if elsewhere := _elsewhere(results, os.environ.get("RESULTS") or "results", Path.cwd()):
-        variables["RESULTS"] = elsewhere
+    asked, usual = Path(os.environ.get("RESULTS") or "results").resolve(), Path("results").resolve()
+    if asked == results.resolve() != usual:
+        variables["RESULTS"] = str(asked)
     sweep, slash, cell = variables.get("CELL", "").partition("/")
     if slash:
         variables |= {"SWEEP": sweep, "CELL": cell}
@@ -162,27 +149,10 @@ def command(goal: str, results: Path = Path(), **variables: str) -> str:
     return " ".join(["make", goal, *given])
 
 
-@lru_cache(maxsize=8)  # a case of junit.xml asks for each failed cell
-def _elsewhere(results: Path, asked: str, here: Path) -> str:
-    """What make was called with, where it is the folder of these results and not the usual one."""
-    place = (here / asked).resolve()
-    return str(place) if place == results.resolve() != (here / "results").resolve() else ""
-
-
 def _seen(lines: Sequence[Sequence[str]]) -> str:
-    """The line of a cause, from the pieces of each cell's; different ones are listed, of a quantity
-    with a unit the least and the most."""
+    """The line of a cause, from the pieces of each cell's; different ones are listed."""
     columns = [sorted(set(own), key=by_number) for own in zip(*lines, strict=True)]
-    text = ""
-    for at, found in enumerate(columns):
-        after = "".join(own[0] for own in columns[at + 1 : at + 3])
-        if len(found) > 1 and found[0][0] in "/~":
-            text += f"{found[0]} and {len(found) - 1} more"
-        elif len(found) > 1 and _UNIT.fullmatch(after):
-            text += f"{found[0]} to {found[-1]}"
-        else:
-            text += some(found)
-    return text
+    return "".join(map(some, columns))
 
 
 TOPIC = Topic(

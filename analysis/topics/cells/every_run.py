@@ -88,23 +88,20 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
 
 def _skipped(of: Sweep) -> Iterable[Caution]:
     """Half precision that overflowed: the runs took fewer updates than their steps."""
-    by_cell = of.frames.epochs.groupby("cell_id", sort=False, observed=True)
-    steps = by_cell[["skipped_steps", "steps"]].sum()
-    lost = steps[steps["skipped_steps"] > 0]
+    lost = of.runs[of.runs["skipped_steps"] > 0]
     if len(lost):
         yield Caution(
-            f"{int(lost['skipped_steps'].sum()):,} of {int(lost['steps'].sum()):,} steps made no "
+            f"{lost['skipped_steps'].sum():,} of {lost['steps'].sum():,} steps made no "
             "update, since a gradient overflowed in half precision: "
-            f"{first_of([str(cell) for cell in lost.index], 1)}.",
+            f"{first_of(lost['cell_id'].tolist(), 1)}.",
             "accuracy",
         )
 
 
 def _sharing(of: Sweep) -> Iterable[Caution]:
-    shared = of.runs["oversubscribed"].fillna(False)
-    if shared.any():
-        counts = sorted(of.runs.loc[shared, "gpus"].unique())
-        on = first_of([f"{ranks:,}" for ranks in counts], _NAMED)
+    ranks = of.runs.loc[of.runs["oversubscribed"].fillna(False), "gpus"]
+    if len(ranks):
+        on = first_of([f"{n:,}" for n in sorted(ranks.unique())], _NAMED)
         yield Caution(
             f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
             "figures.",
@@ -115,18 +112,16 @@ def _sharing(of: Sweep) -> Iterable[Caution]:
 def _disturbed(of: Sweep) -> Iterable[Caution]:
     """Epochs of equal work that took very unequal times; a batch that grows changes the work."""
     epochs = of.frames.epochs
-    steady = epochs.loc[epochs["steady"].fillna(False), ["cell_id", "train_s"]]
-    by_cell = steady.groupby("cell_id", sort=False, observed=True)
-    middle, worst = by_cell["train_s"].median(), by_cell["train_s"].max()
-    batches = epochs.groupby("cell_id", sort=False, observed=True)["epoch_batch"]
-    grows = (batches.max() > batches.min()).fillna(False)
-    limit = pd.concat([_UNEQUAL * middle, middle + _HICCUP_S], axis=1).max(axis=1)
-    slow = (worst > limit) & ~grows.reindex(worst.index)
-    if slow.any():
+    fixed = of.runs.loc[of.runs["global_batch_last"] == of.runs["global_batch"], "cell_id"]
+    steady = epochs["steady"].fillna(False) & epochs["cell_id"].isin(fixed)
+    by_cell = epochs["train_s"][steady].groupby(epochs["cell_id"], sort=False)
+    worst = by_cell.agg(["median", "max"])
+    over = worst["max"] / worst["median"]
+    slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
+    if len(slow):
         yield Caution(
-            "Something slowed the machine down: some epochs took up to "
-            f"{(worst / middle)[slow].max():.1f} times the median one in "
-            f"{first_of([str(cell) for cell in slow.index[slow]], 1)}. Compare images/s, which are "
+            f"Something slowed the machine down: some epochs took up to {slow.max():.1f} times the "
+            f"median one in {first_of([*slow.index], 1)}. Compare images/s, which are "
             "medians over epochs, rather than seconds.",
             "times",
         )
@@ -134,12 +129,8 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
 
 def _unplanned(of: Sweep) -> Iterable[Caution]:
     if cells := of.frames.unplanned:
-        records = "the record" if len(cells) == 1 else "the records"
-        yield Caution(
-            f"Not used, since the present plan does not have them: {records} of "
-            f"{first_of(cells, 1)}.",
-            "none",
-        )
+        text = f"Not used, since the present plan does not have them: {first_of(cells, 1)}."
+        yield Caution(text, "none")
 
 
 TOPIC = Topic(

@@ -166,7 +166,7 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
         numbers = {"host": str(slow[0]["host"]), "slower": slow[0]["effect"]}
         more = []
         # without its site a command would not run: names may have been left out
-        if site := only([*of.frames.attempts["site"].dropna().unique()]):
+        if site := only(of.frames.sites):
             numbers["command"] = ready = ready_command(slow, found, site)
             # no full stop follows the command, which a shell would take for its last node
             more = [f"the command {ready} measures the network there and compares the hosts"]

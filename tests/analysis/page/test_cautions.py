@@ -62,9 +62,7 @@ def test_an_unplanned_record_is_named_and_touches_nothing(tmp_path: Path) -> Non
     other = record(config(seed=9))
     folder = write_sweep(tmp_path / "s", [record()], unplanned=[other])
     *_, found = build(load_frames(folder), draw=False).cautions
-    assert found.text == (
-        f"Not used, since the present plan does not have them: the record of {other.cell_id}."
-    )
+    assert found.text == (f"Not used, since the present plan does not have them: {other.cell_id}.")
     assert found.touches == "none"
 
 

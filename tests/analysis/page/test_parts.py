@@ -13,7 +13,7 @@ from analysis.__main__ import app
 from analysis.page.report import build
 from analysis.page.sections import parts
 from analysis.records.load import load_frames
-from analysis.topics.cells import machine, usage
+from analysis.topics.cells import machine
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence import reached
 from analysis.topics.scaling import more_ranks, series, step_figure
@@ -31,7 +31,7 @@ def broken(*_: Any, **__: Any) -> Any:
 BROKEN = [
     (series, "with_series", "Scaling"),
     (reached, "columns", "Accuracy"),
-    (usage, "table", "Cells and machines"),
+    (machine, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
     (more_ranks, "_columns", "Scaling"),
 ]

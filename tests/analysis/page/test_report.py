@@ -51,7 +51,7 @@ def test_nothing_usable_is_three(tmp_path: Path, planned: list[str]) -> None:
     report = report_of(write_sweep(tmp_path / "s", [failed(config())], also_planned=planned))
     assert report.exit_code == 3
     assert "rank 1 died" in report.answers[0].text
-    assert [topic.key for topic in report.topics] == ["completeness", "cells"]
+    assert [topic.key for topic in report.topics] == ["completeness"]
 
 
 def test_an_empty_plan_is_three(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
     rich = [table.key for table in report.tables.values() if len(table.data)]
     assert rich == [
         "claims", "ranking", "pairs", "convergence", "frameworks", "targets", "scaling",
-        "noise_scale", "classification", "usage", "ranks", "every_run", "provenance",
+        "noise_scale", "classification", "ranks", "every_run", "provenance",
     ]  # fmt: skip
     plain = report_of(good_sweep(tmp_path / "plain"))
     found = [table.key for table in plain.tables.values() if len(table.data)]
     assert found == [
         "scaling", "lost_efficiency", "claims", "ranking", "pairs", "convergence", "larger_batch",
-        "usage", "ranks", "every_run", "provenance",
+        "ranks", "every_run", "provenance",
     ]  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def test_a_failed_cell_is_kept_and_an_unreadable_one_is_not(sweep: Path, reading
 
 def _rewritten(file: Path, name: str, values: bytes) -> None:
     """Another array in the place of one."""
-    names = ["version", "cells", "stamps"]
+    names = ["version", "stamps"]
     for table, columns in TABLES.items():
         for column, dtype in columns.items():
             ends = ("", ".texts") if dtype in ("string", "object") else (".nulls", "")
@@ -180,7 +180,6 @@ class _Bomb:
         lambda file: file.write_bytes(pickle.dumps(_Bomb())),
         lambda file: _rewritten(file, "version", _saved(np.zeros(3, dtype=np.uint8))),
         lambda file: _rewritten(file, "stamps", _saved(np.zeros((2, 3), dtype=np.int64))),
-        lambda file: _rewritten(file, "epochs.cell", _saved(np.full(18, 99))),
         lambda file: _rewritten(file, "cells.technique", _saved(np.full(6, 99))),
         lambda file: _rewritten(file, "epochs.train_s", _saved(np.zeros(3))),
         lambda file: _rewritten(file, "epochs.train_s", _saved(np.array([_Bomb()] * 18))),

@@ -12,9 +12,12 @@ import pytest
 
 from analysis.records import load
 from analysis.records.columns import FRAMES
+from analysis.records.gather import Unusable
 from analysis.records.load import SweepError, load_frames
 from analysis.table import types
+from jobs.slurm.submissions import Array, RunNote, write_note
 from tests.analysis.builders import (
+    START,
     config,
     epochs_frame,
     failed,
@@ -24,6 +27,7 @@ from tests.analysis.builders import (
     write_sweep,
 )
 from tests.analysis.samples import mixed_sweep, rich_sweep
+from train.record.run import RunRecord
 
 GOOD, OTHER = record(config()), record(config(seed=1))
 
@@ -38,7 +42,7 @@ def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
     sweep = load_frames(folder)
     assert sweep.runs["cell_id"].tolist() == [OTHER.cell_id, GOOD.cell_id]
     assert (sweep.problems, sweep.unplanned) == ((), ())
-    assert load.read_cell(folder, GOOD.cell_id).record == GOOD
+    assert load.read_cell(folder, GOOD.cell_id) == GOOD
 
 
 def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
@@ -141,18 +145,13 @@ def test_no_sweep_says_what_to_do(tmp_path: Path, manifest: str | bytes | None) 
     assert "make sweep SWEEP=<sweep>" in text
 
 
-def test_no_folder_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match=r"no such folder.*make sweep SWEEP="):
-        load_frames(tmp_path / "gone")
-
-
 @pytest.mark.parametrize("made", [mixed_sweep, rich_sweep])
 def test_frames_hold_the_runs_problems_and_epochs_of_the_records(made, tmp_path: Path) -> None:
     folder = made(tmp_path / "s")
     frames = load_frames(folder)
     cells = [load.read_cell(folder, cell_id) for cell_id in frames.planned["cell_id"]]
-    records = [cell.record for cell in cells if cell.record is not None and cell.problem is None]
-    assert frames.problems == tuple(cell.problem for cell in cells if cell.problem is not None)
+    records = [cell for cell in cells if isinstance(cell, RunRecord)]
+    assert frames.problems == tuple(c.problem for c in cells if isinstance(c, Unusable))
     there = {path.parent.name for path in folder.glob("*/record.json")}
     assert set(frames.unplanned) == there - set(frames.planned["cell_id"])
     # labels are over the planned cells, too
@@ -171,7 +170,7 @@ def test_frames_without_a_usable_run_have_all_columns(tmp_path: Path, planned: i
     for name, columns in FRAMES.items():
         found = getattr(frames, name)
         assert found.dtypes.astype(str).to_dict() == types(columns), name
-        assert name in ("planned", "attempts") or not len(found)
+        assert name == "planned" or not len(found)
 
 
 def test_every_planned_cell_has_a_state_and_the_config_that_can_be_known(tmp_path: Path) -> None:
@@ -195,6 +194,28 @@ def test_every_planned_cell_has_a_state_and_the_config_that_can_be_known(tmp_pat
     runs = load_frames(folder).runs.set_index("cell_id")
     same = [name for name in planned if name in runs]
     pd.testing.assert_frame_equal(runs[same], planned.loc[runs.index, same])
+
+
+@pytest.mark.parametrize("other", [OTHER, failed(config(seed=2))])
+def test_a_record_of_another_cell_says_nothing_but_whose_it_is(tmp_path: Path, other) -> None:
+    folder = write_sweep(tmp_path / "s", [GOOD])
+    (folder / GOOD.cell_id / "record.json").write_text(other.model_dump_json())
+    assert reason(folder) == ("rejected", f"the record belongs to cell {other.cell_id}")
+    (row,) = load_frames(folder).planned.to_dict("records")
+    assert (row["cell_id"], row["seed"], row["known"]) == (GOOD.cell_id, 0, True)
+    assert pd.isna(row["epochs_run"])
+
+
+def test_the_sites_of_a_sweep_are_those_of_its_submissions(tmp_path: Path) -> None:
+    """As jobs writes them; what cannot be read is left out."""
+    folder = write_sweep(tmp_path / "s", [GOOD])
+    assert load_frames(folder).sites == ()
+    arrays = (Array(job_id="7", units=((GOOD.cell_id,),), nodes=1, ranks_per_node=1, minutes=9),)
+    for run, site in (("r1", "alps"), ("r2", "dom"), ("r3", "alps")):
+        write_note(folder, RunNote(run=run, site=site, job_name="n", submitted_at=START,
+                                   arrays=arrays))  # fmt: skip
+    (folder / ".slurm" / "broken.json").write_text("{")
+    assert load_frames(folder).sites == ("alps", "dom")
 
 
 def test_a_config_of_another_cell_says_nothing(tmp_path: Path) -> None:

@@ -39,11 +39,8 @@ def test_each_frame_has_the_rows_of_all_and_the_sweep_first(three: list[Frames],
         for column in types(FRAMES[name])
         if column not in ("technique_label", "context", "cell_id")
     ]
-    if "cell_id" in found:
-        cells = [cell for part in parts for cell in part["cell_id"]]
-        assert found["cell_id"].tolist() == [
-            f"{s}/{c}" for s, c in zip(expected, cells, strict=True)
-        ]
+    cells = [cell for part in parts for cell in part["cell_id"]]
+    assert found["cell_id"].tolist() == [f"{s}/{c}" for s, c in zip(expected, cells, strict=True)]
     pd.testing.assert_frame_equal(found[same], pd.concat(parts, ignore_index=True)[same])
 
 
@@ -77,6 +74,8 @@ def test_the_rest_is_joined(three: list[Frames]) -> None:
     assert found.title == "A sweep for the tests"
     assert found.techniques == ("naive", "lamb", "lars", "grow", "adascale")
     assert [problem.reason for problem in found.problems] == [p.reason for p in three[0].problems]
+    assert merge(*(replace(one, sites=(site,)) for one, site in zip(three, "aba", strict=True))
+                 ).sites == ("a", "b")  # fmt: skip
     assert found.unplanned == tuple(f"mixed/{name}" for name in three[0].unplanned)
     assert all((found.folder / problem.cell_id).parent.is_dir() for problem in found.problems)
     assert found.folder == three[0].folder.parent.resolve()

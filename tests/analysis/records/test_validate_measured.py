@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import pytest
 
 from analysis.records.validate import rejections
 from tests.analysis.builders import START, config, rank_steps, record
-from tests.analysis.samples import CLASSES
 from train.record.run import Attempt, RunRecord
 
 TWO = config(gpus=2)
@@ -35,16 +34,14 @@ def test_a_start_that_failed_may_have_the_number_of_one_that_left_no_record() ->
     changes = [{**SECONDS, "attempt": number} for number in (1, 1, 2)]
     attempts = (failed, attempt(2, 200, 213, resumed=2))
     found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
-    assert rejections(found, found.cell_id) == ()
+    assert rejections(found) == ()
 
 
 def test_an_attempt_has_its_own_epochs_only() -> None:
     changes = [{**SECONDS, "attempt": number} for number in (1, 2, 2)]
     attempts = (attempt(1, 0, 13), attempt(2, 100, 120, resumed=1))
     found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
-    assert rejections(found, found.cell_id) == (
-        "the epochs of attempt 2 took 24 s, yet it lasted 20 s",
-    )
+    assert rejections(found) == ("the epochs of attempt 2 took 24 s, yet it lasted 20 s",)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +50,10 @@ def test_an_attempt_has_its_own_epochs_only() -> None:
         ((attempt(1, 0, 60),), (7, 7, 7), 1e15, "epoch 1 is of attempt 7, yet the last one, 1, "
          "went on after epoch 0"),
         ((attempt(1, 0, 60),), (1, 1, 7), 2.0, "epoch 3 is of attempt 7, yet the last one, 1,"),
-        ((attempt(1, 0, 60, resumed=4),), (1, 1, 1), 2.0, "went on after epoch 4 of 3"),
         ((attempt(1, 0, 60, 3), attempt(2, 60, 90)), (1, 1, 1), 1e7, "epoch 1 is of attempt 1"),
         ((), (1, 1, 1), 2.0, "it lists no attempt"),
-        ((attempt(1, 0, 900), attempt(2, 500, 960, 1)), (1, 2, 2), 2.0, "attempt 2 follows"),
-        ((attempt(1, 2000, 2900), attempt(2, 0, 60, 1)), (1, 2, 2), 2.0, "attempt 2 follows"),
-        ((attempt(1, 0, 60), attempt(1, 60, 90, 1)), (1, 1, 1), 2.0, "attempt 1 follows attempt 1"),
         ((attempt(1, 0, 30),), (1, 1, 1), 12.0, "attempt 1 took 36 s, yet it lasted 30 s"),
-        ((attempt(1, 0, -1), attempt(2, 5, 60, 3)), (1, 1, 1), 12.0, "attempt 1 ended before it"),
+        ((attempt(1, 0, -1),), (1, 1, 1), 12.0, "attempt 1 took 36 s, yet it lasted -1 s"),
         ((attempt(1, 0, 35.2),), (1, 1, 1), 12.0, None),  # clocks may differ by a second
         # machines' clocks differ
         ((attempt(1, 0, 60), attempt(2, 50, 90, 1)), (1, 2, 2), 2.0, None),
@@ -75,52 +68,17 @@ def test_attempts_and_epochs_must_agree(attempts, numbers, seconds, finding) -> 
     changes = [{"attempt": number, "train_s": seconds, "eval_s": 0.0} for number in numbers]
     steps = tuple(rank_steps(rank, total=0.5) for rank in range(2))
     found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes, steps=steps)
-    reasons = rejections(found, found.cell_id)
+    reasons = rejections(found)
     assert any(finding in reason for reason in reasons) if finding else reasons == (), reasons
 
 
 def test_an_attempt_lasts_as_long_as_its_ranks_were_suspended_too() -> None:
     found = wrong(epoch_changes={"suspended_s": 1e300})
-    assert any("epochs of attempt 1 took" in reason for reason in rejections(found, found.cell_id))
+    assert any("epochs of attempt 1 took" in reason for reason in rejections(found))
 
 
 def test_a_step_of_ranks_that_waited_for_a_suspended_one_can_be_long() -> None:
     steps = (rank_steps(0, total=500.0),)
     changes = [{}, {}, {"suspended_s": 600.0}]
     good = wrong(steps=steps, epoch_changes=changes, attempts=(attempt(1, 0, 700),))
-    assert rejections(good, good.cell_id) == ()
-
-
-@pytest.mark.parametrize(
-    "time",
-    [
-        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
-        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12))),
-    ],
-)
-@pytest.mark.parametrize("name", ["started_at", "ended_at"])
-def test_a_time_long_ago_or_far_off_rejects(name: str, time: datetime) -> None:
-    off = attempt(1, 0, 60).model_copy(update={name: time})
-    for found in (wrong(**{name: time}), wrong(attempts=(off,))):
-        assert f"a time in the year {time.year}" in rejections(found, found.cell_id)
-
-
-def of_class(**changes: object) -> RunRecord:
-    return wrong(classification=CLASSES.model_copy(update=changes))
-
-
-@pytest.mark.parametrize(
-    ("bad", "finding"),
-    [
-        (wrong(epoch_changes={"sampled_steps": 11}), "of sampled steps in"),
-        (wrong(epoch_changes={"sampled_s": 99.0}), "99 s of sampled steps in"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: a step of -1 s"),
-        (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
-        (wrong(world_changes={"nodes": 50}), "met on 50 nodes, yet have the names of 1"),
-        (of_class(confusion=((160, 40),)), "its confusion matrix is not one of 2 classes"),
-        (of_class(confusion=((160, 40), (16, 144, 1))), "is not one of 2 classes"),
-        (of_class(confusion=((160, 40), (17, 144))), "class dog: 160 validation images, its row"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_rejects(bad: RunRecord, finding: str) -> None:
-    assert any(finding in reason for reason in rejections(bad, bad.cell_id))
+    assert rejections(good) == ()

@@ -34,7 +34,7 @@ def run(accuracies: list[float | None], found: TargetOutcome | None, **changes: 
 
 
 def findings(item: RunRecord) -> str:
-    return "; ".join(rejections(item, item.cell_id))
+    return "; ".join(rejections(item))
 
 
 def test_a_run_may_end_early_where_its_target_is_met_or_hopeless() -> None:

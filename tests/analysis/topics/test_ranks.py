@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,7 @@ def test_a_rank_has_a_host_and_a_place_on_it() -> None:
 
 def test_the_answer_names_rank_host_and_what_it_costs(tmp_path: Path) -> None:
     frames = load_frames(write_sweep(tmp_path / "s", [late_run(64, {17: 0.1})]))
-    frames.attempts["site"] = "alps"
-    report = build(frames, draw=False)
+    report = build(replace(frames, sites=("alps",)), draw=False)
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
     assert said.text.startswith("Rank 17 (node3, local rank 1) is ready 99.2 ms after")
     assert "20 % of a step, and the others wait (p < 0.001" in said.text
@@ -115,8 +115,7 @@ def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
 
 def test_of_several_late_ranks_the_largest_lateness_is_a_bound(tmp_path: Path) -> None:
     frames = load_frames(write_sweep(tmp_path / "s", [late_run(64, {17: 0.1, 40: 0.2})]))
-    frames.attempts["site"] = "$al ps"
-    report = build(frames, draw=False)
+    report = build(replace(frames, sites=("$al ps",)), draw=False)
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
     assert "are ready up to 1" in said.text or "are ready up to 2" in said.text, said.text
     assert "Measure it before you act, since p assumes" in said.text

@@ -32,7 +32,6 @@ def test_a_run_is_one_row_per_class() -> None:
     found = frames_of_records([scored(FIRST)])["classes"]
     assert found["class"].tolist() == list(NAMES)
     assert found["support"].tolist() == [8, 4, 8]
-    assert found["predicted"].tolist() == [11, 5, 4]
     assert found["precision"].tolist() == [6 / 11, 3 / 5, 1.0]
     assert found["recall"].tolist() == [6 / 8, 3 / 4, 4 / 8]
     assert found["epoch"].tolist() == [3] * 3
