@@ -47,13 +47,12 @@ def report(
     results_dir = report_folder(results_dirs)
     # pandas and matplotlib take seconds to load
     from analysis.page.terminal import print_report  # noqa: PLC0415
-    from analysis.page.write import for_paper, write_report  # noqa: PLC0415
+    from analysis.page.write import write_report  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
     built = _build(results_dirs, draw=True)
-    paper = for_paper(built, figures) if figures else {}
     try:
-        paths = write_report(built, results_dir, paper)
+        paths = write_report(built, results_dir, figures or None)
     except OSError as error:
         wrong(f"cannot write {error.filename or results_dir}: {error.strerror}")
     print_report(built, paths, console())
@@ -89,7 +88,7 @@ def compare(
     found = changes.table(frames_at(before), now)
     if junit is not None:
         write(junit, junit_text([changes_suite(found, now)]))
-    print_table(found, console(), notes=True)
+    print_table(found, console())
     raise typer.Exit(changes.exit_code(found))
 
 
@@ -149,14 +148,14 @@ def check(
     frames, suites, codes = frames_at(results_dir), [], set()
     if asked:
         found = judge.table(frames, asked)
-        print_table(found, console(), notes=True)
+        print_table(found, console())
         for sentence in judge.sentences(found):
             typer.echo(printable(sentence))
         suites += judge.suites(found, frames)
         codes.add(judge.exit_code(found))
     if baseline is not None:
         moved = changes.table(frames_at(baseline), frames)
-        print_table(moved, console(), notes=True)
+        print_table(moved, console())
         suites.append(changes_suite(moved, frames))
         codes.add(changes.exit_code(moved))
     if junit is not None:

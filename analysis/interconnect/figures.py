@@ -102,8 +102,8 @@ def _curve(
     drawn = [
         Line(rows["bytes"], rows[column],
              replace(colours[str(operation)], dashes="-" if way == "horovod" else "--"),
-             str(operation).replace("_", "-") if way == "horovod" else "", size=0)
+             str(operation).replace("_", "-") if way == "horovod" else "", size=2.5)
         for (operation, way), rows in part.groupby(["operation", "way"], sort=False)
     ]  # fmt: skip
-    svg = lines({"": drawn}, Axis("size", "binary", size), y, levels=levels) if drawn else None
+    svg = lines({"": drawn}, Axis("size", "octaves", size), y, levels=levels) if drawn else None
     return Figure(key, title, caption, part[_CALLS], svg)

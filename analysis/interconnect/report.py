@@ -147,7 +147,7 @@ def show(run: Run, verdict: Verdict, out: Console) -> None:
     )  # fmt: skip
     for table in (*matrix, *tables_of(run)):
         if len(table.data):
-            print_table(table, out, notes=True)
+            print_table(table, out)
     for finding in verdict.findings:
         _say(out, f"{finding.name}: {finding.evidence}", _COLOURS[finding.weight])
     _say(out, f"{verdict.status} {headline(verdict)}", _STATUS[verdict.status])

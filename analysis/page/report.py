@@ -36,8 +36,6 @@ _FIRST = {
     "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
 }
 _OF_ANY = ("accuracy_by_batch", "waterfall", "step_parts")
-#: Rows of epochs.csv.
-MOST_EPOCHS = 200_000
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,6 @@ class Report:
     frames: Frames
     exit_code: int
     methods: tuple[str, ...] = METHODS
-
-    @property
-    def has_epochs(self) -> bool:
-        """Whether there is an epochs.csv; of very many epochs load_runs gives the frame."""
-        return 0 < len(self.frames.epochs) <= MOST_EPOCHS
 
     @property
     def figures(self) -> tuple[Figure, ...]:

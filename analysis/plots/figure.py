@@ -65,10 +65,6 @@ class Look:
     dashes: Any = "-"
     alpha: float = 1.0
 
-    @property
-    def is_pale(self) -> bool:
-        return self.alpha < 1
-
 
 PALE = Look(GRID, "o", "-", 0.45)
 

@@ -87,12 +87,12 @@ def test_of_many_techniques_the_chosen_are_coloured_and_the_rest_are_pale() -> N
     found = roles(labels, "t00", ["t11", "t03"])
     coloured = {label for label, look in found.items() if look.color in PALETTE}
     assert coloured == {"t03", "t11"} and found["t00"].color == GREY
-    assert {label for label, look in found.items() if look.is_pale} == {*labels[1:11]} - {"t03"}
+    assert {label for label, look in found.items() if look.alpha < 1} == {*labels[1:11]} - {"t03"}
 
 
 def test_of_a_few_techniques_all_are_coloured() -> None:
     found = roles(["a", "naive", "b"], "naive", [])
-    assert found["naive"].color == GREY and not any(look.is_pale for look in found.values())
+    assert found["naive"].color == GREY and not any(look.alpha < 1 for look in found.values())
     assert found["a"].color != found["b"].color
     assert GREY not in {look.color for look in roles(["a", "b"], None, []).values()}
 

@@ -51,6 +51,15 @@ def test_a_point_is_drawn_where_it_is(at: int) -> None:
     assert len(columns) == 2 and f">{at}<" in svg and ">batch (log)<" in svg
 
 
+def test_a_batch_alone_stands_inside_its_panel() -> None:
+    """It stood left of the page."""
+    one = Line([512], [0.436], BLUE, "batch_norm (bn_statistics=reestimated)", [0.428], [0.444])
+    two = Line([512, 4096], [0.6, 0.5], BLUE, "t", [0.5, 0.4], [0.7, 0.6])
+    svg = lines({"one": [one], "two": [two]}, Axis("batch", "octaves"), LINEAR)
+    uses = [float(x) for x in re.findall('<use [^>]* x="(.+?)"', svg.split('id="axes_2"')[0])]
+    assert min(uses) > 20
+
+
 def test_each_panel_names_its_own_lines() -> None:
     panels = {name: [Line([1, 2], [1, 2], BLUE, f"of {name}")] for name in ("a", "b")}
     found = texts(

@@ -135,12 +135,6 @@ def test_tables_and_figures_scroll_in_their_own_box(page: Page, report: Report) 
     assert inside == len(drawn) + len(full) > 10
 
 
-def test_no_line_ends_between_a_number_and_its_percent_sign() -> None:
-    template = "<p>{{ text }}</p>{{ text | md }}"
-    shown = environment().from_string(template).render(text="at 99 % of it")
-    assert shown == "<p>at 99\u00a0% of it</p>at 99 % of it"
-
-
 def test_what_a_record_says_is_text_on_the_page(page: Page) -> None:
     shown = "".join(page.texts)
     assert "<script>alert('x')</script>" in shown
