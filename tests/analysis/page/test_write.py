@@ -7,8 +7,6 @@ import html
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -249,50 +247,6 @@ def test_no_file_is_half_written(
     assert (tmp_path / "report" / "report.html").read_bytes() == before
     files = {path.name for path in (tmp_path / "report").iterdir()}
     assert not [name for name in files if "tmp" in name], files
-
-
-CHROMIUM = shutil.which("chromium")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-@pytest.mark.parametrize("width", [1280, 400])
-def test_the_page_opens_in_a_browser_without_an_error(
-    written: Path, tmp_path: Path, width: int
-) -> None:
-    """A script at its start notes errors, and whether sorting and the CSV work. The profile is the
-    test's own: two browsers with one profile wait for each other."""
-    page = (written / "report.html").read_text()
-    probe = """<script>
-    const said = [];
-    addEventListener("error", event => said.push(event.message));
-    const saved = [];
-    HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
-    addEventListener("load", () => {
-      document.querySelector("#every_run th button").click();
-      const sorted = document.querySelector("#every_run th").getAttribute("aria-sort");
-      document.querySelector("button[data-csv]").click();
-      const wide = document.documentElement.scrollWidth > innerWidth;
-      document.title = JSON.stringify({ said, sorted, saved, wide });
-    });
-    </script>"""
-    probed = written / f"probed-{width}.html"
-    probed.write_text(page.replace("<body>", f"<body>{probe}"))
-    done = subprocess.run(
-        [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-         f"--user-data-dir={tmp_path}",
-         f"--window-size={width},900", "--virtual-time-budget=3000", probed.as_uri()],
-        capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
-    probed.unlink()
-    found = re.search(r"<title>(.*?)</title>", done.stdout)
-    assert found is not None
-    told = json.loads(found[1])
-    assert told == {
-        "said": [],
-        "sorted": "descending",
-        "saved": ["figure-efficiency.csv"],
-        "wide": False,
-    }
 
 
 def test_tables_and_figures_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:
