@@ -159,8 +159,7 @@ def _context(frames: Frames) -> str:
             f"{images[0]:,} training images" if len(images) == 1 else "",
             ", ".join(dict.fromkeys(runs["model"])),
             f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
-            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}"
-            + (" in every run" if len(ranks) == 1 and len(runs) > 1 else ""),
+            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             first_of(devices, 3, "; "),
             f"{commits} commits" if commits > 1 else "",

@@ -13,7 +13,7 @@ import matplotlib as mpl
 
 from analysis.page.junit import junit
 from analysis.page.report import Report
-from analysis.plots.figure import standalone, style
+from analysis.plots.figure import style
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 
@@ -49,7 +49,7 @@ def write_report(report: Report, folder: Path, paper: Kind | None = None) -> lis
     for figure in report.figures:
         files[f"figures/{figure.key}.csv"] = csv_text(figure.data)
         if figure.svg is not None:
-            files[f"figures/{figure.key}.svg"] = standalone(figure.svg)
+            files[f"figures/{figure.key}.svg"] = figure.svg
     if paper is not None:
         files |= for_paper(report, paper)
     first = {

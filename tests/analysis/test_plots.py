@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from analysis.plots.canvas import shortened, small_multiples
-from analysis.plots.figure import Look, Tips, style, to_svg
+from analysis.plots.figure import PAPER, Look, Tips, style, to_svg
 from analysis.plots.lines import Axis, Line, lines
-from analysis.plots.matrix import Matrix, squares
+from analysis.plots.matrix import squares
 from analysis.plots.rows import Bar, Point, bars, forest
 
 BLUE, LINEAR = Look("#0072b2", "o"), Axis("y")
@@ -99,11 +99,12 @@ def test_bars_have_a_key_and_marks() -> None:
 
 def test_an_empty_square_of_a_matrix_shows_the_page() -> None:
     fills = np.array([[1.0, np.nan], [0.25, 0.0]])
-    one = Matrix(fills, [["1", "2"], ["3", "4"]], ["a", "b"], hatched={(0, 1)})
-    svg = squares(one, "true", "predicted", most_texts=4, most_names=4)
+    svg = squares(fills, [["1", "2"], ["3", "4"]], ["a", "b"], {(0, 1)}, "sends", "receives")
     assert {"1", "3", "4", "a", "b"} <= set(texts(svg)) and ">2<" not in svg
-    many = squares(one, "true", "predicted", most_texts=1, most_names=1)
-    assert ">1<" not in many and ">a<" not in many
+    assert PAPER not in re.sub("<g id=.patch_1.>.*?</g>", "", svg, flags=re.DOTALL), "texts stay"
+    for size, written in ((16, {"7", "a"}), (17, {"a"}), (65, set[str]())):
+        svg = squares(np.ones((size, size)), [["7"] * size] * size, ["a"] * size, (), "s", "r")
+        assert set(texts(svg)) == {*written, "s", "r"}
 
 
 @pytest.mark.parametrize(("panels", "shape"), [(1, (1, 1)), (4, (2, 2)), (5, (2, 3))])
