@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,12 +108,3 @@ def _changed(
         "epochs": changed,
         "throughput": rate,
     }
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("conditions", type=int)
-    parser.add_argument("seeds", type=int)
-    given = parser.parse_args()
-    many(given.folder, given.conditions, given.seeds)

@@ -69,17 +69,6 @@ def test_the_line_below_the_title_says_what_all_runs_share(tmp_path: Path) -> No
     )
 
 
-def test_the_machine_and_the_commit_are_in_a_table(tmp_path: Path) -> None:
-    told = report_of(good_sweep(tmp_path / "s")).tables["provenance"].data
-    found = {row.what: (row.value, row.runs) for row in told.itertuples()}
-    assert found["machine"] == (
-        "Test CPU, 1 core per rank, 1 node, launcher horoscale, controller gloo, data plane gloo",
-        8,
-    )
-    assert found["git commit"] == ("a" * 40, 8)
-    assert found["uncommitted changes"] == ("no", 8)
-
-
 def test_a_technique_that_the_manifest_forgot_is_shown_last(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [record(config("extra")), record()], techniques=["naive"])
     table = report_of(folder).tables["convergence"].data
