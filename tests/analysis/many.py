@@ -9,25 +9,26 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from tests.analysis.builders import VALIDATION_IMAGES, config, record, spread, technique
+from tests.analysis.builders import (
+    VALIDATION_IMAGES,
+    classification,
+    config,
+    record,
+    spread,
+    technique,
+)
 from train.config.run import RunConfig
 from train.record.run import (
-    Classification,
-    ClassScore,
     LinkTraffic,
     RankSteps,
     SweepManifest,
 )
 
 EPOCHS = 100
-CLASSES = Classification(
-    epoch=EPOCHS,
-    classes=tuple(
-        ClassScore(name=f"class {i}", precision=0.9, recall=0.9, f1=0.9, support=36)
-        for i in range(10)
-    ),
-    confusion=tuple(tuple(27 if i == j else 1 for j in range(10)) for i in range(10)),
-)
+CLASSES = classification(
+    [[27 if i == j else 1 for j in range(10)] for i in range(10)],
+    [f"class {i}" for i in range(10)], EPOCHS,
+)  # fmt: skip
 
 
 def conditions(count: int, epochs: int = EPOCHS) -> Iterator[RunConfig]:
