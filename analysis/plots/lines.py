@@ -111,9 +111,7 @@ def lines(
                 write(axis, text, (at, 0.02), (3, 0), ("data", "axes fraction"), va="bottom")
         y.shape(axes[0], "y")  # shared by all panels
         names = [_name_ends(axis, drawn) for axis, drawn in zip(axes, panels.values(), strict=True)]
-        layout = canvas.get_layout_engine()
-        assert layout is not None
-        layout.execute(canvas)
+        canvas.draw_without_rendering()  # which lays it out
         canvas.set_layout_engine("none")
         for axis, written in zip(axes, names, strict=True):
             _spread(axis, written)
