@@ -100,7 +100,7 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
     failed = [topic.title for topic in topics if topic.failures]
     if failed:
         text = "Parts of this report could not be made. Their topics say why: "
-        cautions.append(Caution(f"{text}{', '.join(failed)}.", "all", is_alarm=True))
+        cautions.insert(0, Caution(f"{text}{', '.join(failed)}.", "all", is_alarm=True))
     serious = ("all", "accuracy", "times", "none")
     cautions.sort(key=lambda one: (not one.is_alarm, serious.index(one.touches)))
     return Report(
