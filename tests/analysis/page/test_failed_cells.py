@@ -105,20 +105,6 @@ def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
     assert text.startswith("The only cell failed: its record does not say why (make logs")
 
 
-def test_a_rejected_record_beside_a_failed_and_a_missing_one(tmp_path: Path) -> None:
-    items = [record(), *failures("", "a hang")[1:],
-             record(config(seed=4), epoch_changes={"images": 300})]  # fmt: skip
-    found = first_answer(tmp_path / "smoke", items, also_planned=["digits-x"])
-    assert found.text.startswith(
-        "1 of 4 planned cells is usable (1 failed, 1 rejected, 1 missing): a hang (1 cell: "
-    )
-    assert "300 images processed, yet" in found.text
-    assert found.text.endswith(
-        "Once that is put right, make sweep SWEEP=smoke runs the rest, a rejected cell once its "
-        "folder is moved away."
-    )
-
-
 def test_what_has_not_run_is_no_failure(tmp_path: Path) -> None:
     found = first_answer(tmp_path / "smoke", [record()], also_planned=["digits-x", "digits-y"])
     assert found.text == (

@@ -11,34 +11,13 @@ from analysis.page.write import render
 from analysis.records.load import load_frames
 from tests.analysis.builders import REASON, config, failed, record, technique, write_sweep
 from tests.analysis.many import many
-from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+from tests.analysis.samples import good_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run
 from train.record.run import RunRecord
 
 
 def report_of(folder: Path) -> Report:
     return build(load_frames(folder), draw=False)
-
-
-def test_all_good_is_zero(tmp_path: Path) -> None:
-    report = report_of(good_sweep(tmp_path / "s"))
-    assert report.exit_code == 0
-    assert report.cautions == report.frames.problems == ()
-
-
-def test_something_missing_is_one_and_is_listed(tmp_path: Path) -> None:
-    report = report_of(mixed_sweep(tmp_path / "s"))
-    assert report.exit_code == 1
-    assert report.answers[0].text.startswith(
-        "9 of 13 planned cells are usable, 1 of them diverged (1 failed, 1 rejected, 1 unreadable, "
-        "1 missing): "
-    )
-    assert report.lead == ""
-    lacking = report.tables["cells_not_used"].data
-    assert lacking["kind"].tolist() == ["failed", "rejected", "unreadable", "missing"]
-    assert (lacking["what"] != "").all() and lacking["what"].notna().all()
-    (unplanned,) = report.frames.unplanned
-    assert any(unplanned in caution.text for caution in report.cautions)
 
 
 def test_a_diverged_cell_is_a_good_cell(tmp_path: Path) -> None:
@@ -62,13 +41,6 @@ def test_an_empty_plan_is_three(tmp_path: Path) -> None:
     ]
 
 
-def test_the_line_below_the_title_says_what_all_runs_share(tmp_path: Path) -> None:
-    assert report_of(good_sweep(tmp_path / "s")).context == (
-        "digits · 320 training images · cnn · 3 epochs · 1, 2 ranks · 1 node · Test CPU · "
-        "2025-03-01"
-    )
-
-
 def test_a_technique_that_the_manifest_forgot_is_shown_last(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [record(config("extra")), record()], techniques=["naive"])
     table = report_of(folder).tables["convergence"].data
@@ -90,11 +62,6 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
         "scaling", "lost_efficiency", "claims", "ranking", "pairs", "convergence", "larger_batch",
         "usage", "ranks", "every_run", "provenance",
     ]  # fmt: skip
-
-
-def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
-    keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
-    assert keys == ["scaling", "techniques", "convergence", "cells"]
 
 
 def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> None:
