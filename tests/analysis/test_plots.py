@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.plots.canvas import shortened, small_multiples
-from analysis.plots.figure import PAPER, Look, Tips, style, to_svg
+from analysis.plots.figure import PAPER, Look, style
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import squares
 from analysis.plots.rows import Bar, Point, bars, forest
@@ -82,13 +82,13 @@ def test_a_long_name_loses_its_middle() -> None:
 
 
 def test_a_forest_has_a_row_each_with_what_is_said_of_it() -> None:
-    points = [Point("a", -0.1, -0.2, 0.1, BLUE, "tip a", "-0.1 undecided", hollow=True),
+    points = [Point("a", -0.1, -0.2, 0.1, BLUE, "<b> & 1 run", "-0.1 undecided", hollow=True),
               Point("b", 0.3, None, None, BLUE, "tip b", "+0.3 higher")]  # fmt: skip
     svg = forest(points, "difference", zero=True)
     found = texts(svg)
     assert found["b"][1] < found["a"][1], "the last one is at the top"
     assert {"-0.1 undecided", "+0.3 higher", "difference"} <= set(found)
-    assert "<title>tip a</title>" in svg and "<title>tip b</title>" in svg
+    assert "<title>&lt;b&gt; &amp; 1 run</title>" in svg and "<title>tip b</title>" in svg
 
 
 def test_bars_have_a_key_and_marks() -> None:
@@ -119,14 +119,3 @@ def test_panels_fill_their_rows_where_they_can(
     assert len(axes) == panels
     assert axes[0].get_gridspec().get_geometry() == shape
     assert sum(axis.get_visible() for axis in canvas.axes) == panels
-
-
-def test_a_tip_is_text_in_its_part() -> None:
-    tips = Tips()
-    with style():
-        canvas, (axis,) = small_multiples(1)
-        (line,) = axis.plot([0, 1], [0, 1])
-        tips.add(line, "<b> & 1 run")
-        svg = to_svg(canvas, tips)
-    ElementTree.fromstring(svg)
-    assert '<g id="tip0"><title>&lt;b&gt; &amp; 1 run</title>' in svg

@@ -20,11 +20,6 @@ def report_of(folder: Path) -> Report:
     return build(load_frames(folder), draw=False)
 
 
-def test_a_diverged_cell_is_a_good_cell(tmp_path: Path) -> None:
-    items = [record(), record(config(seed=1), status="diverged")]
-    assert report_of(write_sweep(tmp_path / "s", items)).exit_code == 0
-
-
 @pytest.mark.parametrize("planned", [["a"], []])
 def test_nothing_usable_is_three(tmp_path: Path, planned: list[str]) -> None:
     report = report_of(write_sweep(tmp_path / "s", [failed(config())], also_planned=planned))
