@@ -17,7 +17,7 @@ from analysis.plots.figure import GRID, INK, Look, Svg, Tips, style, to_svg
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
 _BAND = 0.15  # opacity: bands lie on each other
-_MOST_TICKS = 9
+_MOST_TICKS = 7  # words as long as 256 KiB stand apart
 
 
 @dataclass(frozen=True)
