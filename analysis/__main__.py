@@ -47,13 +47,12 @@ def report(
     results_dir = report_folder(results_dirs)
     # pandas and matplotlib take seconds to load
     from analysis.page.terminal import print_report  # noqa: PLC0415
-    from analysis.page.write import for_paper, write_report  # noqa: PLC0415
+    from analysis.page.write import write_report  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
     built = _build(results_dirs, draw=True)
-    paper = for_paper(built, figures) if figures else {}
     with wrong_requests(writes=results_dir):
-        paths = write_report(built, results_dir, paper)
+        paths = write_report(built, results_dir, figures or None)
     print_report(built, paths, console())
     raise typer.Exit(built.exit_code)
 
@@ -126,7 +125,7 @@ def check(
     if before is not None:
         tables.append(changes.table(before, frames))
     for found in tables:
-        print_table(found, console(), notes=True)
+        print_table(found, console())
         for sentence in judge.sentences(found):
             typer.echo(printable(sentence))
     if junit is not None:

@@ -170,43 +170,29 @@ class Table:
 
     def shown(self) -> Shown:
         columns = tuple(c for c in self.columns if c.heading and self._says_something(c))
-        notes = Notes()
+        notes: dict[str, int] = {}
         rows = tuple(
-            tuple(_with_note(column, row, notes) for column in columns)
+            tuple(_marked(column, row, notes) for column in columns)
             for row in plain_rows(self.data.head(self.most_rows))
         )
-        return Shown(columns, rows, notes.lines())
+        lines = tuple(f"{_raised(number)} {note}" for note, number in notes.items())
+        return Shown(columns, rows, lines)
 
     def _says_something(self, column: Column) -> bool:
-        if column.name not in self.data:
-            return True
-        found = self.data[column.name]
-        if column.only_if_varied and len(found) > 1:
-            return bool(found.nunique(dropna=False) > 1)
-        return not (column.only_if_varied and len(found) == 1)
+        return not column.only_if_varied or self.data[column.name].nunique(dropna=False) > 1
 
 
-class Notes:
-    """Gives each reason one raised number per table, so that a cell stays short."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[str, int] = {}
-
-    def mark(self, reason: Any) -> str:
-        """The raised number of a reason; empty for no reason."""
-        if pd.isna(reason) or not reason:
-            return ""
-        number = self._reasons.setdefault(str(reason), len(self._reasons) + 1)
-        return str(number).translate(_RAISED)
-
-    def lines(self) -> tuple[str, ...]:
-        return tuple(f"{str(i).translate(_RAISED)} {text}" for text, i in self._reasons.items())
-
-
-def _with_note(column: Column, row: Row, notes: Notes) -> str:
-    told = column.note or (f"{column.name}_note" if column.estimate else "")
+def _marked(column: Column, row: Row, notes: dict[str, int]) -> str:
+    """A cell with the raised number of its note; ``notes``: the numbers that notes have."""
+    name = column.note or (f"{column.name}_note" if column.estimate else "")
+    note = row[name] if name else None
+    mark = _raised(notes.setdefault(note, len(notes) + 1)) if note else ""
     # no break between the value and its mark
-    return joined([column.write(row), notes.mark(row[told]) if told else ""], "\u00a0")
+    return joined([column.write(row), mark], "\u00a0")
+
+
+def _raised(number: int) -> str:
+    return str(number).translate(_RAISED)
 
 
 def plain_rows(table: pd.DataFrame) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,18 +62,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_together,
     )
     made.filters["md"] = markdown
     made.filters["inline_svg"] = _inline
     made.filters["csv"] = _script_safe
     return made
-
-
-def _together(value: Any) -> Any:
-    """No line of a page ends between a number and its sign; Markdown, which is Markup, may."""
-    plain = isinstance(value, str) and not isinstance(value, Markup)
-    return re.sub(r"(?<=\d) (?=%)", "\u00a0", value) if plain else value
 
 
 def csv_text(table: pd.DataFrame) -> str:
@@ -86,35 +79,32 @@ def junit_text(suites: Sequence[Suite]) -> str:
     too. Times are plain decimals; schemas allow no exponents."""
     root = Xml.Element("testsuites")
     for number, suite in enumerate(suites):
-        _add_suite(root, suite).set("id", str(number))
+        tags = Counter(case.result.tag for case in suite.cases if case.result is not None)
+        made = Xml.SubElement(
+            root, "testsuite", name=printable(suite.name), package=suite.package,
+            hostname="localhost", tests=str(len(suite.cases)), failures=str(tags["failure"]),
+            errors=str(tags["error"]), skipped=str(tags["skipped"]), time=f"{suite.seconds:.3f}",
+            timestamp=f"{suite.began.astimezone(UTC):%Y-%m-%dT%H:%M:%S}", id=str(number),
+        )  # fmt: skip
+        Xml.SubElement(made, "properties")
+        for case in suite.cases:
+            _add(case, made, suite.classname)
+        for stream in ("system-out", "system-err"):
+            Xml.SubElement(made, stream)
     Xml.indent(root)
     return Xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _add_suite(root: Xml.Element, suite: Suite) -> Xml.Element:
-    counts = {"failure": 0, "error": 0, "skipped": 0}
-    made = Xml.SubElement(root, "testsuite", name=printable(suite.name), package=suite.package,
-                          hostname="localhost", tests=str(len(suite.cases)))  # fmt: skip
-    Xml.SubElement(made, "properties")
-    for one in suite.cases:
-        case = Xml.SubElement(made, "testcase", classname=printable(suite.classname),
-                              name=printable(one.name), time=f"{one.seconds:.3f}")  # fmt: skip
-        if one.result is not None:
-            counts[one.result.tag] += 1
-            told = Xml.SubElement(case, one.result.tag)
-            if one.result.message:
-                told.set("message", printable(one.result.message))
-            if one.result.tag != "skipped":
-                told.set("type", one.result.kind)
-                told.text = printable(one.result.text or one.result.message)
-    for stream in ("system-out", "system-err"):
-        Xml.SubElement(made, stream)
-    made.set("failures", str(counts["failure"]))
-    made.set("errors", str(counts["error"]))
-    made.set("skipped", str(counts["skipped"]))
-    made.set("time", f"{suite.seconds:.3f}")
-    made.set("timestamp", f"{suite.began.astimezone(UTC):%Y-%m-%dT%H:%M:%S}")
-    return made
+def _add(case: Case, suite: Xml.Element, classname: str) -> None:
+    made = Xml.SubElement(suite, "testcase", classname=printable(classname),
+                          name=printable(case.name), time=f"{case.seconds:.3f}")  # fmt: skip
+    if case.result is not None:
+        result = Xml.SubElement(made, case.result.tag)
+        if case.result.message:
+            result.set("message", printable(case.result.message))
+        if case.result.tag != "skipped":
+            result.set("type", case.result.kind)
+            result.text = printable(case.result.text or case.result.message)
 
 
 def printable(text: str) -> str:

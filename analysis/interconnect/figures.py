@@ -13,11 +13,9 @@ import pandas as pd
 from analysis.interconnect.finding import bits, seconds, size
 from analysis.plots.figure import Figure, Svg, looks
 from analysis.plots.lines import Axis, Line, lines
-from analysis.plots.matrix import Matrix, squares
+from analysis.plots.matrix import squares
 from analysis.table import significant
 
-#: Beyond this many nodes numbers do not fit into the squares, beyond that no names beside them.
-_NUMBERS, _NAMES = 16, 64
 _FAINTEST = 0.08  # so that it is no empty square
 _PAIRS = ["sender", "receiver", "rate", "latency_s", "latency_min_s", "error"]
 _CALLS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
@@ -68,8 +66,8 @@ def _squares(
     )
     filled = np.where(failed, np.nan, np.clip(filled, _FAINTEST, 1))
     texts = [[form.format(one) for one in row] for row in number]
-    matrix = Matrix(filled, texts, names, {(int(a), int(b)) for a, b in np.argwhere(failed)})
-    return squares(matrix, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
+    hatched = {(int(a), int(b)) for a, b in np.argwhere(failed)}
+    return squares(filled, texts, names, hatched, "sends", "receives")
 
 
 def curves(calls: pd.DataFrame, ranks: int, levels: Levels) -> list[Figure]:
@@ -102,8 +100,8 @@ def _curve(
     drawn = [
         Line(rows["bytes"], rows[column],
              replace(colours[str(operation)], dashes="-" if way == "horovod" else "--"),
-             str(operation).replace("_", "-") if way == "horovod" else "", size=0)
+             str(operation).replace("_", "-") if way == "horovod" else "", size=2.5)
         for (operation, way), rows in part.groupby(["operation", "way"], sort=False)
     ]  # fmt: skip
-    svg = lines({"": drawn}, Axis("size", "binary", size), y, levels=levels) if drawn else None
+    svg = lines({"": drawn}, Axis("size", "octaves", size), y, levels=levels) if drawn else None
     return Figure(key, title, caption, part[_CALLS], svg)

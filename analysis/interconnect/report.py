@@ -29,7 +29,7 @@ from analysis.interconnect.links import expected
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
-from analysis.plots.figure import Figure, standalone
+from analysis.plots.figure import Figure
 from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
 from train.interconnect.record import ALL_PAIRS
 from train.record.atomic import write_atomically
@@ -56,7 +56,7 @@ def write_run(run: Run, verdict: Verdict, line_bits: float | None = None) -> Pat
     for name, frame in frames.items():
         write_atomically(out / f"{name}.csv", csv_text(frame))
     for figure in figures:
-        write_atomically(out / "figures" / f"{figure.key}.svg", standalone(figure.svg or ""))
+        write_atomically(out / "figures" / f"{figure.key}.svg", figure.svg or "")
     page = out / "report.html"
     write_atomically(page, render(run, verdict, figures, [f"{name}.csv" for name in frames]))
     return page
@@ -147,7 +147,7 @@ def show(run: Run, verdict: Verdict, out: Console) -> None:
     )  # fmt: skip
     for table in (*matrix, *tables_of(run)):
         if len(table.data):
-            print_table(table, out, notes=True)
+            print_table(table, out)
     for finding in verdict.findings:
         _say(out, f"{finding.name}: {finding.evidence}", _COLOURS[finding.weight])
     _say(out, f"{verdict.status} {headline(verdict)}", _STATUS[verdict.status])

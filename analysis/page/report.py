@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from analysis.page.sections import Section, drawn, parts, sections
+from analysis.page.sections import Parts, Section, written
 from analysis.plots.figure import Figure
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
 from analysis.table import Table, first_of, joined
 from analysis.topics.cells.completeness import Cause, causes
+from analysis.topics.convergence.reached import TOPIC as REACHED
 from analysis.topics.convergence.reached import alone
 from analysis.topics.topic import TWO, Answer, Caution, Sweep
 
-T = TypeVar("T")
 METHODS = (
     "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
     "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
@@ -37,9 +35,7 @@ _FIRST = {
     "axes": ("axes", "accuracy_by_batch", "step_parts"),
     "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
 }
-_OF_ANY = ("accuracy_by_batch", "step_parts")
-#: Rows of epochs.csv.
-MOST_EPOCHS = 200_000
+_OF_ANY = ("accuracy_by_batch", "validation_accuracy", "step_parts")
 
 
 @dataclass(frozen=True)
@@ -56,11 +52,6 @@ class Report:
     frames: Frames
     exit_code: int
     methods: tuple[str, ...] = METHODS
-
-    @property
-    def has_epochs(self) -> bool:
-        """Whether there is an epochs.csv; of very many epochs load_runs gives the frame."""
-        return 0 < len(self.frames.epochs) <= MOST_EPOCHS
 
     @property
     def figures(self) -> tuple[Figure, ...]:
@@ -90,60 +81,39 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
         draw: with figures, which take seconds.
     """
     of = Sweep(frames, network)
-    made = sections(of)
-    failures = [sentence for section in made for sentence in section.failures]
-    known = len(failures)
-    said = _answers(of, made, failures)
+    made = Parts(of)
+    tables = made.every("A table", lambda topic: map(written, topic.tables))
+    said = made.all_of("An answer", lambda topic: topic.answers)
+    if {answer.key for answer in said} <= {"complete", "nodes"}:
+        said += made.all_of("An answer", lambda topic: [alone] if topic is REACHED else [])
     of.said = " ".join(answer.text for answer in said)
-    found = _cautions(of, made, failures) if len(frames.runs) else []
-    del failures[:known]
-    shown = [drawn(section, of) for section in made] if draw else made
-    topics = tuple(section for section in shown if not section.is_empty)
+    cautions = made.all_of("A caution", lambda topic: topic.cautions if len(of.runs) else [])
+    figures = made.every("A plot", lambda topic: topic.plots if draw else [])
+    topics = [
+        Section(
+            place.key, place.title, own,
+            tuple(figure for figure in figures[place] if figure is not None),
+            tuple(made.failures[place]),
+        )
+        for place, own in tables.items()
+    ]  # fmt: skip
     failed = [topic.title for topic in topics if topic.failures]
     if failed:
-        failures.append(
-            f"Parts of this report could not be made. Their topics say why: {', '.join(failed)}."
-        )
+        text = "Parts of this report could not be made. Their topics say why: "
+        cautions.insert(0, Caution(f"{text}{', '.join(failed)}.", "all", is_alarm=True))
+    serious = ("all", "accuracy", "times", "none")
+    cautions.sort(key=lambda one: (not one.is_alarm, serious.index(one.touches)))
     return Report(
         name=frames.name,
         title=frames.title,
         context=_context(frames),
         lead=_lead(frames, alone={answer.key for answer in said} <= {"one", "nodes"}),
         answers=tuple(said),
-        cautions=(*(Caution(text, "all", is_alarm=True) for text in failures), *found),
-        topics=topics,
+        cautions=tuple(cautions),
+        topics=tuple(topic for topic in topics if not topic.is_empty),
         frames=frames,
-        exit_code=UNDECIDED if failures else exit_code(frames),
+        exit_code=UNDECIDED if failed else exit_code(frames),
     )
-
-
-def _answers(of: Sweep, made: Sequence[Section], failures: list[str]) -> list[Answer]:
-    """In the order of the sections. ``failures``: gets a sentence for each that could not be made,
-    unless its table's failure says it."""
-
-    def all_of(makers: Iterable[Callable[[Sweep], Iterable[Answer]]]) -> list[Answer]:
-        return [*_each(makers, of, "An answer", failures)]
-
-    said = all_of(make for section in made for topic in section.topics for make in topic.answers)
-    if len(of.runs) and {answer.key for answer in said} <= {"complete", "nodes"}:
-        said += all_of([alone])
-    return said
-
-
-def _cautions(of: Sweep, made: Sequence[Section], failures: list[str]) -> list[Caution]:
-    """Most serious first."""
-    makers = (make for section in made for topic in section.topics for make in topic.cautions)
-    serious = ("all", "accuracy", "times", "none")
-    return sorted(_each(makers, of, "A caution", failures),
-                  key=lambda one: (not one.is_alarm, serious.index(one.touches)))  # fmt: skip
-
-
-def _each(
-    makers: Iterable[Callable[[Sweep], Iterable[T]]], of: Sweep, what: str, failures: list[str]
-) -> Iterable[T]:
-    """What several makers make, one after the other; each of them whole or not at all."""
-    whole = [lambda of, make=make: tuple(make(of)) for make in makers]
-    return (one for own in parts(whole, of, what, failures) for one in own)
 
 
 def exit_code(frames: Frames) -> int:
@@ -189,8 +159,7 @@ def _context(frames: Frames) -> str:
             f"{images[0]:,} training images" if len(images) == 1 else "",
             ", ".join(dict.fromkeys(runs["model"])),
             f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
-            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}"
-            + (" in every run" if len(ranks) == 1 and len(runs) > 1 else ""),
+            f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             first_of(devices, 3, "; "),
             f"{commits} commits" if commits > 1 else "",

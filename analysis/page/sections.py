@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -70,7 +70,6 @@ class Section:
 
     key: str
     title: str
-    topics: tuple[Topic, ...] = ()
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     failures: tuple[str, ...] = ()
@@ -81,30 +80,49 @@ class Section:
         return not (shown or self.figures or self.failures)
 
 
-def sections(of: Sweep) -> list[Section]:
-    """All of them with their tables, those first that the sweep asks for."""
-    made = []
-    for key, title, names in PAGE:
-        topics = [import_module(f"analysis.topics.{name}").TOPIC for name in names]
-        topics = [topic for topic in topics if topic.needs(of)]
-        failures: list[str] = []
-        makers = [_written(table) for topic in topics for table in topic.tables]
-        tables = parts(makers, of, "A table", failures)
-        made.append(Section(key, title, tuple(topics), tables, failures=tuple(failures)))
-    if not len(of.runs):
-        return made
-    return sorted(made, key=lambda own: not any(topic.asks(of) for topic in own.topics))
+class Parts:
+    """Makes what the topics say of a sweep, by place, those first that the sweep asks for.
+
+    failures: of each place, a sentence for each part that could not be made, and that no other
+    place has.
+    """
+
+    def __init__(self, of: Sweep) -> None:
+        self._of, self._known = of, list[str]()
+        self.failures = {place: list[str]() for place in PAGE}
+        self._topics = {}
+        for place in PAGE:
+            topics = [import_module(f"analysis.topics.{name}").TOPIC for name in place.topics]
+            self._topics[place] = [topic for topic in topics if topic.needs(of)]
+        # whether a sweep asks may depend on a table
+        asks = self.every("A table", lambda topic: [topic.asks])
+        self._topics = dict(sorted(self._topics.items(), key=lambda own: not any(asks[own[0]])))
+
+    def every(
+        self, what: str, makers: Callable[[Topic], Iterable[Callable[[Sweep], T]]]
+    ) -> dict[Place, tuple[T, ...]]:
+        """``what``: one of the parts, at the beginning of a sentence."""
+        found = {}
+        for place, topics in self._topics.items():
+            known = len(self._known)
+            own = [make for topic in topics for make in makers(topic)]
+            found[place] = parts(own, self._of, what, self._known)
+            self.failures[place] += self._known[known:]
+        return found
+
+    def all_of(
+        self, what: str, makers: Callable[[Topic], Iterable[Callable[[Sweep], Iterable[T]]]]
+    ) -> list[T]:
+        """Of makers that make several; each of them whole or not at all."""
+        found = self.every(what, lambda topic: map(_whole, makers(topic)))
+        return [one for own in found.values() for several in own for one in several]
 
 
-def drawn(section: Section, of: Sweep) -> Section:
-    """With its figures, which take seconds."""
-    failures = [*section.failures]
-    plots = [plot for topic in section.topics for plot in topic.plots]
-    figures = tuple(figure for figure in parts(plots, of, "A plot", failures) if figure is not None)
-    return replace(section, figures=figures, failures=tuple(failures))
+def _whole(make: Callable[[Sweep], Iterable[T]]) -> Callable[[Sweep], tuple[T, ...]]:
+    return lambda of: tuple(make(of))
 
 
-def _written(make: Callable[[Sweep], Table]) -> Callable[[Sweep], Table]:
+def written(make: Callable[[Sweep], Table]) -> Callable[[Sweep], Table]:
     """Raises now what would end the page when it is written."""
 
     def table(of: Sweep) -> Table:

@@ -25,20 +25,20 @@ def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
     for key in _FIRST:
         if key in report.tables:
             out.print()
-            print_table(report.tables[key], out, notes=False)
+            print_table(report.tables[key], out)
     out.print()
     for path in paths:
         out.print(_text(str(path)), soft_wrap=True)
 
 
 def print_tables(report: Report, out: Console) -> None:
-    """The answers and every table with its notes."""
+    """The answers and every table."""
     _print_head(report, out)
     for topic in report.topics:
         for table in topic.tables:
             if len(table.data):
                 out.print()
-                print_table(table, out, notes=True)
+                print_table(table, out)
 
 
 def _print_head(report: Report, out: Console) -> None:
@@ -63,8 +63,8 @@ def _text(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def print_table(table: Table, out: Console, *, notes: bool) -> None:
-    """Nothing but its title where it has more than MOST_ROWS rows."""
+def print_table(table: Table, out: Console) -> None:
+    """With its notes; nothing but its title where it has more than MOST_ROWS rows."""
     if len(table.data) > MOST_ROWS:
         out.print(_text(f"{table.title}: {len(table.data):,} rows; the report has them."))
         return
@@ -75,5 +75,5 @@ def print_table(table: Table, out: Console, *, notes: bool) -> None:
     for row in found.rows:
         shown.add_row(*(_text(cell) for cell in row))
     out.print(shown)
-    for note in found.notes if notes else ():
+    for note in found.notes:
         out.print(_text(note, style="dim"))

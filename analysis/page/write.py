@@ -6,16 +6,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Literal
 
 import matplotlib as mpl
 
 from analysis.page.junit import junit
 from analysis.page.report import Report
-from analysis.plots.figure import standalone, style
+from analysis.plots.figure import style
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 
@@ -26,16 +24,14 @@ Kind = Literal["pdf", "png", "svg"]
 _OWN = ".files.json"
 
 
-def write_report(
-    report: Report, folder: Path, paper: Mapping[str, bytes] = MappingProxyType({})
-) -> list[Path]:
+def write_report(report: Report, folder: Path, paper: Kind | None = None) -> list[Path]:
     """Write everything below ``folder``/report, each file whole or not at all.
 
     Tables and figures of an earlier report, which would not be of these data, do not stay. Other
     files do.
 
     Args:
-        paper: further files of figures by name, see :func:`for_paper`.
+        paper: each figure as a file of this kind, too, see :func:`for_paper`.
 
     Returns:
         the files that a reader opens first: page, text, answers.
@@ -45,18 +41,17 @@ def write_report(
     """
     out = folder / FOLDER
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    frames = {"runs": report.frames.runs}
-    if report.has_epochs:
-        frames["epochs"] = report.frames.epochs
-    frames |= {table.key: table.data for table in report.tables.values()}
+    tables = {"runs": report.frames.runs}
+    tables |= {table.key: table.data for table in report.tables.values()}
     files: dict[str, str | bytes] = {
-        f"{name}.csv": csv_text(data) for name, data in frames.items() if len(data)
+        f"{name}.csv": csv_text(data) for name, data in tables.items() if len(data)
     }
     for figure in report.figures:
         files[f"figures/{figure.key}.csv"] = csv_text(figure.data)
         if figure.svg is not None:
-            files[f"figures/{figure.key}.svg"] = standalone(figure.svg)
-    files |= {f"figures/{name}": content for name, content in paper.items()}
+            files[f"figures/{figure.key}.svg"] = figure.svg
+    if paper is not None:
+        files |= for_paper(report, paper)
     first = {
         **{name: render(report, f"{name}.j2") for name in ("report.html", "report.md")},
         "answers.json": answers_text(report),
@@ -68,20 +63,18 @@ def write_report(
 
 
 def for_paper(report: Report, kind: Kind) -> dict[str, bytes]:
-    """Each figure as a file that needs no font of its reader's: name -> content."""
+    """Each figure as a file that needs no font of its reader's: path below report/ -> content."""
     found = {}
     with style(), mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 300}):
         for figure in report.figures:
             if figure.svg:
                 figure.svg.canvas.savefig(content := io.BytesIO(), format=kind)
-                found[f"{figure.key}.{kind}"] = content.getvalue()
+                found[f"figures/{figure.key}.{kind}"] = content.getvalue()
     return found
 
 
 def _keep_only(out: Path, made: set[str]) -> None:
     """Remove what the report before this one noted as its own; nobody else's files."""
-    for name in ("forecast.json", "sources.json"):  # of earlier versions, which noted them nowhere
-        (out / name).unlink(missing_ok=True)
     note = out / _OWN
     with contextlib.suppress(OSError, ValueError):
         for name in set(map(str, json.loads(note.read_text(encoding="utf-8")))) - made:

@@ -15,8 +15,8 @@ from markupsafe import escape
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure as Canvas
 
-#: Stand-ins that no palette uses: replaced by currentColor and none, so that a page can be dark.
-INK, PAPER = "#010203", "#fdfefe"
+#: Of a file; a page, which may be dark, has its own. Nothing else that is drawn has one of them.
+INK, PAPER = "#1b1f24", "#ffffff"
 GRID = "#8a8f98"
 #: Okabe and Ito 2008, told apart by colour-blind readers, without the yellow and black that one
 #: of a light and a dark page would swallow; then four more, which dashes help to tell apart.
@@ -64,10 +64,6 @@ class Look:
     marker: str
     dashes: Any = "-"
     alpha: float = 1.0
-
-    @property
-    def is_pale(self) -> bool:
-        return self.alpha < 1
 
 
 PALE = Look(GRID, "o", "-", 0.45)
@@ -152,11 +148,6 @@ def to_svg(canvas: Canvas, tips: Tips | None = None) -> Svg:
     svg = Svg(tips.into(out.getvalue()) if tips else out.getvalue())
     svg.canvas = canvas
     return svg
-
-
-def standalone(svg: str) -> str:
-    """For a file of its own, which is looked at on any background."""
-    return svg.replace(PAPER, "#ffffff").replace(INK, "#1b1f24")
 
 
 def inline(svg: str, key: str, title: str) -> str:

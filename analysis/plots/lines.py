@@ -17,15 +17,16 @@ from analysis.plots.figure import GRID, INK, Look, Svg, Tips, style, to_svg
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
 _BAND = 0.15  # opacity: bands lie on each other
+_MOST_TICKS = 7  # words as long as 256 KiB stand apart
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Words and scale of an axis: ``octaves`` have a tick at each point that is drawn, ``decades``
-    at the parts ``at`` of each power of ten, ``binary`` at a few powers of two."""
+    """Words and scale of an axis: ``octaves`` have ticks at the points that are drawn, ``decades``
+    at the parts ``at`` of each power of ten."""
 
     label: str
-    scale: Literal["linear", "octaves", "decades", "binary"] = "linear"
+    scale: Literal["linear", "octaves", "decades"] = "linear"
     write: Callable[[float], str] = "{:,g}".format
     at: Sequence[float] = (1, 2, 5)
     low: float | None = None
@@ -37,24 +38,20 @@ class Axis:
         return self.label if self.scale == "linear" else f"{self.label} (log)"
 
     def shape(self, axes: Any, name: Literal["x", "y"], ticks: Collection[float] = ()) -> None:
+        """After the drawing, which would move an end that is not given."""
         axis = getattr(axes, f"{name}axis")
         if self.scale == "linear":
             axis.set_major_locator(MaxNLocator(5, integer=self.whole, steps=[1, 2, 5, 10]))
         else:
             getattr(axes, f"set_{name}scale")("log", base=10 if self.scale == "decades" else 2)
-            axis.set_major_locator({
-                "octaves": FixedLocator(sorted(ticks)),
-                "decades": LogLocator(base=10, subs=self.at, numticks=12),
-                "binary": LogLocator(base=16, subs=(8.0,)),
-            }[self.scale])  # fmt: skip
+            axis.set_major_locator(
+                LogLocator(base=10, subs=self.at, numticks=12)
+                if self.scale == "decades"
+                else FixedLocator(sorted(ticks), _MOST_TICKS)
+            )
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: self.write(value)))
-        getattr(axes, f"set_{name}label")(self.words)
-
-    def limit(self, axes: Any, name: Literal["x", "y"]) -> None:
-        """After the drawing, which moves an end that is not given."""
-        if self.low is not None or self.high is not None:
-            getattr(axes, f"set_{name}lim")(self.low, self.high)
+        axes.set(**{f"{name}label": self.words, f"{name}lim": (self.low, self.high)})
 
 
 @dataclass(frozen=True)
@@ -99,25 +96,22 @@ def lines(
             (3.6 if len(panels) == 1 else 2.5) + CHARACTER * longest,
             max(3.1 if len(panels) == 1 else 2.4, 0.8 + LINE * most),
         )
-        y.shape(axes[0], "y")  # shared by all panels
         for axis, (panel, drawn) in zip(axes, panels.items(), strict=True):
-            x.shape(axis, "x", {float(at) for one in drawn if one.size for at in _numbers(one.x)})
             for line in drawn:
                 _draw(axis, line, tips)
-            x.limit(axis, "x")
+            x.shape(axis, "x", {float(at) for one in drawn if one.size for at in _numbers(one.x)})
             head(axis, panel)
             for number, (text, at) in enumerate(levels):
                 axis.axhline(at, color=GRID, linewidth=1, linestyle=":")
                 write(axis, text, (0.01, at), (2, -1 if number else 1),
                       ("axes fraction", "data"), va="top" if number else "bottom")  # fmt: skip
-            for text, at in [borders[panel]] if borders and panel in borders else []:
+            if borders and panel in borders:
+                text, at = borders[panel]
                 axis.axvline(at, color=GRID, linewidth=1, linestyle="--")
                 write(axis, text, (at, 0.02), (3, 0), ("data", "axes fraction"), va="bottom")
-        y.limit(axes[0], "y")
+        y.shape(axes[0], "y")  # shared by all panels
         names = [_name_ends(axis, drawn) for axis, drawn in zip(axes, panels.values(), strict=True)]
-        layout = canvas.get_layout_engine()
-        assert layout is not None
-        layout.execute(canvas)
+        canvas.draw_without_rendering()  # which lays it out
         canvas.set_layout_engine("none")
         for axis, written in zip(axes, names, strict=True):
             _spread(axis, written)
@@ -125,9 +119,7 @@ def lines(
 
 
 def _numbers(values: Numbers) -> NDArray[np.float64]:
-    if isinstance(values, pd.Series):
-        return values.to_numpy(float, na_value=np.nan)
-    return np.array([np.nan if value is None else value for value in values], float)
+    return pd.Series(values, dtype="Float64").to_numpy(float, na_value=np.nan)
 
 
 def _draw(axis: Any, line: Line, tips: Tips) -> None:
@@ -137,8 +129,8 @@ def _draw(axis: Any, line: Line, tips: Tips) -> None:
         axis.plot(x, y, **drawn, linewidth=line.width, linestyle=look.dashes)
     if line.low is not None and line.high is not None:
         low, high = _numbers(line.low), _numbers(line.high)
-        if line.bars or np.isfinite(low + high).sum() < 2:
-            there = np.isfinite(low + high)
+        there = np.isfinite(low + high)
+        if line.bars or there.sum() < 2:
             axis.vlines(x[there], low[there], high[there], **drawn, linewidth=1.2)
         else:
             axis.fill_between(x, low, high, color=look.color, alpha=_BAND * look.alpha, linewidth=0)
@@ -166,7 +158,7 @@ def _name_ends(axis: Any, drawn: Sequence[Line]) -> list[Any]:
             written.append(axis.annotate(
                 shortened(line.name), (x[end], y[end]), (1.03, 0.5), fontsize=SMALL,
                 textcoords="axes fraction", va="center", ha="left", annotation_clip=False,
-                color=INK, alpha=0.7 if look.is_pale else 1,
+                color=INK, alpha=0.7 if look.alpha < 1 else 1,
                 arrowprops={"arrowstyle": "-", "color": look.color, "alpha": look.alpha,
                             "linewidth": 0.7, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
             ))  # fmt: skip

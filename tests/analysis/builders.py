@@ -20,6 +20,8 @@ from train.config.schedule import Constant
 from train.config.technique import Technique
 from train.record.run import (
     Attempt,
+    Classification,
+    ClassScore,
     DataRecord,
     EpochRecord,
     Provenance,
@@ -136,6 +138,22 @@ def rank_steps(
         compute_s=spread(total - waiting - sending),
         communication_s=spread(sending),
     )
+
+
+def classification(
+    confusion: Sequence[Sequence[int]], names: Sequence[str], epoch: int = 3
+) -> Classification:
+    """Scores by their definitions, written out."""
+    scores = []
+    for i, name in enumerate(names):
+        hits, there, said = confusion[i][i], sum(confusion[i]), sum(row[i] for row in confusion)
+        scores.append(ClassScore(
+            name=name, precision=hits / said if said else None,
+            recall=hits / there if there else None,
+            f1=2 * hits / (said + there) if said + there else None, support=there,
+        ))  # fmt: skip
+    matrix = tuple(tuple(row) for row in confusion)
+    return Classification(epoch=epoch, classes=tuple(scores), confusion=matrix)
 
 
 def record(

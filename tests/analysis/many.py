@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,22 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from tests.analysis.builders import VALIDATION_IMAGES, config, record, spread, technique
-from train.config.run import RunConfig
-from train.record.run import (
-    Classification,
-    ClassScore,
-    RankSteps,
-    SweepManifest,
+from tests.analysis.builders import (
+    VALIDATION_IMAGES,
+    classification,
+    config,
+    record,
+    spread,
+    technique,
 )
+from train.config.run import RunConfig
+from train.record.run import RankSteps, SweepManifest
 
 EPOCHS = 100
-CLASSES = Classification(
-    epoch=EPOCHS,
-    classes=tuple(
-        ClassScore(name=f"class {i}", precision=0.9, recall=0.9, f1=0.9, support=36)
-        for i in range(10)
-    ),
-    confusion=tuple(tuple(27 if i == j else 1 for j in range(10)) for i in range(10)),
-)
+CLASSES = classification(
+    [[27 if i == j else 1 for j in range(10)] for i in range(10)],
+    [f"class {i}" for i in range(10)], EPOCHS,
+)  # fmt: skip
 
 
 def conditions(count: int, epochs: int = EPOCHS) -> Iterator[RunConfig]:
@@ -107,12 +104,3 @@ def _changed(
         "epochs": changed,
         "throughput": rate,
     }
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("conditions", type=int)
-    parser.add_argument("seeds", type=int)
-    given = parser.parse_args()
-    many(given.folder, given.conditions, given.seeds)

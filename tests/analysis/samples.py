@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.builders import classification, config, failed, record, technique, write_sweep
 from train.config.run import Target
 from train.config.schedule import CropFlip, Grow
 from train.record.run import (
-    Classification,
-    ClassScore,
     NoiseScale,
     RunRecord,
     TargetOutcome,
@@ -30,14 +28,7 @@ NOISE = NoiseScale(
     steps=10, batch_small=16, batch_big=32, trace=5.0, gradient_sq=0.05, interval="measured",
     b_simple=100.0, low=80.0, high=125.0,
 )  # fmt: skip
-CLASSES = Classification(
-    epoch=3,
-    classes=(
-        ClassScore(name="cat", precision=0.9, recall=0.8, f1=0.85, support=200),
-        ClassScore(name="dog", precision=0.8, recall=0.9, f1=0.85, support=160),
-    ),
-    confusion=((160, 40), (16, 144)),
-)
+CLASSES = classification(((160, 40), (16, 144)), ("cat", "dog"))
 
 
 def good_records() -> list[RunRecord]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from matplotlib import _pylab_helpers
 
 from analysis.plots.figure import Canvas, style, to_svg
 from tests.analysis.samples import rich_sweep
@@ -84,3 +85,4 @@ def test_a_figure_starts_from_matplotlibs_own_settings(settings: dict[str, objec
         before = dict(mpl.rcParams)
         assert drawn() == plain
         assert dict(mpl.rcParams) == before
+    assert not _pylab_helpers.Gcf.figs, "no figure is left open in pyplot"

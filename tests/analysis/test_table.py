@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import table
-from analysis.table import Column, Estimate, Notes, Table, estimate_in, frame, types
+from analysis.table import Column, Estimate, Table, estimate_in, frame, types
 
 COLUMNS = (
     Column("name", "string", "name"),
@@ -130,16 +130,11 @@ def test_the_page_has_the_first_rows_of_many() -> None:
 
 
 def test_a_reason_has_one_number_per_table() -> None:
-    notes = Notes()
-    assert [notes.mark(reason) for reason in ("a", "b", "a", None, pd.NA, "")] == [
-        "¹", "²", "¹", "", "", "",
-    ]  # fmt: skip
-    assert notes.lines() == ("¹ a", "² b")
-
-
-def test_more_than_nine_reasons() -> None:
-    notes = Notes()
-    assert [notes.mark(str(i)) for i in range(12)][-1] == "¹²"
+    whys = ["no clock", "", *map(str, range(11)), "no clock"]
+    shown = made(*[{**SECOND, "seconds_why": why} for why in whys]).shown()
+    times = [row[2].removeprefix("n/a").strip() for row in shown.rows]
+    assert times == ["²", "", *"³⁴⁵⁶⁷⁸⁹", "¹⁰", "¹¹", "¹²", "¹³", "²"]
+    assert shown.notes[:3] == ("¹ lost", "² no clock", "³ 0")
 
 
 @pytest.mark.parametrize(

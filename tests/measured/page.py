@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.page.report import Report, build
-from analysis.plots.figure import Figure, standalone
+from analysis.plots.figure import Figure
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
@@ -79,7 +79,7 @@ def figures(sweep: str) -> dict[str, tuple[str, str]]:
     keys = [key for name, key in FIGURES if name == sweep]
     drawn |= {key: own for key in keys if key in OWN and (own := OWN[key](report))}
     shown = {f"{sweep}-{key}.svg": drawn[key] for key in keys}
-    return {name: (standalone(str(found.svg)), found.caption) for name, found in shown.items()}
+    return {name: (str(found.svg), found.caption) for name, found in shown.items()}
 
 
 def _records(report: Report) -> Iterator[RunRecord]:

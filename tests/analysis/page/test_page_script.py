@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -13,8 +14,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis.page.report import build
+from analysis.page.write import render
+from analysis.records.load import load_frames
 from analysis.table import Column, Table, frame
-from analysis.writing import TEMPLATES, csv_text, environment
+from analysis.writing import csv_text, environment
+from tests.analysis.samples import mixed_sweep
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -25,13 +30,14 @@ COLUMNS = (
 )
 
 
-def after(folder: Path, table: Table, script: str) -> Any:
-    """What ``script`` returns on a page with the table; in it ``saved`` has pairs of name and text,
-    and ``shown()`` the first cells of the rows that a reader sees."""
-    macro = (TEMPLATES / "report.html.j2").read_text().partition("<!doctype")[0]
+def opened(page: str, folder: Path, script: str, width: int = 1280) -> Any:
+    """What ``script`` returns on a page in a browser whose profile is the test's own; in it
+    ``errors`` has the page's, ``saved`` pairs of name and text, and ``shown()`` the first cells of
+    the rows that a reader sees."""
     probe = """<script>
-    const saved = [];
+    const saved = [], errors = [];
     let text = "";
+    addEventListener("error", event => errors.push(event.message));
     window.Blob = function (parts) { text = parts.join(""); };
     URL.createObjectURL = () => "#";
     URL.revokeObjectURL = () => {};
@@ -47,18 +53,37 @@ def after(folder: Path, table: Table, script: str) -> Any:
     };
     addEventListener("load", () => { document.title = JSON.stringify((() => { SCRIPT })()); });
     </script>""".replace("SCRIPT", script)
-    page = f"{macro}<!doctype html><meta charset='utf-8'>{probe}{{{{ table_of(table) }}}}"
-    page += "<script>{% include 'report.js' %}</script>"
     file = folder / "page.html"
-    file.write_text(environment().from_string(page).render(table=table))
+    file.write_text(page.replace("<body>", f"<body>{probe}"))
     done = subprocess.run(
         [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-         f"--user-data-dir={folder}", "--virtual-time-budget=3000", file.as_uri()],
+         f"--user-data-dir={folder}", f"--window-size={width},900", "--virtual-time-budget=3000",
+         file.as_uri()],
         capture_output=True, text=True, timeout=90, check=True,
     )  # fmt: skip
     found = re.search(r"<title>(.*?)</title>", done.stdout)
     assert found is not None, done.stdout
-    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    return json.loads(html.unescape(found[1]))
+
+
+def after(folder: Path, table: Table, script: str) -> Any:
+    """On a page with the table."""
+    page = """{% from "parts.html.j2" import table_of %}<!doctype html><meta charset="utf-8">
+    <title></title><body>{{ table_of(table) }}<script>{% include "report.js" %}</script>"""
+    return opened(environment().from_string(page).render(table=table), folder, script)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_opens_in_a_browser_without_an_error(tmp_path: Path, width: int) -> None:
+    page = render(build(load_frames(mixed_sweep(tmp_path / "s"))), "report.html.j2")
+    found = opened(page, tmp_path, """
+        document.querySelector("#every_run th button").click(); save();
+        const sorted = document.querySelector("#every_run th").getAttribute("aria-sort");
+        const wide = document.documentElement.scrollWidth > innerWidth;
+        return { errors, sorted, wide, saved: saved[0][0] };
+    """, width)  # fmt: skip
+    expected = {"errors": [], "sorted": "descending", "wide": False}
+    assert found == {**expected, "saved": "figure-efficiency.csv"}
 
 
 def test_csv_saves_the_rows_that_are_shown_in_their_order(tmp_path: Path) -> None:

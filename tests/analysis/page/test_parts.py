@@ -13,6 +13,7 @@ from analysis.__main__ import app
 from analysis.page.report import build
 from analysis.page.sections import parts
 from analysis.records.load import load_frames
+from analysis.topics import axes
 from analysis.topics.cells import machine
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence import reached
@@ -34,6 +35,9 @@ BROKEN = [
     (machine, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
     (more_ranks, "_columns", "Scaling"),
+    (axes, "comparable", "What each setting does"),
+    (techniques, "_said", "Which technique"),
+    (machine, "mixtures", "Cells and machines"),
 ]
 
 
@@ -48,37 +52,19 @@ def test_a_part_that_fails_is_a_sentence_in_its_place(
     failed = [topic for topic in found.topics if topic.failures]
     assert [topic.title for topic in failed] == [title]
     assert "could not be made: ValueError: Axis limits cannot be NaN (" in failed[0].failures[0]
-    assert [topic.key for topic in found.topics] == [topic.key for topic in whole.topics]
+    assert {topic.key for topic in whole.topics} <= {topic.key for topic in found.topics}
+    assert found.answers
     assert (found.exit_code, whole.exit_code) == (3, 0)
     assert any(title in caution.text for caution in found.cautions if caution.is_alarm)
 
 
-@pytest.mark.parametrize(("room", "name"), [(techniques, "_said"), (machine, "mixtures")])
-def test_an_answer_that_fails_is_an_alarm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: Any, name: str
-) -> None:
-    folder = good_sweep(tmp_path / "s")
-    monkeypatch.setattr(room, name, broken)
-    found = build(load_frames(folder), draw=False)
-    (alarm,) = (caution for caution in found.cautions if caution.is_alarm)
-    assert "could not be made: ValueError" in alarm.text
-    assert {"scaling", "more_ranks"} <= {answer.key for answer in found.answers}
-    assert found.exit_code == 3
-
-
 def test_the_page_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = good_sweep(tmp_path / "s")
-
-    def report() -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["report", str(folder)])
-        return done.exit_code, done.output
-
-    with monkeypatch.context() as patched:
-        patched.setattr(reached, "columns", broken)
-        code, said = report()
-        assert code == 3 and "Accuracy: A table could not be made" in said
-        for name in ("report.html", "report.md"):
-            assert "Axis limits cannot be NaN" in (folder / "report" / name).read_text()
+    monkeypatch.setattr(reached, "columns", broken)
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 3 and "Accuracy: A table could not be made" in done.output
+    for name in ("report.html", "report.md"):
+        assert "Axis limits cannot be NaN" in (folder / "report" / name).read_text()
 
 
 @pytest.mark.parametrize(

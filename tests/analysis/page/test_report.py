@@ -11,39 +11,13 @@ from analysis.page.write import render
 from analysis.records.load import load_frames
 from tests.analysis.builders import REASON, config, failed, record, technique, write_sweep
 from tests.analysis.many import many
-from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
+from tests.analysis.samples import good_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run
 from train.record.run import RunRecord
 
 
 def report_of(folder: Path) -> Report:
     return build(load_frames(folder), draw=False)
-
-
-def test_all_good_is_zero(tmp_path: Path) -> None:
-    report = report_of(good_sweep(tmp_path / "s"))
-    assert report.exit_code == 0
-    assert report.cautions == report.frames.problems == ()
-
-
-def test_something_missing_is_one_and_is_listed(tmp_path: Path) -> None:
-    report = report_of(mixed_sweep(tmp_path / "s"))
-    assert report.exit_code == 1
-    assert report.answers[0].text.startswith(
-        "9 of 13 planned cells are usable, 1 of them diverged (1 failed, 1 rejected, 1 unreadable, "
-        "1 missing): "
-    )
-    assert report.lead == ""
-    lacking = report.tables["cells_not_used"].data
-    assert lacking["kind"].tolist() == ["failed", "rejected", "unreadable", "missing"]
-    assert (lacking["what"] != "").all() and lacking["what"].notna().all()
-    (unplanned,) = report.frames.unplanned
-    assert any(unplanned in caution.text for caution in report.cautions)
-
-
-def test_a_diverged_cell_is_a_good_cell(tmp_path: Path) -> None:
-    items = [record(), record(config(seed=1), status="diverged")]
-    assert report_of(write_sweep(tmp_path / "s", items)).exit_code == 0
 
 
 @pytest.mark.parametrize("planned", [["a"], []])
@@ -60,24 +34,6 @@ def test_an_empty_plan_is_three(tmp_path: Path) -> None:
     assert [answer.text for answer in report.answers] == [
         "The plan has no cells: there is nothing to report."
     ]
-
-
-def test_the_line_below_the_title_says_what_all_runs_share(tmp_path: Path) -> None:
-    assert report_of(good_sweep(tmp_path / "s")).context == (
-        "digits · 320 training images · cnn · 3 epochs · 1, 2 ranks · 1 node · Test CPU · "
-        "2025-03-01"
-    )
-
-
-def test_the_machine_and_the_commit_are_in_a_table(tmp_path: Path) -> None:
-    told = report_of(good_sweep(tmp_path / "s")).tables["provenance"].data
-    found = {row.what: (row.value, row.runs) for row in told.itertuples()}
-    assert found["machine"] == (
-        "Test CPU, 1 core per rank, 1 node, launcher horoscale, controller gloo, data plane gloo",
-        8,
-    )
-    assert found["git commit"] == ("a" * 40, 8)
-    assert found["uncommitted changes"] == ("no", 8)
 
 
 def test_a_technique_that_the_manifest_forgot_is_shown_last(tmp_path: Path) -> None:
@@ -101,11 +57,6 @@ def test_tables_that_only_some_sweeps_have(tmp_path: Path) -> None:
         "scaling", "lost_efficiency", "claims", "ranking", "pairs", "convergence", "larger_batch",
         "ranks", "every_run", "provenance",
     ]  # fmt: skip
-
-
-def test_a_topic_without_rows_is_not_there(tmp_path: Path) -> None:
-    keys = [topic.key for topic in report_of(good_sweep(tmp_path / "s")).topics]
-    assert keys == ["scaling", "techniques", "convergence", "cells"]
 
 
 def test_figures_of_batches_and_rates_need_several_of_them(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,10 +12,20 @@ import pytest
 from analysis.table import Shown, Table
 from analysis.topics.convergence import class_scores as scores
 from analysis.topics.convergence.class_scores import AVERAGE
-from tests.analysis.builders import REASON, config, frames_of_records, record
+from tests.analysis.builders import REASON, classification, config, frames_of_records, record
 from tests.analysis.planned import sweep
-from tests.analysis.topics.scored import FIRST, NAMES, SECOND, scored
 from train.record.run import RunRecord
+
+NAMES = ("ant", "bee", "<cat>")
+FIRST = [[6, 2, 0], [1, 3, 0], [4, 0, 4]]
+SECOND = [[8, 0, 0], [4, 0, 0], [0, 0, 8]]  # no bee predicted
+
+
+def scored(
+    matrix: Sequence[Sequence[int]], run: Any = None, names: Sequence[str] = NAMES, **changes: Any
+) -> RunRecord:
+    """A record with this confusion."""
+    return record(run or config(), classification=classification(matrix, names), **changes)
 
 
 def made(*items: RunRecord) -> Table:
