@@ -130,17 +130,17 @@ def _nodes_behind(
             own = ratio(sides.get((node, way), {}), before)
             if own is None or own.n < least or value_of(own) >= SLOWER or own.high is None:
                 continue
-            others = [{p: r for p, r in mine.items() if node not in p} for mine in populations]
-            if own.high < min((_sure_share(mine, before) for mine in others if mine), default=1.0):
+            others = (
+                ratio({pair: r for pair, r in mine.items() if node not in pair}, before)
+                for mine in populations
+            )
+            # how far below their median ratio the others may be by chance
+            if own.high < min((_sure(one) for one in others if one), default=1.0):
                 yield node, way, own
 
 
-def _sure_share(mine: PairsRates, before: PairsRates) -> float:
-    """How far below their median ratio the others may be by chance."""
-    reached = ratio(mine, before)
-    if reached is None:
-        return 1.0
-    return 0.0 if reached.low is None else reached.low / value_of(reached)
+def _sure(others: Estimate) -> float:
+    return 0.0 if others.low is None else others.low / value_of(others)
 
 
 def _as_tested(finding: Finding, tournament: Tournament) -> Finding:

@@ -50,6 +50,15 @@ def facts_frame(facts: Sequence[NodeFacts]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["node", "when", *Fact.model_fields])
 
 
+def reported(facts: Sequence[NodeFacts]) -> dict[str, dict[tuple[str, str], str]]:
+    """Node -> group and name -> value, before the run; without what is unknown."""
+    return {
+        one.node: {(f.group, f.name): f.value for f in one.facts if f.value is not None}
+        for one in facts
+        if one.when == "before"
+    }
+
+
 def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
     """``group: name`` -> what most nodes say, of facts that equal nodes share."""
     return {f"{group}: {name}": next(iter(nodes)) for (group, name), nodes in _shared(facts)}

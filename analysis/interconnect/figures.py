@@ -21,7 +21,8 @@ _NUMBERS, _NAMES = 16, 64
 _FAINTEST = 0.08  # so that it is no empty square
 _PAIRS = ["sender", "receiver", "rate", "latency_s", "latency_min_s", "error"]
 _CALLS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
-Levels = Sequence[tuple[str, float]]
+#: Of a line, what collectives usually reach (ml-engineering by S. Bekman).
+_COLLECTIVE = 0.80
 
 
 def heatmaps(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> list[Figure]:
@@ -72,8 +73,9 @@ def _squares(
     return squares(matrix, "sends", "receives", most_texts=_NUMBERS, most_names=_NAMES)
 
 
-def curves(calls: pd.DataFrame, ranks: int, levels: Levels) -> list[Figure]:
-    """Of all ranks, out of place. levels: labels and bus bandwidths in bit/s to draw beside."""
+def curves(calls: pd.DataFrame, ranks: int, line: float | None) -> list[Figure]:
+    """Of all ranks, out of place. line: of the links, bit/s, to draw beside."""
+    levels = [("line", line), ("80 % of it", _COLLECTIVE * line)] if line else []
     own = calls[(calls["ranks"] == ranks) & (calls["place"] == "out")]
     return [
         _curve(
@@ -90,13 +92,18 @@ def curves(calls: pd.DataFrame, ranks: int, levels: Levels) -> list[Figure]:
             "Time of one call, slowest rank, median; all ranks met before each. Solid: Horovod, "
             "whose cycle adds to small ones; dashed: plain sockets.",
             own[own["mode"] == "blocked"], "median_s", Axis("time of a call", "decades", seconds),
-            (),
         ),
     ]  # fmt: skip
 
 
 def _curve(
-    key: str, title: str, caption: str, part: pd.DataFrame, column: str, y: Axis, levels: Levels
+    key: str,
+    title: str,
+    caption: str,
+    part: pd.DataFrame,
+    column: str,
+    y: Axis,
+    levels: Sequence[tuple[str, float]] = (),
 ) -> Figure:
     colours = looks(list(dict.fromkeys(part["operation"])))
     drawn = [

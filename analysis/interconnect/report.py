@@ -26,7 +26,7 @@ from analysis.interconnect.finding import (
     seconds,
     seen,
 )
-from analysis.interconnect.links import expected
+from analysis.interconnect.links import line_of
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
@@ -86,9 +86,8 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
         own = pairs_frame(pairs).query("phase == 'tournament'")
         figures += heatmaps(own, names, pairs.decision.middle)
     if run.collectives is not None:
-        likely = expected(run.facts, line_bits)
         calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
-        figures += curves(calls, ranks, likely.levels if likely else [])
+        figures += curves(calls, ranks, line_bits or line_of(run.facts))
     return [figure for figure in figures if figure.svg is not None]
 
 

@@ -13,7 +13,7 @@ from analysis.interconnect.comparison import UPLINKS_HELD, against_baseline
 from analysis.interconnect.doubts import TWO_ALONE, doubts, path_findings
 from analysis.interconnect.facts import facts_findings
 from analysis.interconnect.finding import Finding, Status, Verdict, doubted
-from analysis.interconnect.links import against_spec, loaded
+from analysis.interconnect.links import speed_findings
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import TWO_LEAVES, suspect_findings, uplink_findings
 from train.config.frozen import Frozen
@@ -76,12 +76,10 @@ def _findings(run: Run) -> Iterator[Finding]:
 
 
 def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
-    yield from loaded(run)
+    yield from speed_findings(run, yardstick.line_bits)
     if yardstick.baseline is not None:
         now = yardstick.now or datetime.now(UTC)
         yield from against_baseline(run, yardstick.baseline, now, force=yardstick.force)
-    if yardstick.line_bits is not None:
-        yield from against_spec(run, yardstick.line_bits)
 
 
 def _of_the_job(job: JobNote) -> Iterator[Finding]:
