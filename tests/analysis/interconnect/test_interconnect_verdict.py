@@ -215,12 +215,12 @@ def test_many_slow_links_are_one_finding() -> None:
     first = retest("link", ("a", "b"), 1.0, "recovered")
     verdict = judge(run(tournament("abcdefgh", slow=slow, retests=(first,))))
     assert verdict.status == "PASS"
-    more, one = verdict.findings
-    assert "3 more links were slow (0.60 and up: b -> c, c -> d, d -> e)" in more.evidence
+    one, more = verdict.findings
+    assert "3 more links were slow (0.60 b -> c, 0.60 c -> d, 0.70 d -> e)" in more.evidence
     assert one.nodes == ("a", "b")
     worse = retest("link", ("a", "b"), 0.5, "confirmed")
     verdict = judge(run(tournament("abcdefgh", slow=slow, retests=(worse,))))
-    assert [f.weight for f in verdict.findings] == ["open", "fault"]
+    assert [f.weight for f in verdict.findings] == ["fault", "open"]
 
 
 def test_pairs_that_were_not_measured_are_told() -> None:
