@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -38,7 +38,8 @@ def against_baseline(
     if run.tournament is None:
         return  # said once for the run
     here, before = baseline_of(run), baseline.rates
-    if not set(before) & set(here.rates):
+    common = {pair: rates for pair, rates in here.rates.items() if pair in before}
+    if not common:
         why = f"no pair of nodes in common with {baseline.run} ({', '.join(baseline.nodes)})"
         yield Finding("open", "baseline", why)
         return
@@ -56,12 +57,13 @@ def against_baseline(
             f"{baseline.run}, {here.company} now: more is shared than was, or other jobs "
             "use the links",
         )  # fmt: skip
-    populations = _populations(here.rates, run.tournament)
+    populations = _populations(common, run.tournament.switches)
     for name, mine in populations.items():
-        if (reached := ratio(mine, before)) is not None:
-            said = f"{name} reach {reached.text(_SHARE)} of baseline {baseline.run}"
-            yield _judged(reached, "fabric", said)
-    for node, way, own in _nodes_behind(here.nodes, [*populations.values()], before):
+        reached = ratio(mine, before)
+        said = f"{name} reach {reached.text(_SHARE)} of baseline {baseline.run}"
+        yield _judged(reached, "fabric", said)
+    least = min(LEAST, len(here.nodes) - 1)
+    for node, way, own in _nodes_behind([*populations.values()], before, least):
         said = f"what it {way}s is {own.text(_SHARE)} of baseline {baseline.run}, beside the others"
         yield _as_tested(_judged(own, way, said, (node,)), run.tournament)
     yield from _uplinks(here, baseline)
@@ -99,9 +101,9 @@ def _refusals(baseline: Baseline, here: Baseline, now: datetime) -> Iterator[str
             yield f"{whose} has no preflight, so it is not known whether the nodes are the same"
 
 
-def _populations(rates: PairsRates, tournament: Tournament) -> dict[str, PairsRates]:
+def _populations(rates: PairsRates, switches: Mapping[str, str]) -> dict[str, PairsRates]:
     """Within leaf switches and across: one may have got slower and the other not."""
-    across = {pair: own for pair, own in rates.items() if is_across(pair, tournament.switches)}
+    across = {pair: own for pair, own in rates.items() if is_across(pair, switches)}
     within = {pair: own for pair, own in rates.items() if pair not in across}
     if not across or not within:
         return {"all pairs": rates}
@@ -109,34 +111,27 @@ def _populations(rates: PairsRates, tournament: Tournament) -> dict[str, PairsRa
 
 
 def _nodes_behind(
-    nodes: Sequence[str], populations: Sequence[PairsRates], before: PairsRates
+    populations: Sequence[PairsRates], before: PairsRates, least: int
 ) -> Iterator[tuple[str, str, Estimate]]:
     """Sides of nodes that lost more than the others did: node, its way, now over then.
 
-    Rates are divided by what their population lost as a whole.
+    Rates are divided by what their population lost as a whole. least: partners of a side.
     """
     sides: dict[tuple[str, str], PairsRates] = {}
     for mine in populations:
-        if (level := ratio(mine, before)) is None:
-            continue
-        lost = value_of(level)
+        lost = value_of(ratio(mine, before))
         for (sender, receiver), rates in mine.items():
             levelled = tuple(rate / lost for rate in rates)
             sides.setdefault((sender, "send"), {})[sender, receiver] = levelled
             sides.setdefault((receiver, "receive"), {})[sender, receiver] = levelled
-    least = min(LEAST, len(nodes) - 1)
-    for node in nodes:
-        for way in ("send", "receive"):
-            own = ratio(sides.get((node, way), {}), before)
-            if own is None or own.n < least or value_of(own) >= SLOWER or own.high is None:
-                continue
-            others = (
-                ratio({pair: r for pair, r in mine.items() if node not in pair}, before)
-                for mine in populations
-            )
-            # how far below their median ratio the others may be by chance
-            if own.high < min((_sure(one) for one in others if one), default=1.0):
-                yield node, way, own
+    for (node, way), mine in sides.items():
+        own = ratio(mine, before)
+        if own.n < least or value_of(own) >= SLOWER or own.high is None:
+            continue
+        others = [{p: r for p, r in rates.items() if node not in p} for rates in populations]
+        # how far below their median ratio the others may be by chance
+        if own.high < min((_sure(ratio(rest, before)) for rest in others if rest), default=1.0):
+            yield node, way, own
 
 
 def _sure(others: Estimate) -> float:
@@ -208,8 +203,9 @@ def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Ite
             {name: (1 / own[name][size],) for name, size in largest.items()}
             for own in (mine, theirs)
         )
-        if (reached := ratio(now, then)) is None:
+        if not largest:
             continue
+        reached = ratio(now, then)
         reach = reached.text(_SHARE)
         said = f"collectives by {way} reach {reach} of the speed of baseline {baseline.run}"
         found = _judged(reached, "collectives", said)

@@ -27,22 +27,17 @@ _ENOUGH = 6
 ONE_VALUE = "a single value, so without an interval"
 
 
-def ratio(
-    now: Mapping[Key, Sequence[float]], then: Mapping[Key, Sequence[float]]
-) -> Estimate | None:
+def ratio(now: Mapping[Key, Sequence[float]], then: Mapping[Key, Sequence[float]]) -> Estimate:
     """Median over keys of the median of now over that of then; ``n``: keys in common.
 
     Args:
         now: by name, or by sender and receiver, its samples.
-        then: as ``now``, in the same unit.
+        then: as ``now``, in the same unit, with a key in common or more.
 
     Returns:
-        the ratio with its 95 % interval, without one (and a note) of a single key; None: no key in
-        common.
+        the ratio with its 95 % interval; of a single key without one, with a note.
     """
     common = sorted(set(now) & set(then))
-    if not common:
-        return None
     logs = np.array(
         [math.log(statistics.median(now[key]) / statistics.median(then[key])) for key in common]
     )
@@ -57,7 +52,7 @@ def ratio(
 
 
 def value_of(estimate: Estimate) -> float:
-    """The ratio itself, which is there wherever there is an estimate of one."""
+    """The ratio itself, which every estimate of one has."""
     assert estimate.value is not None, "a ratio of common keys"
     return estimate.value
 
