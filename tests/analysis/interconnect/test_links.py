@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.links import goodput, line_of, speed_findings
-from analysis.interconnect.verdict import Yardstick, judge
+from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import end, facts_of, node_facts, run, tournament
 from train.interconnect.facts.record import Fact
 
@@ -20,13 +20,13 @@ def test_a_specification_is_what_headers_leave_of_the_line() -> None:
     assert good.weight == "remark"
     (bad,) = speed_findings(GOOD, 1e9)
     assert bad.weight == "fault" and bad.ratio == pytest.approx(0.2 * 1538 / 1448, rel=1e-3)
-    assert judge(GOOD, Yardstick(line_bits=1e9)).status == "FAIL"
+    assert judge(GOOD, line_bits=1e9).status == "FAIL"
 
 
 def test_processors_that_are_the_limit_do_not_fail_the_links() -> None:
     """One stream of Python cannot fill 100 Gbit/s: the verdict is that it cannot tell."""
     busy = {(a, b): {"at_sender": end(busy=0.99)} for a in "abcd" for b in "abcd" if a != b}
-    verdict = judge(run(tournament(changes=busy), facts=FACTS), Yardstick(line_bits=100e9))
+    verdict = judge(run(tournament(changes=busy), facts=FACTS), line_bits=100e9)
     assert verdict.status == "UNDECIDED"
     assert {f.what for f in verdict.findings if f.weight == "open"} == {"cpu-limited", "below spec"}
 
