@@ -114,15 +114,14 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
     return fit_segments(own) if alone and len(own) > 1 else None
 
 
-def misses(collectives: Collectives, way: Way, own: Segments) -> pd.DataFrame:
-    """``ranks`` and ``error`` (measured over predicted, minus one) of LARGE calls of more ranks
-    than were fitted."""
-    rows = [
-        (timed.ranks, timed.median / own.seconds(timed.ranks, timed.bytes) - 1)
-        for timed in all_reduce_times(collectives, way)
-        if timed.ranks > FITTED and timed.bytes >= LARGE
-    ]
-    return pd.DataFrame(rows, columns=["ranks", "error"])
+def misses(collectives: Collectives, way: Way, own: Segments) -> dict[int, list[float]]:
+    """Ranks, more than were fitted -> measured over predicted, minus one, of LARGE calls."""
+    found: dict[int, list[float]] = {}
+    for timed in all_reduce_times(collectives, way):
+        if timed.ranks > FITTED and timed.bytes >= LARGE:
+            error = timed.median / own.seconds(timed.ranks, timed.bytes) - 1
+            found.setdefault(timed.ranks, []).append(error)
+    return found
 
 
 class SeriesTimes(Frozen):

@@ -70,11 +70,10 @@ def doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str
     elsewhere = [f for f in doubts if f.what == "interface"]
     about = {node for f in elsewhere for node in f.nodes}
     about |= {switches[node] for node in about if node in switches}
+    astray = about & set(finding.nodes or about)
     if finding.what == "collectives":
-        astray = bool(elsewhere)
-    else:
-        astray = bool(about & set(finding.nodes)) if finding.nodes else bool(about)
-    doubtful = astray or any(f.what in _UNSURE for f in doubts)
+        astray = {f.what for f in elsewhere}
+    doubtful = bool(astray) or any(f.what in _UNSURE for f in doubts)
     return replace(finding, weight="open") if doubtful else finding
 
 

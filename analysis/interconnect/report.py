@@ -79,7 +79,7 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
         figures += heatmaps(own, names, pairs.decision.middle)
     if run.collectives is not None:
         calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
-        figures += curves(calls, ranks, line_bits or line_of(run.facts))
+        figures.append(curves(calls, ranks, line_bits or line_of(run.facts)))
     return [figure for figure in figures if figure.svg is not None]
 
 

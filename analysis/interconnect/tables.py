@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
 import pandas as pd
 
 from analysis.interconnect.collectives import (
@@ -16,6 +17,7 @@ from analysis.interconnect.collectives import (
     shape_of,
     summary_frame,
 )
+from analysis.interconnect.figures import square
 from analysis.interconnect.finding import Verdict, bits, seconds, size
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.prediction.alpha_beta import WORST, Segments
@@ -74,11 +76,10 @@ def _model(collectives: Collectives) -> Iterator[Table]:
     for way in WAYS:
         if (own := fitted(collectives, way)) is None:
             continue
-        tried = misses(collectives, way, own).groupby("ranks")["error"]
         rows += [
-            {**_fit(way, own), "ranks": ranks, "median_error": errors.median(),
+            {**_fit(way, own), "ranks": ranks, "median_error": np.median(errors),
              "worst_error": max(errors, key=abs)}
-            for ranks, errors in tried
+            for ranks, errors in misses(collectives, way, own).items()
         ] or [_fit(way, own)]  # fmt: skip
     if rows:
         intro = (
@@ -131,10 +132,8 @@ def rates_table(tournament: Tournament) -> Table:
     names = [node.name for node in tournament.nodes]
     rates = pairs["rate"].astype(float)
     unit, one = ("Gbit/s", 1e9) if rates.dropna().median() >= 1e9 else ("Mbit/s", 1e6)
-    texts = ["none" if pd.isna(rate) else f"{rate / one:.1f}" for rate in rates]
-    wide = pairs.assign(text=texts).drop_duplicates(["sender", "receiver"], keep="last")
-    wide = wide.pivot(index="sender", columns="receiver", values="text")
-    wide = wide.reindex(index=names, columns=names).fillna("").add_prefix("to ")
+    texts = rates.map(lambda rate: "none" if pd.isna(rate) else f"{rate / one:.1f}")
+    wide = square(pairs, names, texts).fillna("").add_prefix("to ")
     columns = (
         Column("sender", "string", "sends"),
         *(Column(f"to {name}", heading=name, format=str) for name in names),

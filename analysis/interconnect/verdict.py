@@ -86,10 +86,9 @@ def _of_the_job(job: JobNote) -> Iterator[Finding]:
             why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
             yield Finding("open", "failed", why)
     begun = {step.phase for step in job.steps}
-    for phase in job.phases:
-        if phase not in begun:
-            why = f"{phase} was requested but did not begin: the job ended before"
-            yield Finding("open", "not measured", why)
+    for phase in (phase for phase in job.phases if phase not in begun):
+        why = f"{phase} was requested but did not begin: the job ended before"
+        yield Finding("open", "not measured", why)
     if not job.ended:
         why = "the job was ended, or lost with its first node, before it was done"
         yield Finding("open", "stopped", why)

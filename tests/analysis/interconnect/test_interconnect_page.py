@@ -62,7 +62,7 @@ def test_all_phases_on_one_page(tmp_path: Path) -> None:
     text = write_run(found, judge(found)).read_text()
     for key in ("collectives", "model"):
         assert f'<section class="table" id="{key}">' in text
-    assert text.count("<svg") == 4 and "80 % of it" in text
+    assert text.count("<svg") == 3 and "80 % of it" in text
     assert "kernel: 6.1; elsewhere 6.2" in text
     assert "<dt>Not known, so not judged</dt><dd>duplex</dd>" in text
     left = {file.name for file in (tmp_path / "report").glob("*.csv")}
