@@ -69,7 +69,7 @@ def square(pairs: pd.DataFrame, names: Sequence[str], values: pd.Series[Any]) ->
     """Row sends, column receives; null: not measured, or no value."""
     last = pairs.assign(value=values).drop_duplicates(["sender", "receiver"], keep="last")
     wide = last.pivot(index="sender", columns="receiver", values="value")
-    return wide.reindex(index=names, columns=names)
+    return wide.reindex(index=[*names], columns=[*names])
 
 
 def curves(calls: pd.DataFrame, ranks: int, line: float | None) -> Figure:

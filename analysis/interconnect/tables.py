@@ -95,11 +95,11 @@ def _model(collectives: Collectives) -> Iterator[Table]:
 def _fit(way: Way, own: Segments) -> Row:
     # the faster end of beta is the larger bandwidth
     betas = (own.large.link.beta, *reversed(own.large.beta_interval))
-    bandwidth = Estimate(*(8 / beta if beta else math.inf for beta in betas))
+    value, low, high = (8 / beta if beta else math.inf for beta in betas)
     return {
         "way": way,
         **Estimate(own.large.link.alpha, *own.large.alpha_interval).columns("alpha"),
-        **bandwidth.columns("bandwidth"),
+        **Estimate(value, low, high).columns("bandwidth"),
         "worst_residual": own.worst,
         "worst_residual_note": None if own.is_usable else "not to be extrapolated",
     }

@@ -68,16 +68,20 @@ def test_horovod_beside_the_wire_at_the_largest_size_that_both_reached() -> None
     assert row["ratio"] == pytest.approx(0.8)
 
 
-def test_one_wrong_element_is_a_fault() -> None:
-    found = collectives(series(points=(one(), one(bytes=64, wrong=2))))
+@pytest.mark.parametrize(
+    ("found", "weight", "what", "words"),
+    [
+        (collectives(series(points=(one(), one(bytes=64, wrong=2)))), "fault", "corrupt",
+         "2 wrong elements at 64 bytes"),
+        (collectives(series(points=(), error="no NCCL here")), "open", "collective",
+         "no NCCL here"),
+        (collectives(series(), planned=28), "open", "not measured",
+         "1 of 28 series were measured"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_collectives(found, weight, what, words) -> None:
     (finding,) = collectives_findings(found)
-    assert (finding.weight, finding.what) == ("fault", "corrupt")
-    assert "2 wrong elements at 64 bytes" in finding.evidence
-
-
-def test_a_collective_that_failed_is_open() -> None:
-    (finding,) = collectives_findings(collectives(series(points=(), error="no NCCL here")))
-    assert finding.weight == "open" and "no NCCL here" in finding.evidence
+    assert (finding.weight, finding.what) == (weight, what) and words in finding.evidence
 
 
 def what(*sent: int | None, ports: int | None = None) -> list[str]:
@@ -94,16 +98,9 @@ def test_bytes_that_went_another_way_are_open() -> None:
     assert what(250_000, 250_000) == ["interface"]
     assert what(500_000, 510_000) == what(1_030_000, 0) == [], "a tree's leaves send nothing"
     assert what(510_000, None) == ["interface"], "no proof"
-
-
-def test_what_went_through_infiniband_ports_did_not_go_another_way() -> None:
+    # InfiniBand ports are no other way
     assert what(1000, 1000, ports=510_000) == ["RDMA"]
     assert what(1000, 1000, ports=0) == ["interface"]
-
-
-def test_series_that_are_missing_are_no_pass() -> None:
-    (finding,) = collectives_findings(collectives(series(), planned=28))
-    assert (finding.weight, finding.evidence) == ("open", "1 of 28 series were measured")
 
 
 def model(found: Collectives) -> list[Shown]:
