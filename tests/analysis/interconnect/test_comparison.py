@@ -203,9 +203,11 @@ def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
     }
 
 
-def with_collectives(slower: float = 1.0, port: int | None = None, **changes: object) -> Run:
+def with_collectives(
+    slower: float = 1.0, port: int | None = None, sent: int = 10**9, **changes: object
+) -> Run:
     """A slow series takes too long for its largest size."""
-    carried = (Carried(host="a", interface="eth0", received_bytes=10**9, sent_bytes=10**9,
+    carried = (Carried(host="a", interface="eth0", received_bytes=10**9, sent_bytes=sent,
                        port_sent_bytes=port),)  # fmt: skip
     sizes = slice(None) if slower == 1 else slice(None, -1)
     theirs = [
@@ -230,6 +232,7 @@ def test_collectives_that_got_slower_fail_though_all_pairs_are_as_they_were() ->
     assert judged(GOOD, good).status == "PASS", "another phase was not asked for"
     other = judged(with_collectives(20.0, controller="mpi"), good)
     assert other.status == "PASS" and "not compared: 4 ranks on 4 nodes, gloo" in str(other)
+    assert judged(with_collectives(20.0, sent=10**6), good).status == "UNDECIDED", "another way"
     noise = Noise(pair=("a", "b"), cv=0.2, together=1.0)
     assert judged(replace(slow, tournament=tournament(noise=noise)), good).status == "UNDECIDED"
 
