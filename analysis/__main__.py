@@ -159,7 +159,7 @@ def interconnect(
     from analysis.interconnect.links import read_rate  # noqa: PLC0415
     from analysis.interconnect.report import show, write_run  # noqa: PLC0415
     from analysis.interconnect.run import load_run  # noqa: PLC0415
-    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
+    from analysis.interconnect.verdict import judge  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
     as_owner(run_dir)
@@ -170,7 +170,7 @@ def interconnect(
         run = load_run(run_dir)
         before = read_baseline(baseline) if baseline else None
         rate = read_rate(line) if line else None
-    verdict = judge(run, Yardstick(baseline=before, force=force, line_bits=rate))
+    verdict = judge(run, before, force=force, line_bits=rate)
     with wrong_requests(writes=run_dir):
         page = write_run(run, verdict, rate)
     show(run, verdict, console())
@@ -191,7 +191,7 @@ def interconnect_baseline(
     from analysis.interconnect.doubts import TWO_ALONE  # noqa: PLC0415
     from analysis.interconnect.finding import headline  # noqa: PLC0415
     from analysis.interconnect.run import RunError, load_run  # noqa: PLC0415
-    from analysis.interconnect.verdict import Yardstick, judge  # noqa: PLC0415
+    from analysis.interconnect.verdict import judge  # noqa: PLC0415
 
     as_owner(run_dir)
     file = to or run_dir.resolve().parent / baseline.BASELINE_NAME
@@ -199,7 +199,7 @@ def interconnect_baseline(
         run = load_run(run_dir)
         if not force:  # by force the run itself and the earlier baseline are not looked at
             before = baseline.read_baseline(file) if file.is_file() else None
-            verdict = judge(run, Yardstick(baseline=before))
+            verdict = judge(run, before)
             # another baseline may be wanted because the old one no longer fits
             doubts = {f.what for f in verdict.findings if f.weight == "open"}
             if verdict.status == "FAIL" or not doubts <= {TWO_ALONE, "baseline"}:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.page.network import network_beside
+from analysis.interconnect.collectives import fitted
+from analysis.interconnect.run import RunError, load_run
 from analysis.page.report import Report, build
+from analysis.prediction.collectives import Link
 from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames, merge
 from analysis.records.load import SweepError, load_frames
@@ -114,3 +116,21 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
     for name, table in tables.items():
         write_atomically(folder / name, csv_text(table))
     return {folder / name: len(table) for name, table in tables.items()}
+
+
+def network_beside(frames: Frames) -> Link | None:
+    """The network between all nodes of the sweep, for large messages, from the newest run of make
+    interconnect beside it that measured all-reduces of all of them and that a straight line
+    describes; None: the sweep used one node, or there is no such run."""
+    hosts = {host for names in frames.runs["hosts"] for host in names}
+    runs = (frames.folder.resolve().parent / "interconnect").glob("[!.]*/")
+    for folder in sorted(runs if len(hosts) > 1 else (), reverse=True):
+        with contextlib.suppress(RunError):
+            measured = load_run(folder).collectives
+            if measured is None or measured.oversubscribed:
+                continue
+            if hosts <= {rank.host for rank in measured.ranks}:
+                fit = fitted(measured, "horovod", len(measured.ranks))
+                if fit and fit.is_usable:
+                    return fit.large.link
+    return None

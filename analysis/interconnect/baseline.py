@@ -4,7 +4,7 @@ is slow as a whole: peers within a run cannot."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -58,15 +58,19 @@ class Baseline(Frozen):
     collectives: tuple[SeriesTimes, ...] = ()
     through_ports: bool | None = None
 
+    @property
+    def rates(self) -> PairsRates:
+        return {(pair.sender, pair.receiver): pair.rates for pair in self.pairs}
+
 
 def baseline_of(run: Run) -> Baseline:
     """
     Raises:
         RunError: the run holds no tournament.
     """
-    if run.tournament is None:
+    tournament, collectives = run.tournament, run.collectives
+    if tournament is None:
         raise RunError(f"{run.folder} measured no pairs: expected a run with its tournament phase")
-    tournament = run.tournament
     return Baseline(
         run=run.name,
         made_at=tournament.started_at,
@@ -76,13 +80,14 @@ def baseline_of(run: Run) -> Baseline:
         company=tournament.company,
         streams=tournament.streams,
         pairs=tuple(
-            PairRates(sender=a, receiver=b, rates=own)
-            for (a, b), own in rates_now(tournament).items()
+            PairRates(sender=m.sender, receiver=m.receiver, rates=m.rates)
+            for m in tournament.measurements
+            if m.phase == "tournament" and m.rates and np.median(m.rates) > 0
         ),
-        uplinks=uplinks_now(tournament),
-        shape=shape_of(run.collectives) if run.collectives else None,
-        collectives=series_now(run.collectives) if run.collectives else (),
-        through_ports=through_ports(run.collectives) if run.collectives else None,
+        uplinks=tuple(_uplinks(tournament)),
+        shape=shape_of(collectives) if collectives else None,
+        collectives=series_now(collectives) if collectives else (),
+        through_ports=through_ports(collectives) if collectives else None,
     )
 
 
@@ -104,11 +109,7 @@ def keep(baseline: Baseline, file: Path) -> None:
     write_atomically(file, baseline.model_dump_json(indent=1) + "\n")
 
 
-def rates_then(pairs: Sequence[PairRates]) -> PairsRates:
-    return {(p.sender, p.receiver): p.rates for p in pairs}
-
-
-def uplinks_now(tournament: Tournament) -> tuple[Crossing, ...]:
+def _uplinks(tournament: Tournament) -> Iterator[Crossing]:
     """Rounds lie one after another; a sender takes part in each once. Those in which a pair gave
     no number are left out."""
     rounds: dict[tuple[str, str], list[dict[str, float]]] = {}  # sender -> bit/s
@@ -119,20 +120,8 @@ def uplinks_now(tournament: Tournament) -> tuple[Crossing, ...]:
             if m.sender in own[-1]:
                 own.append({})
             own[-1][m.sender] = float(np.median(m.rates)) if m.rates else math.nan
-    return tuple(
-        Crossing(sender=a, receiver=b, pairs=max(map(len, own)), rates=rates)
-        for (a, b), own in rounds.items()
-        if (rates := tuple(
-            float(np.quantile([*one.values()], 0.75, method="higher"))
-            for one in own if not any(map(math.isnan, one.values()))
-        ))
-    )  # fmt: skip
-
-
-def rates_now(tournament: Tournament) -> PairsRates:
-    """Of the pairs that gave any, bit/s."""
-    return {
-        (m.sender, m.receiver): m.rates
-        for m in tournament.measurements
-        if m.phase == "tournament" and m.rates and np.median(m.rates) > 0
-    }
+    for (a, b), own in rounds.items():
+        found = [float(np.quantile([*one.values()], 0.75, method="higher")) for one in own]
+        rates = tuple(rate for rate in found if not math.isnan(rate))
+        if rates:
+            yield Crossing(sender=a, receiver=b, pairs=max(map(len, own)), rates=rates)

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from scipy.stats import median_abs_deviation, variation
 
 from analysis.interconnect.finding import Finding
 from analysis.prediction.alpha_beta import Segments, Timed, fit_segments
-from analysis.table import Column, frame
+from analysis.table import Column, Row, frame
 from train.config.frozen import Frozen
 from train.interconnect.collectives.record import WAYS, Collectives, Point, Series, Way, factor
 
 #: From so many samples on the 99th percentile is another one than the largest.
 ENOUGH_FOR_P99 = 100
-_SERIES = ["way", "operation", "place", "mode", "ranks"]
+_SERIES = ("way", "operation", "place", "mode")
 COLLECTIVES = (
-    Column("way", "string", description="horovod, or raw: plain sockets between the same ranks"),
-    Column("operation", "string", description="the collective"),
-    Column(
-        "place", "string", description="in: the result lies where the input was; out: elsewhere"
-    ),
-    Column("mode", "string", description="blocked: ranks meet before each call; pipelined: not"),
-    Column("ranks", "Int64", description="the first so many of the world"),
-    Column("bytes", "Int64", unit="B", description="array of one rank, as nccl-tests count it"),
-    Column("calls", "Int64", description="timed calls of each rank"),
-    Column("median_s", unit="s", description="one call, slowest rank, median"),
-    Column("min_s", unit="s", description="fastest call"),
-    Column("p95_s", unit="s", description="95th percentile"),
-    Column("p99_s", unit="s", description="99th percentile, from 100 samples on"),
-    Column("max_s", unit="s", description="slowest call"),
-    Column("mad_s", unit="s", description="median absolute deviation from the median"),
-    Column("cv", description="standard deviation over mean"),
-    Column("algbw", unit="bit/s", description="algorithm bandwidth: bytes over the median"),
-    Column("busbw", unit="bit/s", description="bus bandwidth: algbw times nccl-tests' factor"),
-    Column("nicbw", unit="bit/s", description="what leaves a node, per rank; see the docstring"),
-    Column("wrong", "Int64", description="elements that are not what they must be"),
-)
+    *(Column(name, "string") for name in _SERIES),
+    *(Column(name, "Int64") for name in ("ranks", "bytes", "calls", "wrong")),
+    *(Column(name) for name in ("median_s", "min_s", "p95_s", "p99_s", "max_s", "mad_s", "cv",
+                                "algbw", "busbw", "nicbw")),
+)  # fmt: skip
 FITTED = 2  # ranks
 #: All sizes are fitted; from this one on bandwidth decides the time, and errors are shown.
 LARGE = 1 << 16
@@ -46,7 +32,7 @@ CARRIED = 0.99
 
 
 def collectives_frame(collectives: Collectives) -> pd.DataFrame:
-    """One row per series and size, columns COLLECTIVES.
+    """One row per series and size, columns COLLECTIVES: seconds of one call, slowest rank; bit/s.
 
     algbw is S / t of the median call, busbw algbw times the factor of nccl-tests. nicbw is what
     leaves a node of it per rank, for k nodes of g ranks, n in all: busbw (k - 1) / (n - 1) where
@@ -60,32 +46,22 @@ def collectives_frame(collectives: Collectives) -> pd.DataFrame:
     return frame(rows, COLLECTIVES)
 
 
-def _row(series: Series, point: Point, collectives: Collectives) -> dict[str, object]:
-    seconds = np.array(point.seconds)
-    median = float(np.median(seconds))
+def _row(series: Series, point: Point, collectives: Collectives) -> Row:
+    fastest, median, p95, p99, slowest = np.percentile(point.seconds, (0, 50, 95, 99, 100))
     algorithm = 8 * point.bytes / median
     bus = algorithm * factor(series.operation, series.ranks)
     per_node = len(collectives.ranks) / collectives.nodes
-    nodes = -(-series.ranks // per_node)
-    share = (nodes - 1) / (series.ranks - 1)
+    share = (math.ceil(series.ranks / per_node) - 1) / (series.ranks - 1)
     if series.operation == "all_to_all":
         share *= per_node
     return {
-        **{name: getattr(series, name) for name in _SERIES},
-        "bytes": point.bytes,
-        "calls": point.calls,
-        "median_s": median,
-        "min_s": float(seconds.min()),
-        "p95_s": float(np.percentile(seconds, 95)),
-        "p99_s": float(np.percentile(seconds, 99)) if len(seconds) >= ENOUGH_FOR_P99 else None,
-        "max_s": float(seconds.max()),
-        "mad_s": float(np.median(np.abs(seconds - median))),
-        "cv": float(seconds.std() / seconds.mean()),
-        "algbw": algorithm,
-        "busbw": bus,
-        "nicbw": bus * share,
-        "wrong": point.wrong,
-    }
+        **{name: getattr(series, name) for name in (*_SERIES, "ranks")},
+        **{name: getattr(point, name) for name in ("bytes", "calls", "wrong")},
+        "median_s": median, "min_s": fastest, "p95_s": p95, "max_s": slowest,
+        "p99_s": p99 if len(point.seconds) >= ENOUGH_FOR_P99 else None,
+        "mad_s": median_abs_deviation(point.seconds), "cv": variation(point.seconds),
+        "algbw": algorithm, "busbw": bus, "nicbw": bus * share,
+    }  # fmt: skip
 
 
 def summary_frame(calls: pd.DataFrame, ranks: int) -> pd.DataFrame:
@@ -96,14 +72,13 @@ def summary_frame(calls: pd.DataFrame, ranks: int) -> pd.DataFrame:
     of_all = calls[calls["ranks"] == ranks]
     ways = [of_all.loc[of_all["way"] == way, [*keys, "busbw", "median_s"]] for way in WAYS]
     # a merge keeps the order of its left side: series as they were measured, sizes going up
-    both = ways[0].merge(ways[1], on=keys, suffixes=("_raw", "_horovod"))
-    by = both.groupby(keys[:-1], sort=False)
-    large, small = by.last(), by.first()
-    summary = large.rename(columns={"busbw_raw": "raw_busbw", "busbw_horovod": "horovod_busbw"})
-    summary = summary[["bytes", "raw_busbw", "horovod_busbw"]]
-    summary["horovod_over_raw"] = summary["horovod_busbw"] / summary["raw_busbw"]
-    for way in WAYS:
-        summary[f"{way}_small_s"] = small[f"median_s_{way}"]
+    by = (
+        ways[0]
+        .merge(ways[1], on=keys, suffixes=("_raw", "_horovod"))
+        .groupby(keys[:-1], sort=False)
+    )
+    summary = by.last().assign(**by.first()[["median_s_raw", "median_s_horovod"]])
+    summary["ratio"] = summary["busbw_horovod"] / summary["busbw_raw"]
     return summary.reset_index()
 
 
@@ -139,16 +114,14 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
     return fit_segments(own) if alone and len(own) > 1 else None
 
 
-def misses(collectives: Collectives, way: Way) -> pd.DataFrame:
-    """``ranks``, ``bytes``, ``error`` (measured over predicted, minus one) of LARGE calls of more
-    ranks than were fitted."""
-    own = fitted(collectives, way)
-    rows = [
-        (timed.ranks, timed.bytes, timed.median / own.seconds(timed.ranks, timed.bytes) - 1)
-        for timed in all_reduce_times(collectives, way)
-        if own is not None and timed.ranks > FITTED and timed.bytes >= LARGE
-    ]
-    return pd.DataFrame(rows, columns=["ranks", "bytes", "error"])
+def misses(collectives: Collectives, way: Way, own: Segments) -> dict[int, list[float]]:
+    """Ranks, more than were fitted -> measured over predicted, minus one, of LARGE calls."""
+    found: dict[int, list[float]] = {}
+    for timed in all_reduce_times(collectives, way):
+        if timed.ranks > FITTED and timed.bytes >= LARGE:
+            error = timed.median / own.seconds(timed.ranks, timed.bytes) - 1
+            found.setdefault(timed.ranks, []).append(error)
+    return found
 
 
 class SeriesTimes(Frozen):
@@ -216,13 +189,13 @@ def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
     if len(counted) < len(sent):
         why = "byte counters could not be read during the collectives: no proof of the way taken"
         yield Finding("open", "interface", why)
-    shares = {way: min((_carried(s) for s in counted if s.way == way), default=1.0) for way in WAYS}
-    for way, share in shares.items():
+    for way in WAYS:
+        share = min((_carried(s) for s in counted if s.way == way), default=1.0)
         if share < CARRIED:
             yield Finding(
                 "open", "interface",
-                f"collectives by {way}: the interfaces carried {share:.0%} of what the "
-                "ranks must send: the traffic takes another way, or RDMA that nothing counts here",
+                f"collectives by {way}: the interfaces carried {share:.0%} of what the ranks must "
+                "send: the traffic takes another way, or RDMA that nothing counts here",
             )  # fmt: skip
     if through_ports(collectives):
         why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"

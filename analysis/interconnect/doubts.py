@@ -6,11 +6,15 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import pandas as pd
+
 from analysis.interconnect.collectives import CARRIED
+from analysis.interconnect.facts import reported
 from analysis.interconnect.finding import Finding
+from analysis.interconnect.run import pairs_frame
 from analysis.table import first_of
 from train.interconnect.facts.record import NodeFacts
-from train.interconnect.record import BUSY, LEAST, TOGETHER, Measurement, Tournament
+from train.interconnect.record import BUSY, LEAST, TOGETHER, Tournament
 
 #: Repeated samples of one pair may scatter so much, or nothing can be decided.
 NOISE = 0.04
@@ -20,53 +24,50 @@ VISIBLE = 0.75
 TWO_ALONE = "two nodes"
 #: Seconds; logs and time stamps of files are put in the wrong order by more. Munge refuses at 300.
 CLOCK_S = 1.0
-_SHOWN = 3
 
 
 def doubts(tournament: Tournament) -> Iterator[Finding]:
     """Findings about the run itself."""
-    decision = tournament.decision
-    if decision.undecided:
-        alone = len(tournament.nodes) == 2
-        what = TWO_ALONE if alone else "peers"
-        yield Finding("open", what, decision.undecided)
+    decision, noise = tournament.decision, tournament.noise
     seen = {"nodes": decision.visible, "links": decision.visible_links,
             "uplinks": decision.visible_uplinks}  # fmt: skip
-    for what, visible in seen.items():
-        if not decision.undecided and visible is not None and visible < VISIBLE:
+    if decision.undecided:
+        what = TWO_ALONE if len(tournament.nodes) == 2 else "peers"
+        yield Finding("open", what, decision.undecided)
+        seen = {}
+    for name, visible in seen.items():
+        if visible is not None and visible < VISIBLE:
             yield Finding(
                 "open", "scatter",
-                f"{what} scatter so much that only faults below {visible:.2f} of what is "
+                f"{name} scatter so much that only faults below {visible:.2f} of what is "
                 "usual would have been seen",
             )  # fmt: skip
     good = [m for m in tournament.measurements if m.rates]
     busy = [m for m in good if any(end and end.is_busy for end in (m.at_sender, m.at_receiver))]
-    if good and 2 * len(busy) > len(good):
+    if 2 * len(busy) > len(good):
         yield Finding(
             "open", "cpu-limited",
             f"in {len(busy)} of {len(good)} measurements an end computed for more than "
             f"{BUSY:.0%} of the time: what was measured is processors, not links",
         )  # fmt: skip
-    if tournament.noise is None:
+    if noise is None:
         why = "no pair alone gave a number, so it is not known how steady this network is"
         yield Finding("open", "noise", why)
-    elif tournament.noise.cv > NOISE:
+    elif noise.cv > NOISE:
         yield Finding(
             "open", "noise",
-            f"repeated samples of {' to '.join(tournament.noise.pair)} alone scatter by "
-            f"{tournament.noise.cv:.1%}, expected at most {NOISE:.0%}: something else uses these "
-            "nodes or links",
+            f"repeated samples of {' to '.join(noise.pair)} alone scatter by {noise.cv:.1%}, "
+            f"expected at most {NOISE:.0%}: something else uses these nodes or links",
         )  # fmt: skip
-    together = tournament.noise.together if tournament.noise is not None else None
-    if together is not None and together < TOGETHER:
+    if noise is not None and noise.together is not None and noise.together < TOGETHER:
         yield Finding(
-            "remark" if together else "open", "contention",
-            f"pairs that run at the same time reach {together:.2f} of their rate alone, "
+            "remark" if noise.together else "open", "contention",
+            f"pairs that run at the same time reach {noise.together:.2f} of their rate alone, "
             f"so no more than {tournament.company} were measured at once: an oversubscribed "
             "fabric, or one machine",
         )  # fmt: skip
     yield from _coverage(tournament)
-    yield from _interfaces(good)
+    yield from _interfaces(tournament)
 
 
 def _coverage(tournament: Tournament) -> Iterator[Finding]:
@@ -86,26 +87,19 @@ def _coverage(tournament: Tournament) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _interfaces(good: Sequence[Measurement]) -> Iterator[Finding]:
+def _interfaces(tournament: Tournament) -> Iterator[Finding]:
     """Whether the bytes went through the interfaces that were to be measured."""
-    uncounted: set[str] = set()
-    elsewhere: dict[str, float] = {}
-    for m in good:
-        sides = (
-            (m.sender, m.at_sender.sent_bytes if m.at_sender else None),
-            (m.receiver, m.at_receiver.received_bytes if m.at_receiver else None),
-        )
-        for node, carried in sides:
-            if carried is None:
-                uncounted.add(node)
-            elif carried < CARRIED * m.bytes:
-                elsewhere[node] = min(carried / m.bytes, elsewhere.get(node, 1.0))
-    for node, share in sorted(elsewhere.items()):
-        why = f"its interface carried {share:.0%} of what was sent: the traffic takes another way"
-        yield Finding("open", "interface", why, (node,))
-    for node in sorted(uncounted):
-        why = "its byte counters could not be read: no proof of the way that was taken"
-        yield Finding("open", "interface", why, (node,))
+    good = pairs_frame(tournament).dropna(subset="rate")
+    ends = [good[[end, carried]].set_axis(["node", "share"], axis="columns")
+            for end, carried in {"sender": "sent_carried",
+                                 "receiver": "received_carried"}.items()]  # fmt: skip
+    for node, shares in pd.concat(ends).groupby("node")["share"]:
+        if (shares < CARRIED).any():
+            why = f"its interface carried {shares.min():.0%} of what was sent: the traffic takes "
+            yield Finding("open", "interface", why + "another way", (str(node),))
+        if shares.isna().any():
+            why = "its byte counters could not be read: no proof of the way that was taken"
+            yield Finding("open", "interface", why, (str(node),))
 
 
 def path_findings(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -130,38 +124,36 @@ def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[F
     nodes did not report it, smaller than those of most pairs."""
     paths = {(m.sender, m.receiver): m.tcp.path_mtu for m in tournament.measurements
              if m.tcp is not None and m.phase == "tournament"}  # fmt: skip
-    own = {one.node: int(fact.value) for one in facts if one.when == "before" for fact in one.facts
-           if fact.name == "MTU" and fact.value and fact.value.isdecimal()}  # fmt: skip
     usual = statistics.mode(paths.values()) if paths else 0
-    small = [
-        f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items())
-        if size < (min(own[a], own[b]) if a in own and b in own else usual)
-    ]  # fmt: skip
+    own = {node: int(mtu) for node, values in reported(facts).items()
+           if (mtu := values.get(("network", "MTU"), "")).isdecimal()}  # fmt: skip
+    small = [f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items())
+             if size < min(own.get(a, usual), own.get(b, usual))]  # fmt: skip
     if small:
         yield Finding(
             "remark" if len(small) == len(paths) else "open", "path MTU",
-            f"{len(small)} of {len(paths)} paths take smaller packets than "
-            + ("their interfaces do" if own else f"the others, {usual} bytes")
-            + f" ({first_of(small, _SHOWN)})",
+            f"{len(small)} of {len(paths)} paths take smaller packets than their interfaces or "
+            f"most paths do ({first_of(small, 3)})",
         )  # fmt: skip
 
 
 def _other_fabric(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     """InfiniBand ports that are up, and pairs that were measured over something else."""
-    reported = [{f.name: f.value for f in one.facts} for one in facts if one.when == "before"]
-    up = [
+    nodes = reported(facts).values()
+    up = {
         name.removesuffix(" state")
-        for node in reported
-        for name, value in node.items()
-        if name.endswith(" state") and not name.endswith("physical state") and value == "ACTIVE"
-        and node.get(name.removesuffix("state") + "link layer") == "InfiniBand"
-    ]  # fmt: skip
-    if not up or {node.get("link type") for node in reported} <= {"InfiniBand", None}:
+        for node in nodes
+        for (group, name), value in node.items()
+        if name.endswith(" state") and value == "ACTIVE"
+        and node.get((group, name.removesuffix("state") + "link layer")) == "InfiniBand"
+    }  # fmt: skip
+    links = {node.get(("network", "link type")) for node in nodes}
+    if not up or links <= {"InfiniBand", None}:
         return
     used = ", ".join(sorted({node.interface for node in tournament.nodes}))
     yield Finding(
         "open", "RDMA",
-        f"InfiniBand ports are up ({', '.join(sorted(set(up)))}), but pairs were measured "
-        f"over {used}: only the collectives measured that fabric. INTERFACE=ib0, or "
-        "its name here, measures its pairs",
+        f"InfiniBand ports are up ({', '.join(sorted(up))}), but pairs were measured over {used}: "
+        "only the collectives measured that fabric. INTERFACE=ib0, or its name here, measures its "
+        "pairs",
     )  # fmt: skip

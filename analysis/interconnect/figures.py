@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.interconnect.finding import bits, seconds, size
+from analysis.interconnect.finding import bits, size
 from analysis.plots.figure import Figure, Svg, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import squares
@@ -19,7 +19,8 @@ from analysis.table import significant
 _FAINTEST = 0.08  # so that it is no empty square
 _PAIRS = ["sender", "receiver", "rate", "latency_s", "latency_min_s", "error"]
 _CALLS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
-Levels = Sequence[tuple[str, float]]
+#: Of a line, what collectives usually reach (ml-engineering by S. Bekman).
+_COLLECTIVE = 0.80
 
 
 def heatmaps(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> list[Figure]:
@@ -55,53 +56,37 @@ def _squares(
     form: str,
 ) -> Svg:
     """fills: 0 to 1."""
-    wide = pairs.assign(number=numbers, fill=fills)
-    wide = wide.drop_duplicates(["sender", "receiver"], keep="last")
-    wide = wide.set_index(["sender", "receiver"]).reindex(
-        pd.MultiIndex.from_product([names, names])
-    )
-    failed, filled, number = (
-        values.to_numpy().reshape(len(names), len(names))
-        for values in (wide["error"].notna(), wide["fill"].astype(float), wide["number"])
-    )
-    filled = np.where(failed, np.nan, np.clip(filled, _FAINTEST, 1))
-    texts = [[form.format(one) for one in row] for row in number]
+    failed = square(pairs, names, pairs["error"].notna()).eq(other=True).to_numpy()
+    filled = square(pairs, names, fills).astype(float).clip(_FAINTEST, 1).mask(failed).to_numpy()
+    texts = square(pairs, names, numbers.map(form.format, na_action="ignore")).to_numpy().tolist()
     hatched = {(int(a), int(b)) for a, b in np.argwhere(failed)}
     return squares(filled, texts, names, hatched, "sends", "receives")
 
 
-def curves(calls: pd.DataFrame, ranks: int, levels: Levels) -> list[Figure]:
-    """Of all ranks, out of place. levels: labels and bus bandwidths in bit/s to draw beside."""
-    own = calls[(calls["ranks"] == ranks) & (calls["place"] == "out")]
-    return [
-        _curve(
-            "bandwidth", "Bandwidth of collectives",
-            "Bus bandwidth, calls back to back, median: algorithm bandwidth times the factor of "
-            "nccl-tests, so that it can be held against a link's rate. Solid: Horovod; dashed: "
-            "plain sockets between the same ranks. Small messages may pass a shaper or a switch's "
-            "buffer at once, and then show more than the line.",
-            own[own["mode"] == "pipelined"], "busbw", Axis("bus bandwidth", "decades", bits),
-            levels,
-        ),
-        _curve(
-            "call_time", "Time of collectives",
-            "Time of one call, slowest rank, median; all ranks met before each. Solid: Horovod, "
-            "whose cycle adds to small ones; dashed: plain sockets.",
-            own[own["mode"] == "blocked"], "median_s", Axis("time of a call", "decades", seconds),
-            (),
-        ),
-    ]  # fmt: skip
+def square(pairs: pd.DataFrame, names: Sequence[str], values: pd.Series[Any]) -> pd.DataFrame:
+    """Row sends, column receives; null: not measured, or no value."""
+    last = pairs.assign(value=values).drop_duplicates(["sender", "receiver"], keep="last")
+    wide = last.pivot(index="sender", columns="receiver", values="value")
+    return wide.reindex(index=[*names], columns=[*names])
 
 
-def _curve(
-    key: str, title: str, caption: str, part: pd.DataFrame, column: str, y: Axis, levels: Levels
-) -> Figure:
-    colours = looks(list(dict.fromkeys(part["operation"])))
+def curves(calls: pd.DataFrame, ranks: int, line: float | None) -> Figure:
+    """Of all ranks, out of place. line: of the links, bit/s, to draw beside."""
+    levels = [("line", line), ("80 % of it", _COLLECTIVE * line)] if line else []
+    own = calls.query("ranks == @ranks and place == 'out' and mode == 'pipelined'")
+    colours = looks(list(dict.fromkeys(own["operation"])))
     drawn = [
-        Line(rows["bytes"], rows[column],
+        Line(rows["bytes"], rows["busbw"],
              replace(colours[str(operation)], dashes="-" if way == "horovod" else "--"),
              str(operation).replace("_", "-") if way == "horovod" else "", size=2.5)
-        for (operation, way), rows in part.groupby(["operation", "way"], sort=False)
+        for (operation, way), rows in own.groupby(["operation", "way"], sort=False)
     ]  # fmt: skip
-    svg = lines({"": drawn}, Axis("size", "octaves", size), y, levels=levels) if drawn else None
-    return Figure(key, title, caption, part[_CALLS], svg)
+    x, y = Axis("size", "octaves", size), Axis("bus bandwidth", "decades", bits)
+    return Figure(
+        "bandwidth", "Bandwidth of collectives",
+        "Bus bandwidth, calls back to back, median: algorithm bandwidth times the factor of "
+        "nccl-tests, so that it can be held against a link's rate. Solid: Horovod; dashed: plain "
+        "sockets between the same ranks. Small messages may pass a shaper or a switch's buffer at "
+        "once, and then show more than the line.",
+        own[_CALLS], lines({"": drawn}, x, y, levels=levels) if drawn else None,
+    )  # fmt: skip

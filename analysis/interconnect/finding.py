@@ -70,51 +70,41 @@ def doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str
     elsewhere = [f for f in doubts if f.what == "interface"]
     about = {node for f in elsewhere for node in f.nodes}
     about |= {switches[node] for node in about if node in switches}
+    astray = about & set(finding.nodes or about)
     if finding.what == "collectives":
-        astray = bool(elsewhere)
-    else:
-        astray = bool(about & set(finding.nodes)) if finding.nodes else bool(about)
-    doubtful = astray or any(f.what in _UNSURE for f in doubts)
+        astray = {f.what for f in elsewhere}
+    doubtful = bool(astray) or any(f.what in _UNSURE for f in doubts)
     return replace(finding, weight="open") if doubtful else finding
 
 
 def bits(rate: float) -> str:
-    """bit/s"""
-    return _scaled(rate, (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)), "bit/s")
+    return _scaled(rate, {"Gbit/s": 1e9, "Mbit/s": 1e6, "kbit/s": 1e3, "bit/s": 1.0})
 
 
 def seconds(time: float) -> str:
-    return _scaled(time, (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)), "us", 1e-6)
+    return _scaled(time, {"s": 1.0, "ms": 1e-3, "us": 1e-6})
 
 
 def size(count: float) -> str:
     """Bytes, in powers of two as they are measured."""
-    return _scaled(count, (("MiB", 2.0**20), ("KiB", 2.0**10)), "B")
+    return _scaled(count, {"MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0})
 
 
-def _scaled(
-    value: float, units: tuple[tuple[str, float], ...], smallest: str, one: float = 1.0
-) -> str:
-    for unit, of in units:
-        if abs(value) >= 0.9995 * of:  # three digits would round up to the next unit
-            return f"{value / of:.3g} {unit}"
-    return f"{value / one:.3g} {smallest}"
-
-
-def seen(verdict: Verdict) -> list[str]:
-    """What a fault would have had to be to be seen."""
-    faults = []
-    if verdict.visible is not None:
-        faults.append(f"node or direction below {verdict.visible:.2f} of the median")
-    if verdict.visible_links is not None:
-        faults.append(f"link below {verdict.visible_links:.2f} of what its ends reach with others")
-    return faults or ["fault among what was measured"]
+def _scaled(value: float, units: Mapping[str, float]) -> str:
+    """Three digits, in the largest unit that the value reaches; the last one for smaller ones."""
+    # three digits would round 0.9995 up to the next unit
+    unit = next((unit for unit, of in units.items() if abs(value) >= 0.9995 * of), [*units][-1])
+    return f"{value / units[unit]:.3g} {unit}"
 
 
 def headline(verdict: Verdict) -> str:
-    """The reason for the verdict in one line."""
+    """The reason for the verdict in one line; of a pass, what a fault would have had to be to be
+    seen."""
     if verdict.status == "PASS":
-        return f"no {', no '.join(seen(verdict))}"
+        sides, links = verdict.visible, verdict.visible_links
+        seen = [f"node or direction below {sides:.2f} of the median"] if sides else []
+        seen += [f"link below {links:.2f} of what its ends reach with others"] if links else []
+        return f"no {', no '.join(seen or ['fault among what was measured'])}"
     weight = "fault" if verdict.status == "FAIL" else "open"
     return "; ".join(finding.name for finding in verdict.findings if finding.weight == weight)
 

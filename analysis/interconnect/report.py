@@ -16,16 +16,8 @@ from rich.text import Text
 from analysis.interconnect.collectives import collectives_frame, series_findings, title
 from analysis.interconnect.facts import facts_frame
 from analysis.interconnect.figures import curves, heatmaps
-from analysis.interconnect.finding import (
-    Finding,
-    Verdict,
-    bits,
-    headline,
-    lines,
-    seconds,
-    seen,
-)
-from analysis.interconnect.links import expected
+from analysis.interconnect.finding import Finding, Verdict, bits, headline, lines, seconds
+from analysis.interconnect.links import line_of
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
@@ -86,9 +78,8 @@ def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
         own = pairs_frame(pairs).query("phase == 'tournament'")
         figures += heatmaps(own, names, pairs.decision.middle)
     if run.collectives is not None:
-        likely = expected(run.facts, line_bits)
         calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
-        figures += curves(calls, ranks, likely.levels if likely else [])
+        figures.append(curves(calls, ranks, line_bits or line_of(run.facts)))
     return [figure for figure in figures if figure.svg is not None]
 
 
@@ -102,45 +93,38 @@ def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequenc
     )  # fmt: skip
 
 
-def facts(run: Run, verdict: Verdict) -> list[tuple[str, str]]:
-    """Term and value of what the numbers rest on."""
-    terms = [("Run", run.name)]
+def facts(run: Run, verdict: Verdict) -> dict[str, str]:
+    """What the numbers rest on: term -> value."""
+    terms = {"Run": run.name}
     if run.job is not None:
-        terms += [("Job", f"{run.job.job} on {run.job.nodes}"), ("Image", run.job.image)]
+        terms |= {"Job": f"{run.job.job} on {run.job.nodes}", "Image": run.job.image}
     unknown = {f.name for one in run.facts if one.when == "before" for f in one.facts
                if f.value is None}  # fmt: skip
     if unknown:
-        terms.append(("Not known, so not judged", ", ".join(sorted(unknown))))
-    if run.tournament is None:
+        terms["Not known, so not judged"] = ", ".join(sorted(unknown))
+    if (tournament := run.tournament) is None:
         return terms
-    tournament = run.tournament
-    streams = tournament.streams
     interfaces = ", ".join(sorted({node.interface for node in tournament.nodes}))
-    terms += [
-        ("Begun", f"{tournament.started_at:%Y-%m-%d %H:%M:%S} UTC, {tournament.seconds:.0f} s"),
-        ("Nodes", f"{len(tournament.nodes)} over {interfaces}"),
-        ("Measurements", f"{len(tournament.measurements)}, plain TCP, up to {tournament.company} "
-         f"at the same time, {'one connection' if streams == 1 else f'{streams} connections'} "
-         "each"),
-    ]  # fmt: skip
+    terms |= {
+        "Begun": f"{tournament.started_at:%Y-%m-%d %H:%M:%S} UTC, {tournament.seconds:.0f} s",
+        "Nodes": f"{len(tournament.nodes)} over {interfaces}",
+        "Measurements": f"{len(tournament.measurements)}, plain TCP, pairs at the same time: up to "
+        f"{tournament.company}, connections of each: {tournament.streams}",
+    }
     if verdict.middle is not None:
-        terms.append(("Median, one way", bits(verdict.middle)))
-    latencies = [m.latency_s for m in tournament.measurements if m.latency_s is not None]
-    if latencies:
-        terms.append(("Median latency", seconds(float(np.median(latencies)))))
+        terms["Median, one way"] = bits(verdict.middle)
+    if latencies := [m.latency_s for m in tournament.measurements if m.latency_s is not None]:
+        terms["Median latency"] = seconds(float(np.median(latencies)))
     if tournament.noise is not None:
-        terms.append(("Noise of one pair", f"{tournament.noise.cv:.2%}"))
-    if tournament.decision.across is not None:
-        share = f"{tournament.decision.across:.2f} of those within one"
-        terms.append(("Pairs across leaf switches", share))
-    if verdict.visible is not None:
-        terms.append(("Would have seen", "; ".join(seen(verdict))))
+        terms["Noise of one pair"] = f"{tournament.noise.cv:.2%}"
+    if (share := tournament.decision.across) is not None:
+        terms["Pairs across leaf switches"] = f"{share:.2f} of those within one"
     return terms
 
 
 def show(run: Run, verdict: Verdict, out: Console) -> None:
     """On a terminal: facts, the matrix, tables, findings, the verdict, what to type next."""
-    for term, value in facts(run, verdict):
+    for term, value in facts(run, verdict).items():
         _say(out, f"{term}: {value}")
     matrix = () if run.tournament is None or len(run.tournament.nodes) > WIDEST else (
         rates_table(run.tournament),
@@ -161,40 +145,30 @@ def _say(out: Console, line: str, style: str = "") -> None:
 
 
 def junit(run: Run, verdict: Verdict) -> str:
-    """The text of junit.xml."""
-    findings = [f for f in verdict.findings if f.weight in _TAG]
-    nodes = _nodes(run)
-    names = [node.name for node in run.tournament.nodes] if run.tournament else []
-    measured = (
-        {(m.sender, m.receiver) for m in run.tournament.measurements} if run.tournament else set()
-    )
-    series = run.collectives.series if run.collectives else ()
-    # of many nodes most pairs were never to be measured
-    links = list(permutations(names, 2)) if len(names) <= ALL_PAIRS else sorted(measured)
-    known = {(name,) for name in nodes} | set(links)
+    """The text of junit.xml: a case for every node, link and series, and one for the rest."""
+    nodes, links = _nodes(run), _links(run)
     about: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in findings:
-        about.setdefault(finding.nodes if finding.nodes in known else (), []).append(finding)
-    parts: dict[str, tuple[Sequence[Case], float]] = {
-        "nodes": ([_case(n, about.get((n,), []), looked) for n, looked in nodes.items()], 0.0),
-        "links": (
-            [_case(f"{a} to {b}", about.get((a, b), []), (a, b) in measured) for a, b in links],
-            run.tournament.seconds if run.tournament else 0.0,
-        ),
-        "collectives": (
-            [_case(title(s), list(series_findings(s))) for s in series],
-            run.collectives.seconds if run.collectives else 0.0,
-        ),
-        "run": ([_case("verdict", about.get((), []))], 0.0),
-    }  # fmt: skip
+    for finding in verdict.findings:
+        key = finding.nodes if finding.nodes in nodes or finding.nodes in links else ()
+        about.setdefault(key, []).append(finding)
+    cases = {
+        name: [_case(" to ".join(key), about.get(key, []), seen) for key, seen in known.items()]
+        for name, known in {"nodes": nodes, "links": links}.items()
+    }
+    series = run.collectives.series if run.collectives else ()
+    cases["collectives"] = [_case(title(one), list(series_findings(one))) for one in series]
+    cases["run"] = [_case("verdict", about.get((), []))]
+    begun = [part.started_at for part in (run.tournament, run.collectives) if part is not None]
+    began = min(begun, default=datetime(1970, 1, 1, tzinfo=UTC))
     return junit_text(
-        [Suite(name, cases, f"interconnect.{name}", "interconnect", _began(run), seconds)
-         for name, (cases, seconds) in parts.items()]
+        [Suite(name, own, f"interconnect.{name}", "interconnect", began)
+         for name, own in cases.items()]
     )  # fmt: skip
 
 
-def _case(name: str, findings: list[Finding], measured: bool = True) -> Case:
+def _case(name: str, about: Sequence[Finding], measured: bool = True) -> Case:
     """One case has one result: the gravest."""
+    findings = [finding for finding in about if finding.weight in _TAG]
     if not findings:
         return Case(name, None if measured else Result("skipped", "", ""))
     gravest = min(findings, key=lambda finding: finding.weight != "fault")
@@ -202,17 +176,20 @@ def _case(name: str, findings: list[Finding], measured: bool = True) -> Case:
     return Case(name, Result(_TAG[gravest.weight], gravest.what, gravest.evidence, text))
 
 
-def _nodes(run: Run) -> dict[str, bool]:
+def _nodes(run: Run) -> dict[tuple[str, ...], bool]:
     """Every node that a phase knows, whether it was looked at; those of the tournament first."""
     job, tournament = run.job, run.tournament
+    asked = [*job.expected, *(t.node for step in job.steps for t in step.troubles)] if job else []
     seen = [*(node.name for node in tournament.nodes), *tournament.lost] if tournament else []
     seen += [one.node for one in run.facts]
-    asked = [*job.expected, *(t.node for step in job.steps for t in step.troubles)] if job else []
-    return dict.fromkeys(seen, True) | {
-        name: False for name in asked if name not in seen and name != "?"
-    }
+    return {(name,): name in seen for name in [*seen, *asked] if name != "?"}
 
 
-def _began(run: Run) -> datetime:
-    begun = [part.started_at for part in (run.tournament, run.collectives) if part is not None]
-    return min(begun).astimezone(UTC) if begun else datetime(1970, 1, 1, tzinfo=UTC)
+def _links(run: Run) -> dict[tuple[str, ...], bool]:
+    """Every link, whether it was measured; of many nodes most were never to be."""
+    if run.tournament is None:
+        return {}
+    names = [node.name for node in run.tournament.nodes]
+    measured = {(m.sender, m.receiver) for m in run.tournament.measurements}
+    links = permutations(names, 2) if len(names) <= ALL_PAIRS else sorted(measured)
+    return {link: link in measured for link in links}

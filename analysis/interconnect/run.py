@@ -24,31 +24,16 @@ from train.interconnect.record import (
 
 _Model = TypeVar("_Model", bound=BaseModel)
 PAIRS = (
-    Column("sender", "string", description="node that sends", path="sender"),
-    Column("receiver", "string", description="node that receives", path="receiver"),
-    Column("phase", "string", description="noise, uplinks, tournament or retest", path="phase"),
-    Column("together", "Int64", path="together",
-           description="pairs that were measured at the same time"),
-    Column("samples", "Int64", description="samples of the rate"),
-    Column("rate", unit="bit/s", description="median of the samples"),
-    Column("rate_min", unit="bit/s", description="slowest sample"),
-    Column("rate_max", unit="bit/s", description="fastest sample"),
-    Column("latency_s", unit="s", path="latency_s",
-           description="half of a round trip of 8 bytes, median"),
-    Column("latency_min_s", unit="s", path="latency_min_s",
-           description="half of a round trip of 8 bytes, fastest"),
-    Column("wrong_bytes", "Int64", description="received bytes that differ from what was sent"),
-    Column("retransmitted", "Int64", path="tcp.retransmitted",
-           description="TCP segments that were sent again"),
-    Column("path_mtu", "Int64", unit="B", path="tcp.path_mtu",
-           description="largest packet of the path, by TCP"),
-    Column("sender_busy", description="share of the time for which the sender computed"),
-    Column("sender_waited", description="share of the time for which the sender had no core"),
-    Column("receiver_busy", description="share of the time for which the receiver computed"),
-    Column("receiver_waited", description="share of the time for which the receiver had no core"),
-    Column("sent_carried", description="bytes that the sender's interface counted, over the sent"),
-    Column("received_carried", description="as sent_carried, at the receiver's interface"),
-    Column("error", "string", description="why the pair gave no rate", path="error"),
+    *(Column(name, "string", path=name) for name in ("sender", "receiver", "phase")),
+    Column("together", "Int64", path="together"),
+    *(Column(name, "Int64") for name in ("samples", "wrong_bytes")),
+    *(Column(name) for name in ("rate", "rate_min", "rate_max")),
+    *(Column(name, path=name) for name in ("latency_s", "latency_min_s")),
+    Column("retransmitted", "Int64", path="tcp.retransmitted"),
+    Column("path_mtu", "Int64", path="tcp.path_mtu"),
+    *(Column(name) for name in ("sender_busy", "sender_waited", "sent_carried",
+                                "receiver_busy", "receiver_waited", "received_carried")),
+    Column("error", "string", path="error"),
 )  # fmt: skip
 
 
@@ -108,7 +93,13 @@ def read(file: Path, model: type[_Model], instead: str = "Measure again") -> _Mo
 
 
 def pairs_frame(tournament: Tournament) -> pd.DataFrame:
-    """One row per measurement, columns PAIRS; a pair that gave no number has its error."""
+    """One row per measurement, columns PAIRS; a pair that gave no number has its error.
+
+    together: pairs that were measured at the same time. rate: bit/s, the median of the samples.
+    latency_s: half of a round trip of 8 bytes, the median. path_mtu: by TCP, bytes. busy, waited:
+    shares of the time for which an end computed, or was ready without a core. carried: bytes that
+    the end's interface counted, over those of the measurement.
+    """
     return frame([_row(m) for m in tournament.measurements], PAIRS)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding, Weight
 from analysis.table import first_of
-from train.interconnect.record import Retest, Suspect, Tournament
+from train.interconnect.record import Outcome, Retest, Suspect, Tournament
 
 #: Uplinks that carry this share of what their nodes reach carry all that these can send.
 ALL = 0.93
@@ -24,24 +24,21 @@ def is_across(pair: Sequence[str], switches: Mapping[str, str]) -> bool:
 
 def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
     """Of leaf switches that several of the nodes share: pairs alone do not load the others."""
-    nodes = Counter(
-        tournament.switches[n.name] for n in tournament.nodes if n.name in tournament.switches
-    )
+    switches, decision = tournament.switches, tournament.decision
+    nodes = Counter(switches[n.name] for n in tournament.nodes if n.name in switches)
     shared = {leaf: count for leaf, count in nodes.items() if count > 1}
     if len(shared) < 2:
         return
     crossed = [m for m in tournament.measurements if m.phase == "uplinks"]
-    tested = {tournament.switches[m.sender] for m in crossed}
-    tested &= {tournament.switches[m.receiver] for m in crossed}
+    tested = {switches[m.sender] for m in crossed} & {switches[m.receiver] for m in crossed}
     if left := sorted(set(shared) - tested):
         yield Finding(
             "remark" if len(tested) > 1 else "open", "uplinks not tested",
             f"{', '.join(left)}: too few nodes beside the largest leaf switch to be compared, or "
             "the time was over; run with as many nodes of each",
         )  # fmt: skip
-    failed = [
-        m for m in crossed if not m.rates and {m.sender, m.receiver}.isdisjoint(tournament.lost)
-    ]
+    failed = [m for m in crossed
+              if not m.rates and {m.sender, m.receiver}.isdisjoint(tournament.lost)]  # fmt: skip
     if failed:
         first = failed[0]
         yield Finding(
@@ -51,16 +48,15 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
         )  # fmt: skip
     if len(tested) < 2:
         return
-    width = min(shared[leaf] for leaf in tested)
+    width, most = (of(shared[leaf] for leaf in tested) for of in (min, max))
     if larger := sorted(leaf for leaf in tested if shared[leaf] > width):
-        most = max(shared[leaf] for leaf in larger)
         yield Finding(
             "remark", "uplinks not loaded",
-            f"uplinks were compared with {width} pairs at a time, as many as the smallest "
-            f"leaf switch has nodes; {', '.join(larger)} have up to {most}: an uplink that lost up "
+            f"uplinks were compared with {width} pairs at a time, as many as the smallest leaf "
+            f"switch has nodes; {', '.join(larger)} have up to {most}: an uplink that lost up "
             f"to {1 - width / most:.0%} would not be seen",
         )  # fmt: skip
-    share = tournament.decision.crossing
+    share, seen = decision.crossing, decision.visible_across
     if share is not None and share < ALL:
         alone = len(tested) == 2
         yield Finding(
@@ -69,72 +65,58 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
             "them: as it was built, or uplinks that lost as much; only a baseline shows which",
             ratio=share,
         )  # fmt: skip
-    seen = tournament.decision.visible_across
     if seen is not None and seen < VISIBLE:
         yield Finding(
             "remark", "links across",
-            "a single link across leaf switches is seen only where it is below "
-            f"{seen:.2f} of what is usual within them: above, the uplinks hold it up",
+            f"a single link across leaf switches is seen only below {seen:.2f} of what is usual "
+            "within them: above, the uplinks hold it up",
         )  # fmt: skip
 
 
 def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
-    retests = {(retest.nodes, _family(retest.kind)): retest for retest in tournament.retests}
-    left = [s for s in tournament.decision.suspects if s.kind == "link" and s.ratio is not None
-            and (s.nodes, "link") not in retests]  # fmt: skip
-    links = [retest for retest in tournament.retests if retest.kind == "link"]
-    for across in (False, True):
-        some = [s for s in left if is_across(s.nodes, tournament.switches) is across]
-        if some:
-            like = [r for r in links if is_across(r.nodes, tournament.switches) is across]
-            yield _links_left(some, like, "across leaf switches " if across else "")
+    # a node's suspicion may be narrowed to one of its directions by the retest
+    retests = {(r.nodes, r.kind.startswith("uplink")): r for r in tournament.retests}
+    left: dict[bool, list[Suspect]] = {False: [], True: []}
     for suspect in tournament.decision.suspects:
-        if suspect in left:
-            continue
+        retest = retests.get((suspect.nodes, suspect.kind.startswith("uplink")))
         if suspect.ratio is None:
             if set(suspect.nodes).isdisjoint(tournament.lost):
                 yield Finding("fault", "unreachable", suspect.why, suspect.nodes)
-            continue
-        retest = retests.get((suspect.nodes, _family(suspect.kind)))
-        or_else = _or_uplink(suspect, tournament) or _or_node(suspect, tournament)
-        yield _retested(suspect, retest, or_else)
+        elif suspect.kind == "link" and retest is None:
+            left[is_across(suspect.nodes, tournament.switches)].append(suspect)
+        else:
+            yield _retested(suspect, retest, _or_else(suspect, tournament))
+    again = [retest for retest in tournament.retests if retest.kind == "link"]
+    for across, links in left.items():
+        like = [r for r in again if is_across(r.nodes, tournament.switches) is across]
+        if links:
+            yield _links_left(
+                links, [r.outcome for r in like], "across leaf switches " if across else ""
+            )
 
 
-def _links_left(left: Sequence[Suspect], retests: Sequence[Retest], where: str) -> Finding:
+def _links_left(left: Sequence[Suspect], outcomes: Sequence[Outcome], where: str) -> Finding:
     """More links than are retested: by what became of the slowest of their kind."""
-    ratios = [suspect.ratio for suspect in left if suspect.ratio is not None]
-    first = first_of([" -> ".join(suspect.nodes) for suspect in left], 3)
-    evidence = f"{len(left)} more links {where}were slow ({min(ratios):.2f} and up: {first})"
-    if retests and all(retest.outcome == "recovered" for retest in retests):
-        slowest = f"the {len(retests)} slowest were as fast as others alone: routes that collide"
-        return Finding("remark", "contention", f"{evidence}; {slowest}")
+    slowest = sorted(f"{link.ratio:.2f} {' -> '.join(link.nodes)}" for link in left)
+    evidence = f"{len(left)} more links {where}were slow ({first_of(slowest, 3)})"
+    if set(outcomes) == {"recovered"}:
+        alone = f"the {len(outcomes)} slowest were as fast as others alone: routes that collide"
+        return Finding("remark", "contention", f"{evidence}; {alone}")
     return Finding("open", "links", evidence)
 
 
-def _family(kind: str) -> str:
-    """A node's suspicion may be narrowed to one of its directions by the retest."""
-    return "link" if kind == "link" else "uplink" if kind.startswith("uplink") else "side"
-
-
-def _or_uplink(suspect: Suspect, tournament: Tournament) -> str:
-    """A node without others on its leaf switch cannot be distinguished from the switch's uplink."""
-    if len(suspect.nodes) > 1 or (own := tournament.switches.get(suspect.nodes[0])) is None:
+def _or_else(suspect: Suspect, tournament: Tournament) -> str:
+    """What a leaf switch of one or two nodes does not let tell apart from them."""
+    switches, decision = tournament.switches, tournament.decision
+    leaves = {switches.get(node) for node in suspect.nodes}
+    on = {node.name for node in tournament.nodes if switches.get(node.name) in leaves}
+    if len(leaves) > 1 or on != set(suspect.nodes) or None in leaves:
         return ""
-    on = [tournament.switches.get(node.name) for node in tournament.nodes]
-    return f"; or the uplink of {own}, where it is alone" if on.count(own) < 2 < len(on) else ""
-
-
-def _or_node(suspect: Suspect, tournament: Tournament) -> str:
-    """The only two nodes of a leaf switch have no others within it."""
-    both = set(suspect.nodes)
-    leaves = {tournament.switches.get(node) for node in both}
-    if suspect.kind != "link" or None in leaves or len(leaves) > 1:
-        return ""
-    on = {node.name for node in tournament.nodes if tournament.switches.get(node.name) in leaves}
-    ways = [r for r in tournament.retests if set(r.nodes) == both and r.outcome == "confirmed"]
+    if len(on) == 1:
+        return f"; or the uplink of {leaves.pop()}, where it is alone"
+    ways = [r for r in tournament.retests if set(r.nodes) == on and r.outcome == "confirmed"]
     # where uplinks hold up all pairs across, they do not distinguish ends from link either
-    held_up = (tournament.decision.across or 1.0) < ALL
-    if on != both or (len(ways) < 2 and not held_up):
+    if len(ways) < 2 and (decision.across or 1.0) >= ALL:
         return ""
     return "; or one of the two nodes, which have no others on their leaf switch"
 

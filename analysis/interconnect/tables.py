@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
 import pandas as pd
 
 from analysis.interconnect.collectives import (
@@ -16,21 +17,12 @@ from analysis.interconnect.collectives import (
     shape_of,
     summary_frame,
 )
+from analysis.interconnect.figures import square
 from analysis.interconnect.finding import Verdict, bits, seconds, size
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.prediction.alpha_beta import WORST, Segments
-from analysis.table import (
-    NOT_AVAILABLE,
-    Column,
-    Estimate,
-    Row,
-    Table,
-    frame,
-    number,
-    percent,
-    signed_percent,
-)
-from train.interconnect.collectives.record import WAYS, Collectives
+from analysis.table import Column, Estimate, Row, Table, frame, number, percent, signed_percent
+from train.interconnect.collectives.record import WAYS, Collectives, Way
 from train.interconnect.record import Tournament
 
 
@@ -45,11 +37,11 @@ _COLLECTIVES = (
     Column("place", "string", "place"),
     Column("mode", "string", "mode"),
     Column("bytes", "Int64", "size", format=size),
-    Column("raw_busbw", heading="sockets", format=bits),
-    Column("horovod_busbw", heading="Horovod", format=bits),
-    Column("horovod_over_raw", heading="ratio", format=number(2)),
-    Column("raw_small_s", heading="small, sockets", format=seconds),
-    Column("horovod_small_s", heading="small, Horovod", format=seconds),
+    Column("busbw_raw", heading="sockets", format=bits),
+    Column("busbw_horovod", heading="Horovod", format=bits),
+    Column("ratio", heading="ratio", format=number(2)),
+    Column("median_s_raw", heading="small, sockets", format=seconds),
+    Column("median_s_horovod", heading="small, Horovod", format=seconds),
 )
 
 
@@ -67,15 +59,14 @@ def _collectives(collectives: Collectives) -> Table:
 _MODEL = (
     Column("way", "string", "way"),
     Column("alpha", heading="alpha (95 %)", format=seconds, estimate=True),
-    # the faster end of beta may be 0
+    # where beta is too small to be seen beside alpha, B has no upper end
     Column("bandwidth", heading="B (95 %)", estimate=True,
-           format=lambda rate: bits(rate) if math.isfinite(rate) else "any"),
+           format=lambda rate: bits(rate) if math.isfinite(rate) else "∞"),
     Column("worst_residual", heading="worst residual", format=percent, note="worst_residual_note"),
     Column("worst_residual_note", "string"),
     Column("ranks", "Int64", "ranks"),
     Column("median_error", heading="median error", format=signed_percent),
     Column("worst_error", heading="worst error", format=signed_percent),
-    Column("bytes", "Int64", "its size", format=lambda n: NOT_AVAILABLE if pd.isna(n) else size(n)),
 )  # fmt: skip
 
 
@@ -83,17 +74,17 @@ def _model(collectives: Collectives) -> Iterator[Table]:
     """Fitted on two ranks, tried on more; a row without ranks where there are no more."""
     rows: list[Row] = []
     for way in WAYS:
-        own = fitted(collectives, way)
-        if own is None:
+        if (own := fitted(collectives, way)) is None:
             continue
-        tried = misses(collectives, way).groupby("ranks")
-        rows += [{"way": way, **_fit(own), **_errors(part)} for _, part in tried] or [
-            {"way": way, **_fit(own)}
-        ]
+        rows += [
+            {**_fit(way, own), "ranks": ranks, "median_error": np.median(errors),
+             "worst_error": max(errors, key=abs)}
+            for ranks, errors in misses(collectives, way, own).items()
+        ] or [_fit(way, own)]  # fmt: skip
     if rows:
         intro = (
             "All-reduce in place, blocked, as a ring: alpha and 1 / B fitted to 2 ranks, weight "
-            "1 / T\u00b2, apart for small and large messages where one line does not hold for "
+            "1 / T², apart for small and large messages where one line does not hold for "
             f"both (shown: large), tried on more ranks from {size(LARGE)} on. error: measured over "
             "predicted, minus one. A model, not a measurement; a fit that misses a size by more "
             f"than {WORST:.0%} is not to be extrapolated."
@@ -101,28 +92,16 @@ def _model(collectives: Collectives) -> Iterator[Table]:
         yield Table("model", "Fitted and predicted", _MODEL, frame(rows, _MODEL), intro)
 
 
-def _fit(own: Segments) -> Row:
-    link = own.large.link
-    bandwidth = Estimate(None, note="too high to be seen beside alpha")
-    if link.beta > 0:
-        # the faster end of beta is the larger bandwidth
-        low, high = (8 / beta if beta else math.inf for beta in reversed(own.large.beta_interval))
-        bandwidth = Estimate(8 / link.beta, low, high)
+def _fit(way: Way, own: Segments) -> Row:
+    # the faster end of beta is the larger bandwidth
+    betas = (own.large.link.beta, *reversed(own.large.beta_interval))
+    value, low, high = (8 / beta if beta else math.inf for beta in betas)
     return {
-        **Estimate(link.alpha, *own.large.alpha_interval).columns("alpha"),
-        **bandwidth.columns("bandwidth"),
+        "way": way,
+        **Estimate(own.large.link.alpha, *own.large.alpha_interval).columns("alpha"),
+        **Estimate(value, low, high).columns("bandwidth"),
         "worst_residual": own.worst,
         "worst_residual_note": None if own.is_usable else "not to be extrapolated",
-    }
-
-
-def _errors(part: pd.DataFrame) -> Row:
-    worst = part.iloc[int(part["error"].abs().to_numpy().argmax())]
-    return {
-        "ranks": worst["ranks"],
-        "median_error": part["error"].median(),
-        "worst_error": worst["error"],
-        "bytes": worst["bytes"],
     }
 
 
@@ -153,10 +132,8 @@ def rates_table(tournament: Tournament) -> Table:
     names = [node.name for node in tournament.nodes]
     rates = pairs["rate"].astype(float)
     unit, one = ("Gbit/s", 1e9) if rates.dropna().median() >= 1e9 else ("Mbit/s", 1e6)
-    texts = ["none" if pd.isna(rate) else f"{rate / one:.1f}" for rate in rates]
-    wide = pairs.assign(text=texts).drop_duplicates(["sender", "receiver"], keep="last")
-    wide = wide.pivot(index="sender", columns="receiver", values="text")
-    wide = wide.reindex(index=names, columns=names).fillna("").add_prefix("to ")
+    texts = rates.map(lambda rate: "none" if pd.isna(rate) else f"{rate / one:.1f}")
+    wide = square(pairs, names, texts).fillna("").add_prefix("to ")
     columns = (
         Column("sender", "string", "sends"),
         *(Column(f"to {name}", heading=name, format=str) for name in names),

@@ -5,48 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from pydantic import AwareDatetime
-
 from analysis.interconnect.baseline import Baseline
 from analysis.interconnect.collectives import collectives_findings
 from analysis.interconnect.comparison import UPLINKS_HELD, against_baseline
 from analysis.interconnect.doubts import TWO_ALONE, doubts, path_findings
 from analysis.interconnect.facts import facts_findings
-from analysis.interconnect.finding import Finding, Status, Verdict, doubted
-from analysis.interconnect.links import against_spec, loaded
+from analysis.interconnect.finding import Finding, Verdict, doubted
+from analysis.interconnect.links import speed_findings
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import TWO_LEAVES, suspect_findings, uplink_findings
-from train.config.frozen import Frozen
 from train.interconnect.record import GAVE_UP, JobNote, Measurement
 
 #: Remarks that say that all is as fast as it should be, which frees two that have no peers.
 _HELD = {TWO_ALONE: ("baseline", "spec"), TWO_LEAVES: (UPLINKS_HELD,)}
 
 
-class Yardstick(Frozen):
-    """What a run is held against beside its own nodes. force: compare with the baseline though the
-    environment differs. line_bits: of a link as sold, bit/s."""
+def judge(
+    run: Run,
+    baseline: Baseline | None = None,
+    *,
+    force: bool = False,
+    line_bits: float | None = None,
+    now: datetime | None = None,
+) -> Verdict:
+    """From all that a run left, and what it is held against.
 
-    baseline: Baseline | None = None
-    force: bool = False
-    line_bits: float | None = None
-    now: AwareDatetime | None = None
-
-
-def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
-    """From all that a run left; pure."""
-    against = tuple(_against(run, yardstick or Yardstick()))
+    force: compare with the baseline though the environment differs. line_bits: of a link as sold,
+    bit/s. now: by which a baseline is too old.
+    """
+    against = tuple(speed_findings(run, line_bits))
+    if baseline is not None:
+        against += tuple(against_baseline(run, baseline, now or datetime.now(UTC), force=force))
     good = {f.what for f in against if f.weight == "remark"}
     freed = {what for what, by in _HELD.items() if good & set(by)}
     own = [f for f in _findings(run) if f.what not in freed]
-    findings = (*own, *against)
     switches = run.tournament.switches if run.tournament else {}
-    findings = tuple(doubted(finding, own, switches) for finding in findings)
+    findings = tuple(doubted(finding, own, switches) for finding in (*own, *against))
     weights = {finding.weight for finding in findings}
-    status: Status = "FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS"
     decision = run.tournament.decision if run.tournament else None
     return Verdict(
-        status=status,
+        status="FAIL" if "fault" in weights else "UNDECIDED" if "open" in weights else "PASS",
         findings=findings,
         nodes=len(run.tournament.nodes) if run.tournament else 0,
         middle=decision.middle if decision else None,
@@ -58,7 +56,7 @@ def judge(run: Run, yardstick: Yardstick | None = None) -> Verdict:
 def _findings(run: Run) -> Iterator[Finding]:
     if run.job is not None:
         yield from _of_the_job(run.job)
-    yield from _absent(run)
+        yield from _absent(run, run.job)
     yield from facts_findings(run.facts)
     if run.collectives is not None:
         yield from collectives_findings(run.collectives)
@@ -75,15 +73,6 @@ def _findings(run: Run) -> Iterator[Finding]:
     yield from uplink_findings(tournament)
 
 
-def _against(run: Run, yardstick: Yardstick) -> Iterator[Finding]:
-    yield from loaded(run)
-    if yardstick.baseline is not None:
-        now = yardstick.now or datetime.now(UTC)
-        yield from against_baseline(run, yardstick.baseline, now, force=yardstick.force)
-    if yardstick.line_bits is not None:
-        yield from against_spec(run, yardstick.line_bits)
-
-
 def _of_the_job(job: JobNote) -> Iterator[Finding]:
     for step in job.steps:
         for trouble in step.troubles:
@@ -97,30 +86,27 @@ def _of_the_job(job: JobNote) -> Iterator[Finding]:
             why = f"{step.phase} ended with code {step.exit_code}: see logs/{step.phase}"
             yield Finding("open", "failed", why)
     begun = {step.phase for step in job.steps}
-    for phase in job.phases:
-        if phase not in begun:
-            why = f"{phase} was requested but did not begin: the job ended before"
-            yield Finding("open", "not measured", why)
+    for phase in (phase for phase in job.phases if phase not in begun):
+        why = f"{phase} was requested but did not begin: the job ended before"
+        yield Finding("open", "not measured", why)
     if not job.ended:
         why = "the job was ended, or lost with its first node, before it was done"
         yield Finding("open", "stopped", why)
 
 
-def _absent(run: Run) -> Iterator[Finding]:
+def _absent(run: Run, job: JobNote) -> Iterator[Finding]:
     """Nodes that were asked for and did not take part: a fault, where the node's own program says
     that it could not, and others measured."""
-    if run.job is None:
-        return
-    troubles = {(s.phase, t.node): t for s in run.job.steps for t in s.troubles}
+    troubles = {(s.phase, t.node): t for s in job.steps for t in s.troubles}
     came = {node.name for node in run.tournament.nodes} if run.tournament else set()
-    for name in run.job.expected:
+    for name in job.expected:
         if len(came) > 1 and name not in came:
             trouble = troubles.get(("tournament", name))
             gave_up = trouble is not None and trouble.what == GAVE_UP
             why = f": {trouble.found}" if trouble is not None else ""
             yield Finding("fault" if gave_up else "open", "absent",
                           f"it took no part in the tournament{why}", (name,))  # fmt: skip
-        if "preflight" in run.job.phases and name not in {one.node for one in run.facts}:
+        if "preflight" in job.phases and name not in {one.node for one in run.facts}:
             yield Finding("open", "unknown", "its preflight left no record", (name,))
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom, t
+from scipy.special import stdtrit
+from scipy.stats import binom
 
 from analysis.table import Estimate
 
@@ -27,22 +27,17 @@ _ENOUGH = 6
 ONE_VALUE = "a single value, so without an interval"
 
 
-def ratio(
-    now: Mapping[Key, Sequence[float]], then: Mapping[Key, Sequence[float]]
-) -> Estimate | None:
+def ratio(now: Mapping[Key, Sequence[float]], then: Mapping[Key, Sequence[float]]) -> Estimate:
     """Median over keys of the median of now over that of then; ``n``: keys in common.
 
     Args:
         now: by name, or by sender and receiver, its samples.
-        then: as ``now``, in the same unit.
+        then: as ``now``, in the same unit, with a key in common or more.
 
     Returns:
-        the ratio with its 95 % interval, without one (and a note) of a single key; None: no key in
-        common.
+        the ratio with its 95 % interval; of a single key without one, with a note.
     """
     common = sorted(set(now) & set(then))
-    if not common:
-        return None
     logs = np.array(
         [math.log(statistics.median(now[key]) / statistics.median(then[key])) for key in common]
     )
@@ -57,7 +52,7 @@ def ratio(
 
 
 def value_of(estimate: Estimate) -> float:
-    """The ratio itself, which is there wherever there is an estimate of one."""
+    """The ratio itself, which every estimate of one has."""
     assert estimate.value is not None, "a ratio of common keys"
     return estimate.value
 
@@ -78,12 +73,12 @@ def _units(pairs: Sequence[Key]) -> list[Mask]:
 
 def _independent(logs: Floats) -> tuple[float, float]:
     """Order statistics of the median, exact; of few values Student's t around their mean."""
-    if len(logs) >= _ENOUGH:
-        rank, ordered = _rank(len(logs)), np.sort(logs)
+    count = len(logs)
+    if count >= _ENOUGH:
+        # from either end, between these the median lies in 95 %
+        rank, ordered = int(binom.ppf(0.025, count, 0.5)), np.sort(logs)
         return float(ordered[rank - 1]), float(ordered[-rank])
-    half = _t(len(logs)) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    middle = float(np.mean(logs))
-    return middle - half, middle + half
+    return _around(np.mean(logs), np.std(logs, ddof=1) / math.sqrt(count), count)
 
 
 def _sharing(logs: Floats, units: Sequence[Mask]) -> tuple[float, float]:
@@ -93,20 +88,11 @@ def _sharing(logs: Floats, units: Sequence[Mask]) -> tuple[float, float]:
     so that the jackknife holds where it would not for a median of independent values. Its factor
     (n - 1) / n is left out: with it, 4 to 10 nodes cover 92 %.
     """
-    count = len(units)
-    left_out = np.array([np.median(logs[~of]) for of in units])
-    half = _t(count) * math.sqrt(count * float(np.var(left_out)))
-    middle = float(np.median(logs))
-    return middle - half, middle + half
+    left_out = [np.median(logs[~of]) for of in units]
+    error = math.sqrt(len(units) * float(np.var(left_out)))
+    return _around(np.median(logs), error, len(units))
 
 
-# scipy takes a millisecond for each of these, and a run has a thousand nodes with few counts
-@cache
-def _t(count: int) -> float:
-    return float(t.ppf(0.975, count - 1))
-
-
-@cache
-def _rank(count: int) -> int:
-    """Of the order statistics, from either end, between which the median lies in 95 %."""
-    return int(binom.ppf(0.025, count, 0.5))
+def _around(middle: Any, error: Any, count: int) -> tuple[float, float]:
+    half = stdtrit(count - 1, 0.975) * error
+    return float(middle - half), float(middle + half)

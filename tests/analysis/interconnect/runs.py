@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
@@ -100,14 +101,11 @@ def note(*steps: Step, expected: str = "abcd", **changes: Any) -> JobNote:
 
 
 def node_facts(node: str, when: When = "before", **values: str | None) -> NodeFacts:
-    """Facts of the network group, ``_`` standing for a blank; a value of None is unknown.
-
-    Names that begin with a direction are counters.
-    """
+    """Facts of the network group; a value of None is unknown. Some names are those of counters."""
     facts = tuple(
         Fact(
-            group="network", name=name.replace("_", " "), value=value,
-            role="counter" if name.startswith(("received", "sent")) else "same",
+            group="network", name=name, value=value,
+            role="counter" if re.search(r"errors|drops| \w+_\w+$", name) else "same",
             why=None if value is not None else "not told",
         )
         for name, value in values.items()

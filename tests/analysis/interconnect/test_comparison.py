@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from analysis.interconnect.baseline import baseline_of, keep, read_baseline
-from analysis.interconnect.comparison import against_baseline
 from analysis.interconnect.finding import Finding, Verdict
 from analysis.interconnect.run import Run, RunError
-from analysis.interconnect.verdict import Yardstick, judge
+from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
     HEALTHY,
     collectives,
@@ -33,102 +32,96 @@ FACTS = facts_of("abcd", MTU="1500", driver="mlx5_core")
 GOOD = run(tournament(), facts=FACTS)
 ALL_SLOW = {("*", n): 0.5 for n in "abcd"}
 EIGHT = "abcdefgh"
-FACTS8 = facts_of(EIGHT, MTU="1500", driver="mlx5_core")
 
 
-def fault_of(verdict: Verdict) -> Finding:
-    (fault,) = [f for f in verdict.findings if f.weight == "fault"]
-    return fault
+def judged(found: Run, before: Run = GOOD, now: datetime = NOW, *, force: bool = False) -> Verdict:
+    return judge(found, baseline_of(before), now=now, force=force)
 
 
-def yard(**more: object) -> Yardstick:
-    return Yardstick(**({"baseline": baseline_of(GOOD), "now": NOW} | more))
+def told(verdict: Verdict, what: str = "") -> list[Finding]:
+    """What is no remark, or of this name."""
+    return [f for f in verdict.findings if (f.what == what if what else f.weight != "remark")]
+
+
+def eight(**fields: Any) -> Run:
+    return run(tournament(EIGHT, **fields), facts=facts_of(EIGHT, MTU="1500", driver="mlx5_core"))
 
 
 def test_a_fabric_that_is_slow_as_a_whole_only_fails_against_its_baseline() -> None:
     slow = run(tournament(slow=ALL_SLOW), facts=FACTS)
     assert judge(slow).status == "PASS"
-    verdict = judge(slow, yard())
-    fault = fault_of(verdict)
-    assert fault.what == "fabric" and fault.ratio == pytest.approx(0.5)
-    assert judge(GOOD, yard()).status == "PASS"
+    (fault,) = told(judged(slow))
+    assert (fault.weight, fault.what) == ("fault", "fabric")
+    assert fault.ratio == pytest.approx(0.5)
+    assert judged(GOOD).status == "PASS"
 
 
 def test_two_nodes_alone_can_be_judged_by_a_baseline() -> None:
     two = run(tournament("ab"), facts=FACTS[:2])
     assert judge(two).status == "UNDECIDED"
-    assert judge(two, yard()).status == "PASS"
+    assert judged(two).status == "PASS"
     slow = run(tournament("ab", slow={("a", "b"): 0.5, ("b", "a"): 0.5}), facts=FACTS[:2])
-    assert judge(slow, yard()).status == "FAIL"
-
-
-def test_a_node_that_got_slower_than_the_fabric_is_named() -> None:
-    slow = run(tournament(slow={("c", "*"): 0.5}), facts=FACTS)
-    found = {(f.weight, f.what, f.nodes) for f in against_baseline(slow, baseline_of(GOOD), NOW)
-             if f.weight != "remark"}  # fmt: skip
-    assert found == {("open", "send", ("c",))}, "alone it was not tried"
+    assert judged(slow).status == "FAIL"
+    # an interval that leaves it open does not free them
+    mixed = run(tournament("ab", slow={("a", "b"): 0.5}), facts=FACTS[:2])
+    assert judged(mixed, two).status == "UNDECIDED"
 
 
 @pytest.mark.parametrize(
-    ("outcome", "status"), [("confirmed", "FAIL"), ("recovered", "PASS"), ("cpu", "UNDECIDED")]
+    ("outcome", "status"),
+    [("confirmed", "FAIL"), ("recovered", "PASS"), ("cpu", "UNDECIDED"), (None, "UNDECIDED")],
 )
 def test_what_a_node_does_alone_decides_with_a_baseline_too(outcome: str, status: str) -> None:
-    again = (retest("send", ("c",), 0.5, outcome),)
+    again = (retest("send", ("c",), 0.5, outcome),) if outcome else ()
     slow = run(tournament(slow={("c", "*"): 0.5}, retests=again), facts=FACTS)
-    assert judge(slow).status == judge(slow, yard()).status == status
+    assert judge(slow).status == judged(slow).status == status
+    assert {(f.what, f.nodes) for f in told(judged(slow))} <= {("send", ("c",)), ("cpu", ("c",))}
     other = (retest("receive", ("c",), 0.5, "recovered"),)
     slow = run(tournament(slow={("c", "*"): 0.5}, retests=other), facts=FACTS)
-    said = [f for f in judge(slow, yard()).findings if "not retested" in f.evidence]
+    said = [f for f in judged(slow).findings if "not retested" in f.evidence]
     assert any("what it sends" in f.evidence for f in said), "the other direction was tried"
 
 
-def test_an_expired_baseline_decides_nothing() -> None:
-    verdict = judge(GOOD, yard(now=NOW + timedelta(days=200)))
-    assert verdict.status == "UNDECIDED"
-    assert "218 days old, expected at most 90" in verdict.findings[-1].evidence
+def test_a_baseline_of_another_environment_is_refused_with_the_difference() -> None:
+    def why_not(found: Run, before: Run = GOOD, now: datetime = NOW) -> str:
+        verdict = judged(found, before, now)
+        (finding,) = told(verdict)
+        assert (verdict.status, finding.what) == ("UNDECIDED", "baseline")
+        return finding.evidence.removeprefix("not comparable with r1: ")
 
-
-def why_not(found: Run, before: Run = GOOD) -> str:
-    (finding,) = against_baseline(found, baseline_of(before), NOW)
-    assert (finding.weight, finding.what) == ("open", "baseline")
-    return finding.evidence.removeprefix("not comparable with r1: ")
-
-
-def test_other_hardware_is_refused_with_the_difference() -> None:
     other = run(tournament(), facts=facts_of("abcd", MTU="9000", driver="mlx5_core"))
     assert why_not(other) == "network: MTU: 1500 then, 9000 now"
     assert why_not(run(tournament())).startswith("this run has no preflight")
     assert why_not(GOOD, run(tournament())).startswith("it has no preflight")
     many = run(tournament(streams=16), facts=FACTS)
     assert why_not(many) == "its pairs used 1 connections, this run's 16"
+    nodes = tuple(node.model_copy(update={"interface": "ib0"}) for node in GOOD.tournament.nodes)
+    assert why_not(run(tournament(nodes=nodes), facts=FACTS)).endswith("eth0, this run over ib0")
+    old = why_not(GOOD, now=NOW + timedelta(days=200))
+    assert old == "it is 218 days old, expected at most 90: keep a new one"
 
 
 def test_other_hardware_is_compared_by_force_and_the_difference_is_told() -> None:
     facts = facts_of("abcd", MTU="9000", driver="mlx5_core")
-    other = run(tournament(slow=ALL_SLOW), facts=facts)
-    verdict = judge(other, yard(force=True))
+    verdict = judged(run(tournament(slow=ALL_SLOW), facts=facts), force=True)
     assert verdict.status == "FAIL"
-    (forced,) = [f for f in verdict.findings if f.what == "forced"]
+    (forced,) = told(verdict, "forced")
     assert "MTU: 1500 then, 9000 now" in forced.evidence
+    strangers = run(tournament("wxyz"), facts=facts_of("wxyz", MTU="1500", driver="mlx5_core"))
+    for force in (False, True):
+        (found,) = told(judged(strangers, force=force))
+        assert found.weight == "open" and "no pair of nodes" in found.evidence
 
 
 def test_fewer_pairs_at_once_than_there_were_is_no_pass() -> None:
-    good, crowded = (run(tournament(EIGHT, company=c), facts=FACTS8) for c in (4, 1))
-    verdict = judge(crowded, yard(baseline=baseline_of(good)))
-    assert verdict.status == "UNDECIDED"
-    (found,) = [f for f in verdict.findings if f.what == "concurrency"]
+    good, crowded = (eight(company=company) for company in (4, 1))
+    verdict = judged(crowded, good)
+    (found,) = told(verdict, "concurrency")
+    assert (verdict.status, found.weight) == ("UNDECIDED", "open")
     assert "up to 4 pairs ran at the same time without loss" in found.evidence
-    assert judge(crowded, yard(baseline=baseline_of(good), force=True)).status == "PASS"
-    assert judge(good, yard(baseline=baseline_of(crowded))).status == "PASS"
-    assert judge(GOOD, yard(baseline=baseline_of(good))).status == "PASS", "fewer nodes"
-
-
-def test_other_nodes_are_refused() -> None:
-    strangers = run(tournament("wxyz"), facts=facts_of("wxyz", MTU="1500", driver="mlx5_core"))
-    for force in (False, True):
-        verdict = judge(strangers, yard(force=force))
-        assert verdict.status == "UNDECIDED"
-        assert "no pair of nodes" in verdict.findings[-1].evidence
+    assert judged(crowded, good, force=True).status == "PASS"
+    assert judged(good, crowded).status == "PASS"
+    assert judged(GOOD, good).status == "PASS", "fewer nodes"
 
 
 def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -> None:
@@ -150,87 +143,71 @@ LEAVES = leaves("abcd", "efgh")
 ACROSS = {(a, b): 0.5 for a in EIGHT for b in EIGHT if LEAVES[a] != LEAVES[b]}
 
 
-def with_uplinks(shares: tuple[float, ...] = (1.0,), wide: int = 4, **fields: Any) -> Run:
-    """shares: of the rate, in each round of whole leaves to each other."""
+def with_uplinks(
+    *shares: float, wide: int = 4, crossing: float | None = None, node: str = "", **fields: Any
+) -> Run:
+    """shares: of the rate, in each round of whole leaves to each other. node: at half of it."""
     found = tournament(EIGHT, switches=LEAVES, **fields)
-    crossing = tuple(
-        measurement(a, b, share * HEALTHY, phase="uplinks")
-        for share in shares
+    crossed = tuple(
+        measurement(a, b, share * HEALTHY / (2 if node and node in a + b else 1), phase="uplinks")
+        for share in shares or (1.0,)
         for one, other in (("abcd", "efgh"), ("efgh", "abcd"))
         for a, b in zip(one[:wide], other[:wide], strict=True)
     )
-    more = {"measurements": (*found.measurements, *crossing)}
-    return run(found.model_copy(update=more), facts=FACTS8)
+    decision = found.decision.model_copy(update={"crossing": crossing})
+    more = {"measurements": (*found.measurements, *crossed), "decision": decision}
+    return replace(eight(), tournament=found.model_copy(update=more))
 
 
 def test_all_that_is_between_two_leaves_got_slower() -> None:
-    verdict = judge(with_uplinks(slow=ACROSS), yard(baseline=baseline_of(with_uplinks())))
-    fault = fault_of(verdict)
-    assert fault.what == "fabric" and fault.ratio == pytest.approx(0.5)
+    (fault,) = told(judged(with_uplinks(slow=ACROSS), with_uplinks()))
+    assert (fault.weight, fault.what) == ("fault", "fabric")
+    assert fault.ratio == pytest.approx(0.5)
     assert fault.evidence.startswith("pairs across leaf switches reach 0.50")
+    # where no switch is known, half of the pairs are slower
+    (found,) = told(judged(eight(slow=ACROSS), eight()))
+    assert (found.weight, found.what) == ("open", "fabric")
+    assert found.ratio == pytest.approx(0.5)
 
 
 def test_uplinks_are_held_against_the_baseline_too() -> None:
-    good = yard(baseline=baseline_of(with_uplinks((1.0, 0.95, 0.98))))
-    assert judge(with_uplinks((0.97, 1.0, 0.96)), good).status == "PASS"
-    verdict = judge(with_uplinks((0.6, 0.58, 0.6)), good)
-    fault = fault_of(verdict)
+    good = with_uplinks(1.0, 0.95, 0.98)
+    assert judged(with_uplinks(0.97, 1.0, 0.96), good).status == "PASS"
+    (fault,) = told(judged(with_uplinks(0.6, 0.58, 0.6), good))
+    assert fault.weight == "fault"
     assert fault.evidence.startswith("whole leaf switches to each other reach 0.61")
-    # a slow node of a leaf is no slow uplink
-    one = with_uplinks((1.0, 1.0, 1.0))
-    slower = tuple(
-        m.model_copy(update={"rates": tuple(r / 2 for r in m.rates)})
-        if m.phase == "uplinks" and "c" in (m.sender, m.receiver) else m
-        for m in one.tournament.measurements
-    )  # fmt: skip
-    one = replace(one, tournament=one.tournament.model_copy(update={"measurements": slower}))
-    assert judge(one, good).status == "PASS"
     assert "2 of 2 ways less in every round" in fault.evidence
+    slow_node = with_uplinks(1.0, 1.0, 1.0, node="c")
+    assert judged(slow_node, good).status == "PASS", "a slow node of a leaf is no slow uplink"
     # routes may have met in some rounds; another number of pairs over the same uplink
-    assert judge(with_uplinks((0.6, 0.96, 0.6)), good).status == "UNDECIDED"
-    assert judge(with_uplinks((0.6, 0.58, 0.6), wide=2), good).status == "PASS"
+    assert judged(with_uplinks(0.6, 0.96, 0.6), good).status == "UNDECIDED"
+    assert judged(with_uplinks(0.6, 0.58, 0.6, wide=2), good).status == "PASS"
 
 
 def test_two_leaves_that_are_alone_are_judged_by_a_baseline_of_their_uplinks() -> None:
-    shares = (0.5, 0.5, 0.5)
-    found = with_uplinks(shares)
-    decision = found.tournament.decision.model_copy(update={"crossing": 0.5})
-    found = replace(found, tournament=found.tournament.model_copy(update={"decision": decision}))
+    found = with_uplinks(0.5, 0.5, 0.5, crossing=0.5)
     assert judge(found).status == "UNDECIDED"
-    assert judge(found, yard(baseline=baseline_of(with_uplinks(shares)))).status == "PASS"
-    assert judge(found, yard()).status == "UNDECIDED", "the rates of pairs say nothing of uplinks"
+    assert judged(found, with_uplinks(0.5, 0.5, 0.5)).status == "PASS"
+    assert judged(found).status == "UNDECIDED", "the rates of pairs say nothing of uplinks"
 
 
 def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
     """Within its leaf it has one pair, whose samples do not know what differs from run to run."""
     uneven = leaves("abcdef", "gh")
-    before = baseline_of(run(tournament(EIGHT, switches=uneven), facts=FACTS8))
-    odd = run(tournament(EIGHT, slow={("g", "h"): 0.88}, switches=uneven), facts=FACTS8)
-    found = {f.nodes for f in against_baseline(odd, before, NOW) if f.weight != "remark"}
-    assert found == set()
-    slow = run(tournament(EIGHT, slow={("g", "*"): 0.6}, switches=uneven), facts=FACTS8)
-    found = {(f.what, f.nodes) for f in against_baseline(slow, before, NOW)
-             if f.weight == "open"}  # fmt: skip
-    assert found == {("send", ("g",))}
+    before = eight(switches=uneven)
+    odd = judged(eight(slow={("g", "h"): 0.88}, switches=uneven), before)
+    assert not [f for f in told(odd) if "baseline" in f.evidence]
+    slow = judged(eight(slow={("g", "*"): 0.6}, switches=uneven), before)
+    assert {(f.weight, f.what, f.nodes) for f in told(slow) if "baseline" in f.evidence} == {
+        ("open", "send", ("g",))
+    }
 
 
-def test_half_of_the_pairs_slower_is_no_pass_where_no_switch_is_known() -> None:
-    before = baseline_of(run(tournament(EIGHT), facts=FACTS8))
-    verdict = judge(run(tournament(EIGHT, slow=ACROSS), facts=FACTS8), yard(baseline=before))
-    assert verdict.status == "UNDECIDED"
-    (found,) = [f for f in verdict.findings if f.what == "fabric"]
-    assert found.weight == "open" and found.ratio == pytest.approx(0.5)
-
-
-def test_an_interval_that_leaves_it_open_does_not_free_two_nodes() -> None:
-    before = baseline_of(run(tournament("ab"), facts=FACTS[:2]))
-    mixed = run(tournament("ab", slow={("a", "b"): 0.5}), facts=FACTS[:2])
-    assert judge(mixed, yard(baseline=before)).status == "UNDECIDED"
-
-
-def with_collectives(slower: float = 1.0, port: int | None = None, **changes: object) -> Run:
+def with_collectives(
+    slower: float = 1.0, port: int | None = None, sent: int = 10**9, **changes: object
+) -> Run:
     """A slow series takes too long for its largest size."""
-    carried = (Carried(host="a", interface="eth0", received_bytes=10**9, sent_bytes=10**9,
+    carried = (Carried(host="a", interface="eth0", received_bytes=10**9, sent_bytes=sent,
                        port_sent_bytes=port),)  # fmt: skip
     sizes = slice(None) if slower == 1 else slice(None, -1)
     theirs = [
@@ -245,16 +222,19 @@ def with_collectives(slower: float = 1.0, port: int | None = None, **changes: ob
 
 
 def test_collectives_that_got_slower_fail_though_all_pairs_are_as_they_were() -> None:
-    good = yard(baseline=baseline_of(with_collectives()))
-    assert judge(with_collectives(), good).status == "PASS"
-    verdict = judge(with_collectives(20.0), good)
-    fault = fault_of(verdict)
-    assert "collectives by horovod reach 0.05 (0.05 to 0.05, 2 series)" in fault.evidence
+    good, slow = with_collectives(), with_collectives(20.0)
+    assert judged(good, good).status == "PASS"
+    (fault,) = told(judged(slow, good))
+    assert fault.weight == "fault"
+    assert "collectives by horovod reach 0.05 (0.05 to 0.05) of" in fault.evidence
     # ranks that share cores wait for each other
-    assert judge(with_collectives(20.0, oversubscribed=True), good).status == "PASS"
-    assert judge(GOOD, good).status == "PASS", "another phase was not asked for"
-    other = judge(with_collectives(20.0, controller="mpi"), good)
+    assert judged(with_collectives(20.0, oversubscribed=True), good).status == "PASS"
+    assert judged(GOOD, good).status == "PASS", "another phase was not asked for"
+    other = judged(with_collectives(20.0, controller="mpi"), good)
     assert other.status == "PASS" and "not compared: 4 ranks on 4 nodes, gloo" in str(other)
+    assert judged(with_collectives(20.0, sent=10**6), good).status == "UNDECIDED", "another way"
+    noise = Noise(pair=("a", "b"), cv=0.2, together=1.0)
+    assert judged(replace(slow, tournament=tournament(noise=noise)), good).status == "UNDECIDED"
 
 
 def test_one_common_collective_has_no_interval_and_is_no_fault() -> None:
@@ -262,27 +242,17 @@ def test_one_common_collective_has_no_interval_and_is_no_fault() -> None:
         found = collectives(series("raw"), series("horovod", slower=slower))
         return run(tournament(), facts=FACTS, collectives=found)
 
-    good = yard(baseline=baseline_of(alone(1.0)))
-    assert judge(alone(1.0), good).status == "PASS"
-    verdict = judge(alone(20.0), good)
-    assert verdict.status == "UNDECIDED"
-    (found,) = [f for f in verdict.findings if f.weight == "open"]
-    assert found.what == "collectives"
-    assert "reach 0.05 (a single value, so without an interval)" in found.evidence
-
-
-def test_slow_collectives_of_a_noisy_run_are_no_fault() -> None:
-    good = yard(baseline=baseline_of(with_collectives()))
-    noise = Noise(pair=("a", "b"), cv=0.2, together=1.0)
-    noisy = replace(with_collectives(20.0), tournament=tournament(noise=noise))
-    assert judge(noisy, good).status == "UNDECIDED"
+    assert judged(alone(1.0), alone(1.0)).status == "PASS"
+    (found,) = told(judged(alone(20.0), alone(1.0)))
+    assert (found.weight, found.what) == ("open", "collectives")
+    assert "reach 0.05 of the speed of baseline r1; a single value, so" in found.evidence
 
 
 def test_a_data_plane_that_fell_back_to_sockets_is_a_fault() -> None:
-    good = yard(baseline=baseline_of(with_collectives(port=10**8)))
-    assert judge(with_collectives(port=10**8), good).status == "PASS"
-    verdict = judge(with_collectives(port=0), good)
+    good = with_collectives(port=10**8)
+    assert judged(good, good).status == "PASS"
+    verdict = judged(with_collectives(port=0), good)
     assert verdict.status == "FAIL"
-    assert [f.what for f in verdict.findings if f.weight == "fault"] == ["RDMA"]
-    assert judge(with_collectives(port=None), good).status == "UNDECIDED", "ports not counted"
-    assert judge(with_collectives(port=0, controller="mpi"), good).status == "FAIL"
+    assert [(f.weight, f.what) for f in told(verdict)] == [("fault", "RDMA")]
+    assert judged(with_collectives(port=None), good).status == "UNDECIDED", "ports not counted"
+    assert judged(with_collectives(port=0, controller="mpi"), good).status == "FAIL"

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from analysis.__main__ import app
 from analysis.interconnect.baseline import read_baseline
 from analysis.interconnect.report import show
+from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge as judged
 from tests.analysis.interconnect.runs import CONFIRMED, SLOW, node_facts, run, tournament
 
@@ -46,48 +47,38 @@ def test_exit_codes(tmp_path: Path, fields: dict, code: int, words: str) -> None
     )
 
 
-def test_a_slow_fabric_does_not_become_the_baseline(tmp_path: Path) -> None:
-    """Halved by maintenance, a fabric passes on its own and fails against what was before."""
-
-    def keep(name: str, *options: str, **fields: object):
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
+def keep(folder: Path, *options: str, preflight: bool = True, **fields: object):
+    folder.mkdir(exist_ok=True)
+    if preflight:
         facts = node_facts("a", MTU="1500").model_dump_json()
         (folder / "facts-a-before.json").write_text(facts)
-        found = tournament(started_at=datetime.now(UTC), **fields)
-        (folder / "tournament.json").write_text(found.model_dump_json())
-        return CliRunner().invoke(app, ["interconnect-baseline", str(folder), *options])
+    found = tournament(started_at=datetime.now(UTC), **fields)
+    (folder / "tournament.json").write_text(found.model_dump_json())
+    return CliRunner().invoke(app, ["interconnect-baseline", str(folder), *options])
 
-    assert keep("good").exit_code == 0
+
+def test_a_slow_fabric_does_not_become_the_baseline(tmp_path: Path) -> None:
+    """Halved by maintenance, a fabric passes on its own and fails against what was before."""
+    half = {("*", n): 0.5 for n in "abcd"}
+    assert keep(tmp_path / "good").exit_code == 0
     kept = (tmp_path / "baseline.json").read_text()
-    halved = keep("halved", slow={("*", n): 0.5 for n in "abcd"})
+    halved = keep(tmp_path / "halved", slow=half)
     assert halved.exit_code == 2 and "found FAIL (fabric)" in halved.output
     assert (tmp_path / "baseline.json").read_text() == kept
     assert judge(tmp_path / "halved").exit_code == 1
-    assert keep("halved", "--force", slow={("*", n): 0.5 for n in "abcd"}).exit_code == 0
-    slow = keep("slow", slow=SLOW)
+    assert keep(tmp_path / "halved", "--force", slow=half).exit_code == 0
+    slow = keep(tmp_path / "slow", slow=SLOW)
     assert slow.exit_code == 2 and "expected PASS" in slow.output
 
 
-def test_a_baseline_of_unknown_nodes_is_kept_by_force_only(tmp_path: Path) -> None:
-    folder = tmp_path / "blind"
-    folder.mkdir()
-    (folder / "tournament.json").write_text(tournament().model_dump_json())
-    command = ["interconnect-baseline", str(folder)]
-    done = CliRunner().invoke(app, command)
+def test_what_is_not_known_to_be_good_is_kept_by_force_only(tmp_path: Path) -> None:
+    done = keep(tmp_path / "run", preflight=False)
     assert done.exit_code == 2 and "has no preflight" in done.output
-    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
-
-
-def test_force_replaces_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "tournament.json").write_text(tournament().model_dump_json())
     (tmp_path / "baseline.json").write_text('{"half": ')
-    command = ["interconnect-baseline", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, command)
+    done = keep(tmp_path / "run", preflight=False)
     assert done.exit_code == 2 and "baseline.json is broken" in done.output
     assert (tmp_path / "baseline.json").read_text() == '{"half": '
-    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+    assert keep(tmp_path / "run", "--force", preflight=False).exit_code == 0
     assert read_baseline(tmp_path / "baseline.json").run == "run"
 
 
@@ -102,20 +93,20 @@ def test_requests_that_are_wrong(tmp_path: Path) -> None:
     assert not (tmp_path / "verdict.json").exists()
 
 
+def shown(found: Run) -> str:
+    said = io.StringIO()
+    show(found, judged(found), Console(width=160, file=said))
+    return said.getvalue()
+
+
 def test_names_are_text_on_a_terminal() -> None:
     """A name in brackets would be a style of rich, and leave the table."""
     names = ["[red]", "[/bold]", "n[1-2]", "a"]
-    found = tournament(names)
-    out = Console(width=160, record=True, file=io.StringIO())
-    made = run(found)
-    show(made, judged(made), out)
-    text = out.export_text()
+    text = shown(run(tournament(names)))
     assert all(text.count(name) >= 2 for name in names)
 
 
 @pytest.mark.parametrize("text", ["gone\x1b[2J", "\x1b]0;title\x07"])
 def test_a_terminal_obeys_nothing_that_a_record_says(text: str) -> None:
-    found = run(tournament(changes={("a", "b"): {"rates": (), "error": text}}))
-    said = io.StringIO()
-    show(found, judged(found), Console(width=160, file=said))
-    assert text.replace("\x1b", "?").replace("\x07", "?") in said.getvalue()
+    said = shown(run(tournament(changes={("a", "b"): {"rates": (), "error": text}})))
+    assert text.replace("\x1b", "?").replace("\x07", "?") in said

@@ -59,8 +59,8 @@ def test_without_facts_paths_are_compared_with_each_other() -> None:
     ],
 )
 def test_an_infiniband_fabric_that_no_pair_was_measured_on(link, layer, status) -> None:
-    told = {"link_type": link, "mlx5_0:1_state": "ACTIVE", "mlx5_0:1_link_layer": layer,
-            "mlx5_0:1_physical_state": "LinkUp"}  # fmt: skip
+    told = {"link type": link, "mlx5_0:1 state": "ACTIVE", "mlx5_0:1 link layer": layer,
+            "mlx5_0:1 physical state": "LinkUp"}  # fmt: skip
     verdict = judge(run(tournament(), facts=facts_of("abcd", **told)))
     assert verdict.status == status
-    assert not verdict.findings or "mlx5 0:1" in verdict.findings[0].evidence
+    assert not verdict.findings or "mlx5_0:1" in verdict.findings[0].evidence

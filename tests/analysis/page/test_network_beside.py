@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.page.network import network_beside
 from analysis.page.report import build
 from analysis.records.load import load_frames
+from analysis.several import network_beside
 from tests.analysis.builders import config, rank_steps, record, write_sweep
 from tests.analysis.interconnect.runs import LINK, collectives, series
 from train.interconnect.collectives.record import COLLECTIVES_NAME
