@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.records.frames import in_order
 from analysis.table import Column, Table, number, types
-from analysis.topics.names import NAMES, joined_by, ranks_column
+from analysis.topics.names import NAMES, joined_by, lacking, ranks_column
 from analysis.topics.topic import Sweep, Topic
 
 SCORES = ("precision", "recall", "f1")
@@ -67,13 +67,12 @@ def table(of: Sweep) -> Table:
     )
 
 
-def _why(by_class: Any, name: str) -> pd.Series[Any]:
+def _why(by_class: Any, name: str) -> list[str | None]:
     """Why a score is null, or of fewer runs than there are."""
     runs, known = by_class.size(), by_class[name].count()
-    told = joined_by(by_class.obj[f"{name}_why"], by_class.ngroup().to_numpy(), len(runs))
-    why = pd.Series(told, index=runs.index, dtype="string")
-    some = (runs - known).astype("string") + " of " + runs.astype("string")
-    return why.where(known == 0, some + " runs lack the value: " + why).where(known < runs)
+    why = joined_by(by_class.obj[f"{name}_why"], by_class.ngroup().to_numpy(), len(runs))
+    parts = zip(known, runs, why, strict=True)
+    return [lacking(None, n, every, every, own) for n, every, own in parts]
 
 
 def _averages(rows: pd.DataFrame) -> pd.DataFrame:

@@ -13,12 +13,12 @@ from analysis.plots.figure import Figure, Look, hidden, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.stats.intervals import means
-from analysis.table import Column, Row, Table, estimates_as, frame, runs_in_words, significant
-from analysis.topics.names import NAMES, batch_text, panel_name, ranks_column, reasons
+from analysis.table import Column, Table, estimates_as, frame, runs_in_words, significant
+from analysis.topics.names import NAMES, batch_text, lacking, panel_name, ranks_column
 from analysis.topics.topic import Sweep, Topic
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
-WHEN = ("first", "middle", "last")
+WHEN = ("first", "last")
 MOST_PANELS = 6
 
 _PANEL = ["context", "gpus", "global_batch"]
@@ -52,9 +52,6 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
         Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch "
                "over that of the first, run by run: geometric mean with the 95 % t interval of "
                "the logarithm", format=significant, estimate=True),
-        Column("batch_over_noise", "Float64", "B / B_simple", "of the last epoch, with its own "
-               "batch: far above 1, steps and not noise limit the run, and a larger batch saves "
-               "few of them; far below 1, a larger batch still averages noise away", cell=_ratio),
     )  # fmt: skip
 
 
@@ -74,8 +71,9 @@ def table(of: Sweep) -> Table:
         intro="B_simple is the trace of the per-image gradient covariance over the squared norm "
         "of the gradient (McCandlish et al. 2018, 1812.06162, appendix A), measured from the "
         "batches of every step. It ignores curvature: read it as an estimate of the critical "
-        "batch within a small factor. With batch norm it belongs to the batch that is normalised "
-        "together: compare rows of equal batch per rank.",
+        "batch within a small factor: a batch far above it saves few steps, one far below it still "
+        "averages noise away. With batch norm it belongs to the batch that is normalised together: "
+        "compare rows of equal batch per rank.",
     )
 
 
@@ -100,17 +98,14 @@ def _rows(known: pd.DataFrame) -> dict[str, Any]:
     place = epochs.groupby("row").cumcount()
     last = epochs.groupby("row")["epoch"].transform("size") - 1
     ends = {}
-    for when, at in zip(WHEN, (0 * last, last // 2, last), strict=True):
+    for when, at in zip(WHEN, (0, last), strict=True):
         chosen = epochs[place == at]
         epoch = known.merge(chosen, on=["row", "epoch"]).sort_values("row", kind="stable")
         batch = epoch.drop_duplicates("row")["noise_batch_big"].array
         made |= {f"{when}_epoch": chosen["epoch"].array, f"{when}_batch": batch}
         made |= estimates_as(when, over_runs(epoch, len(first)))
         ends[when] = epoch
-    made |= estimates_as("growth", growth(ends["first"], ends["last"], len(first)))
-    size = made["last"].to_numpy()
-    made["batch_over_noise"] = made["last_batch"] / np.where(size > 0, size, np.nan)
-    return made
+    return made | estimates_as("growth", growth(ends["first"], ends["last"], len(first)))
 
 
 def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
@@ -127,12 +122,8 @@ def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
     found = means(quotient, rows, count, "positive")
     runs, censored = (np.bincount(rows, own, count).astype(int) for own in (None, cut))
     # of the runs that are left a mean would be of the low ones
-    told = zip(found["note"], found["n"].tolist(), runs.tolist(), censored.tolist(), strict=True)
-    found["note"] = [
-        f"censored in {lost} of {runs_in_words(every)}" if lost
-        else reasons([note, f"{every - n} of {every} runs lack the value"]) if n < every else note
-        for note, n, every, lost in told
-    ]  # fmt: skip
+    told = zip(found["note"], found["n"], runs, censored, [None] * count, strict=True)
+    found["note"] = np.array([_note(*row) for row in told], object)
     same = both["epoch"].eq(both["epoch_last"]).groupby(rows).any()
     one = same.reindex(range(count), fill_value=True).to_numpy(bool)
     nothing = (censored > 0) | one
@@ -154,9 +145,13 @@ def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
     censored = by_row["noise_censored"].sum().to_numpy(int)
     # a run without interval bounds nothing
     bounds = by_row["noise_low"].min().where(by_row["noise_low"].count() == by_row.size())
-    runs, steps = by_row.size().tolist(), by_row["noise_steps"].min().tolist()
-    notes = found["note"].mask(single, "of one run").tolist()
-    told = zip(notes, found["n"].tolist(), runs, censored.tolist(), steps, strict=True)
+    runs = by_row.size().tolist()
+    notes = found["note"].mask(single, "of one run")
+    none = [
+        f"too few steps in an epoch ({steps}), or no noise between the batches of a step"
+        for steps in by_row["noise_steps"].min()
+    ]
+    told = zip(notes, found["n"], runs, censored, none, strict=True)
     cut = pd.Series(censored > 0)
     low = bounds.to_numpy(float, na_value=np.nan)
     return found.assign(
@@ -168,19 +163,11 @@ def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
     )
 
 
-def _note(note: str | None, n: int, runs: int, censored: int, steps: int) -> str | None:
+def _note(note: str | None, n: int, runs: int, censored: int, none: str | None) -> str | None:
+    """``none``: why no run has a value."""
     if censored:
         return f"censored in {censored} of {runs_in_words(runs)}"
-    if not n:
-        return f"too few steps in an epoch ({steps}), or no noise between the batches of a step"
-    return reasons([note, f"{runs - n} of {runs} runs lack the value"]) if n < runs else note
-
-
-def _ratio(row: Row) -> str:
-    if row["batch_over_noise"] is None:
-        return "n/a"
-    bound = "< " if row["last_high"] is None and row["last_low"] is not None else ""
-    return bound + significant(row["batch_over_noise"])
+    return lacking(note, n, runs, runs, None if n else none)
 
 
 def figure(of: Sweep) -> Figure | None:

@@ -104,25 +104,16 @@ def conditions(of: Sweep) -> Table:
     Accuracies, losses and seconds are over the runs that completed. ``diverged`` is the share of
     runs that did not; a mean over both kinds would be of neither.
     """
-    # a loss that is zero to the last digit has no curvature, and zero has no logarithm
-    runs = of.runs
-    positive = {
-        name: runs[name].where(runs[name] > 0)
-        for name, kind in _MEASURES.items()
-        if kind == "positive"
-    }
-    rows = _rows(runs.assign(**positive))
-    made = columns(runs)
-    return Table(
-        "convergence",
-        "What each condition reaches",
-        made,
-        in_order(frame(rows, made), of.order),
-    )
+    made = columns(of.runs)
+    rows = in_order(frame(_rows(of.runs), made), of.order)
+    return Table("convergence", "What each condition reaches", made, rows)
 
 
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table."""
+    # a loss that is zero to the last digit has no curvature, and zero has no logarithm
+    positive = [name for name, kind in _MEASURES.items() if kind == "positive"]
+    runs = runs.assign(**runs[positive].where(runs[positive] > 0))
     rows, conditions = pd.factorize(runs["condition"])
     first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
     done = runs["status"] == "completed"
