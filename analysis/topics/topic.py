@@ -22,7 +22,7 @@ Touches = Literal["times", "accuracy", "all", "none"]
 THREE, TWO = number(3), number(2)
 #: What the others are compared with, where a sweep has it.
 REFERENCE = "naive"
-#: Names in one sentence; more are counted.
+#: Names in one sentence, and rows in one answer; more are counted.
 _NAMED = 3
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
@@ -163,6 +163,12 @@ def reference_technique(techniques: Sequence[str]) -> str | None:
 def some(names: Sequence[str]) -> str:
     """In a sentence."""
     return first_of(names, _NAMED)
+
+
+def few(said: Sequence[str]) -> list[str]:
+    """In an answer; its table has the others."""
+    more = len(said) - _NAMED
+    return [*said[:_NAMED], *([f"{more} more in the table"] if more > 0 else [])]
 
 
 def counted(count: int, what: str) -> str:

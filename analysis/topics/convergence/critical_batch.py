@@ -37,12 +37,10 @@ from analysis.table import (
 )
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.names import NAMES, named
-from analysis.topics.topic import Answer, Sweep, Topic, has_goals, sentence
+from analysis.topics.topic import Answer, Sweep, Topic, few, has_goals, sentence
 
 #: Of a workload; a target ends a run, so that it does not matter how long it could have been.
 _WORKLOAD = [name for name in WORKLOAD if name not in ("epochs", "epoch_images")]
-#: Techniques in a sentence.
-_MOST = 3
 GROWS = "the batch grows within a run: its steps belong to no single batch"
 MOST_PANELS, MOST_LINES = 4, 12
 _POINTS = 40  # of the line of a law
@@ -256,19 +254,18 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     if not known:
         return
     said = []
-    for row in known[:_MOST]:
+    for row in known:
         batch = estimate_in(row, "critical_batch").text(images)
         text = f"{batch} images with {named(row, found)}, "
         text += runs_in_words(row["reached"] + row["censored"])
         said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
-    said += [f"{len(known) - _MOST} more in the table"] if len(known) > _MOST else []
     more = ["at the critical batch a run takes twice the fewest steps and twice the fewest images",
             "doubling the batch from there saves a quarter of the steps"]  # fmt: skip
     first = known[0]
     ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
     bounded = (ends[0] is None) != (ends[1] is None)
     yield Answer("critical_batch", "Which batch balances steps against images?",
-                 sentence(joined(said, "; ")), "critical_batch", "fits",
+                 sentence(joined(few(said), "; ")), "critical_batch", "fits",
                  {"technique": first["technique_label"],
                   "images": None if bounded else first["critical_batch"],
                   "low": ends[0], "high": ends[1],

@@ -37,7 +37,7 @@ from analysis.topics.names import (
     reasons,
     with_context,
 )
-from analysis.topics.topic import THREE, Answer, Sweep, Topic, sentence
+from analysis.topics.topic import THREE, Answer, Sweep, Topic, few, sentence
 
 CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
@@ -179,11 +179,10 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
                         f"{_direction(times)}")  # fmt: skip
             all_times.append(times)
     if said:
-        more = [f"{len(said) - _MOST} more in the table"] if len(said) > _MOST else []
         numbers = {"times": all_times[0].value, "low": all_times[0].low, "high": all_times[0].high}
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
                      sentence(said[0]), "convergence", "runs", numbers,
-                     said[1:_MOST] + more)  # fmt: skip
+                     few(said)[1:])  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:

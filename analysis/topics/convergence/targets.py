@@ -27,10 +27,8 @@ from analysis.table import (
 from analysis.topics.convergence import curves
 from analysis.topics.convergence.target_pairs import LATER, target_pairs
 from analysis.topics.names import NAMES, named, place_namer, ranks_column, reasons
-from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, few, groups, has_goals
 
-#: Targets in a sentence.
-_MOST = 3
 MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
 
 
@@ -171,10 +169,9 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         text, more = f"{text}; {soonest[0][1]}", []
     else:
         more = [f"{target}: {said}" if len(targets) > 1 else said
-                for target, said in soonest[:_MOST]]  # fmt: skip
-        more += [f"{len(soonest) - _MOST} more in the table"] if len(soonest) > _MOST else []
+                for target, said in soonest]  # fmt: skip
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                 {"reached": met, "runs": runs, "lost": lost}, more)  # fmt: skip
+                 {"reached": met, "runs": runs, "lost": lost}, few(more))  # fmt: skip
 
 
 def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:

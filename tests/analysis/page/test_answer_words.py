@@ -9,6 +9,7 @@ import pytest
 from analysis.page.report import build
 from analysis.records.load import load_frames
 from analysis.topics.comparisons.contrast import further_in_words
+from analysis.topics.topic import few
 from tests.analysis.builders import config, failed, record, technique, write_sweep
 from tests.analysis.page.test_answers import runs, sweep
 from tests.analysis.topics.test_ranks import late_run
@@ -98,3 +99,8 @@ def test_what_to_do_is_one_sentence(tmp_path: Path) -> None:
     items = [failed(config(), what_to_do="set it,\nthen \x1b[31mrun it.")]
     assert "What to do: set it, then " in (text := sweep(tmp_path, items)["complete"].text)
     assert "run it. Once" in text and "\x1b" not in text
+
+
+def test_an_answer_has_a_few_rows_and_counts_the_others() -> None:
+    assert few(["a", "b", "c"]) == ["a", "b", "c"]
+    assert few(["a", "b", "c", "d", "e"]) == ["a", "b", "c", "2 more in the table"]
