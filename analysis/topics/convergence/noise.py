@@ -122,8 +122,8 @@ def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
     found = means(quotient, rows, count, "positive")
     runs, censored = (np.bincount(rows, own, count).astype(int) for own in (None, cut))
     # of the runs that are left a mean would be of the low ones
-    told = zip(found["note"], found["n"], runs, censored, [None] * count, strict=True)
-    found["note"] = np.array([_note(*row) for row in told], object)
+    told = zip(found["note"], found["n"], runs, censored, strict=True)
+    found["note"] = np.array([_note(*row, "no run has it in both epochs") for row in told], object)
     same = both["epoch"].eq(both["epoch_last"]).groupby(rows).any()
     one = same.reindex(range(count), fill_value=True).to_numpy(bool)
     nothing = (censored > 0) | one
@@ -163,7 +163,7 @@ def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
     )
 
 
-def _note(note: str | None, n: int, runs: int, censored: int, none: str | None) -> str | None:
+def _note(note: str | None, n: int, runs: int, censored: int, none: str) -> str | None:
     """``none``: why no run has a value."""
     if censored:
         return f"censored in {censored} of {runs_in_words(runs)}"
