@@ -17,38 +17,26 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis import fmt
 from analysis.page.junit import began
 from analysis.page.sections import parts
 from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames
 from analysis.stats.intervals import CUT, ONE_RUN, t_quantile
 from analysis.stats.power import MARGIN, MAX_RUNS
-from analysis.table import (
-    Column,
-    Estimate,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    frame,
-    joined,
-    number,
-    plain_rows,
-    runs_in_words,
-    types,
-)
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
 from analysis.topics.convergence.reached import conditions
 from analysis.topics.names import NAMES, mode, ranks_text, with_context
 from analysis.topics.scaling.efficiency import throughputs
 from analysis.topics.scaling.series import SAME
-from analysis.topics.topic import Sweep, counted, groups
+from analysis.topics.topic import Sweep, groups
 from analysis.writing import Case, Result, Suite
 
 #: Verdict -> exit code, the one that decides first.
 CODES = {"failed": 1, "undecided": 3, "passed": 0}
 NO_RUN = "no usable run of a planned condition"
 NOTHING = "nothing of the kind was measured"
-_THREE = number(3)
+_THREE = fmt.number(3)
 #: A row of which nothing is known.
 _OPEN = {"mode": "", "verdict": "undecided", **Estimate(None).columns("value")}
 #: Conditions that are named in sentences of one verdict.
@@ -107,13 +95,13 @@ def suites(found: Table, frames: Frames) -> list[Suite]:
 def _name(row: Row) -> str:
     place = "" if row["gpus"] is None else f" at {ranks_text(row['gpus'])}"
     place += f" against {row['n0']}" if row.get("n0") not in (None, 1) else ""
-    batch = "" if row["global_batch"] is None else f", batch {count(row['global_batch'])}"
+    batch = "" if row["global_batch"] is None else f", batch {fmt.count(row['global_batch'])}"
     under = f" ({row['mode']})" if row.get("mode") else ""
     return f"{row['what']} of {with_context(row)}{under}{place}{batch}"
 
 
 def _said(row: Row) -> str:
-    return joined([_name(row), row["evidence"] or ""], ": ")
+    return fmt.joined([_name(row), row["evidence"] or ""], ": ")
 
 
 def _result(row: Row) -> Result | None:
@@ -161,7 +149,7 @@ def table(frames: Frames, asked: Mapping[str, float]) -> Table:
         rows += [_OPEN | row | {"what": what, "least": least} for row in own]
     for row in rows:
         value = estimate_in(row, "value")
-        runs = f", {runs_in_words(value.n)}" if value.n else ""
+        runs = f", {fmt.runs(value.n)}" if value.n else ""
         row["evidence"] = f"{value.text(_THREE)}{runs}, threshold {row['least']:g}"
     return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
 
@@ -214,7 +202,7 @@ class _Plan:
             came_to = self._lost(row, gpus)
             lost = [f"{came_to[why]} {why}" for why in ("diverged", "not usable") if came_to[why]]
             if lost:
-                return f"of {came_to.total()} {of}: {joined(lost, ', ')}"
+                return f"of {came_to.total()} {of}: {fmt.joined(lost, ', ')}"
         return ""
 
     def without_runs(self) -> list[Row]:
@@ -233,7 +221,9 @@ def _judged(row: Row, what: str, least: float, plan: _Plan) -> Row:
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
         further = "further seeds would give an interval" if found.note == ONE_RUN else ""
-        why = plan.doubt(row) or joined([found.note or "", further], ": ") or "there is no value"
+        why = (
+            plan.doubt(row) or fmt.joined([found.note or "", further], ": ") or "there is no value"
+        )
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
@@ -262,4 +252,4 @@ def _more(width: float, n: int, arms: int) -> str:
     if not len(enough):
         return "adding runs will not decide it"
     each = " of this and of the baseline each" if arms > 1 else ""
-    return f"about {counted(int(enough[0]), 'more run')}{each} would narrow it to ± {MARGIN}"
+    return f"about {fmt.counted(int(enough[0]), 'more run')}{each} would narrow it to ± {MARGIN}"

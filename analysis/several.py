@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.interconnect.collectives import fitted
 from analysis.interconnect.run import RunError, load_run
 from analysis.page.report import Report, build
@@ -18,8 +19,8 @@ from analysis.prediction.collectives import Link
 from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames, merge
 from analysis.records.load import SweepError, load_frames
-from analysis.table import Column, first_of
-from analysis.topics.topic import Caution, counted
+from analysis.table import Column
+from analysis.topics.topic import Caution
 from analysis.writing import csv_text
 from train.record.atomic import write_atomically
 
@@ -73,8 +74,8 @@ def report_of(folders: Sequence[Path], *, draw: bool = True, cache: bool = False
     report = build(frames, network=network, draw=draw)
     if not twice:
         return report
-    cells = f"{counted(len(twice), 'cell')}, which count{'s' if len(twice) == 1 else ''} once"
-    text = f"Several of these sweeps plan {cells} ({first_of(twice, 1)})."
+    cells = f"{fmt.counted(len(twice), 'cell')}, which count{'s' if len(twice) == 1 else ''} once"
+    text = f"Several of these sweeps plan {cells} ({fmt.first_of(twice, 1)})."
     return replace(report, cautions=(*report.cautions, Caution(text, "none")))
 
 

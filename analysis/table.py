@@ -6,8 +6,6 @@ page its headings and footnotes. A null is ``<NA>`` with a reason beside it, nev
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -15,16 +13,14 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from analysis import fmt
+
 Row = dict[str, Any]
 DType = Literal["string", "Int64", "Float64", "boolean", "object"]
-NOT_AVAILABLE = "n/a"
 #: Columns that an estimate fills, after its own name.
 _PARTS: dict[str, DType] = {
     "": "Float64", "_low": "Float64", "_high": "Float64", "_n": "Int64", "_note": "string",
 }  # fmt: skip
-#: Smaller numbers are what is left of a zero.
-_ROUNDING = 1e-12
-_MOST_DECIMALS = 6
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -43,7 +39,7 @@ class Estimate(NamedTuple):
     def text(self, write: Callable[[Any], str]) -> str:
         """``0.750 (0.747 to 0.753)``; without an interval the value alone."""
         if pd.isna(self.value):
-            return NOT_AVAILABLE
+            return fmt.NOT_AVAILABLE
         if pd.isna(self.low) and pd.isna(self.high):
             return write(self.value)
         # one end alone is a bound, as of a censored time
@@ -188,7 +184,7 @@ def _marked(column: Column, row: Row, notes: dict[str, int]) -> str:
     note = row[name] if name else None
     mark = _raised(notes.setdefault(note, len(notes) + 1)) if note else ""
     # no break between the value and its mark
-    return joined([column.write(row), mark], "\u00a0")
+    return fmt.joined([column.write(row), mark], "\u00a0")
 
 
 def _raised(number: int) -> str:
@@ -204,83 +200,10 @@ def plain_rows(table: pd.DataFrame) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def number(digits: int, sign: Literal["", "+"] = "") -> Callable[[Any], str]:
-    """Writes fixed digits, thousands apart, n/a for a null; a number that these digits would round
-    to zero with one significant digit."""
-    return lambda value: NOT_AVAILABLE if pd.isna(value) else _fixed(float(value), digits, sign)
-
-
-def signed(digits: int) -> Callable[[Any], str]:
-    """As :func:`number`, of a difference."""
-    return number(digits, "+")
-
-
-def _fixed(value: float, digits: int, sign: str = "") -> str:
-    if abs(value) < _ROUNDING:
-        value = 0.0  # of either sign
-    text = f"{value:{sign},.{digits}f}"
-    return text if value == 0 or text.strip("+-0.") else f"{value:{sign}.1g}"
-
-
-def significant(value: Any, digits: int = 3) -> str:
-    """At least ``digits`` significant digits, whole numbers never rounded away."""
-    if pd.isna(value):
-        return NOT_AVAILABLE
-    size = abs(float(f"{value:.{digits}g}"))  # as it is written: 99.99 has no decimals
-    if not math.isfinite(size):
-        return "∞"
-    decimals = 0
-    while 0 < size < 10 ** (digits - 1 - decimals):
-        decimals += 1
-    form = f",.{decimals}f" if decimals <= _MOST_DECIMALS else f".{digits}g"
-    return f"{float(value):{form}}"
-
-
-def count(value: Any) -> str:
-    return NOT_AVAILABLE if pd.isna(value) else f"{int(value):,}"
-
-
-def percent(value: Any) -> str:
-    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 0)} %"
-
-
-def signed_percent(value: Any) -> str:
-    """As :func:`percent` with one digit, of a difference."""
-    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 1, '+')} %"
-
-
-def p_value(p: Any) -> str:
-    if pd.isna(p):
-        return NOT_AVAILABLE
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def text(value: Any) -> str:
-    return "" if pd.isna(value) else str(value)
-
-
-def joined(parts: Iterable[str], by: str = " ") -> str:
-    return by.join(part for part in parts if part)
-
-
-def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
-    """``a, b and 3 more``: all of a few; of many the first, and how many more."""
-    return by.join(parts[:most]) + (f" and {len(parts) - most} more" if parts[most:] else "")
-
-
-def by_number(name: str) -> list[tuple[str, int]]:
-    """Sorts node2 before node10."""
-    return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", name)]
-
-
-def runs_in_words(n: int) -> str:
-    return "1 run" if n == 1 else f"{n:,} runs"
-
-
 _WRITERS: dict[str, Callable[[Any], str]] = {
-    "string": text,
-    "object": text,
-    "Int64": count,
-    "Float64": significant,
-    "boolean": lambda value: NOT_AVAILABLE if pd.isna(value) else "yes" if value else "no",
+    "string": fmt.text,
+    "object": fmt.text,
+    "Int64": fmt.count,
+    "Float64": fmt.significant,
+    "boolean": lambda value: fmt.NOT_AVAILABLE if pd.isna(value) else "yes" if value else "no",
 }

@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from analysis import fmt
 from analysis.interconnect.baseline import Baseline, PairsRates, baseline_of
 from analysis.interconnect.finding import Finding, Weight
 from analysis.interconnect.run import Run
 from analysis.interconnect.suspects import is_across
 from analysis.stats.ratios import ratio, value_of
-from analysis.table import Estimate, number
+from analysis.table import Estimate
 from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import LEAST, Tournament
 
@@ -25,7 +26,7 @@ MAX_AGE = timedelta(days=90)
 _MAY_DIFFER = ("frequency governor", "transparent huge pages", "image")
 #: What a remark is called that whole leaves reach each other as before.
 UPLINKS_HELD = "uplinks as before"
-_SHARE = number(2)
+_SHARE = fmt.number(2)
 
 
 def against_baseline(

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.interconnect.collectives import CARRIED
 from analysis.interconnect.facts import reported
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import pairs_frame
-from analysis.table import first_of
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import BUSY, LEAST, TOGETHER, Tournament
 
@@ -133,7 +133,7 @@ def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[F
         yield Finding(
             "remark" if len(small) == len(paths) else "open", "path MTU",
             f"{len(small)} of {len(paths)} paths take smaller packets than their interfaces or "
-            f"most paths do ({first_of(small, 3)})",
+            f"most paths do ({fmt.first_of(small, 3)})",
         )  # fmt: skip
 
 

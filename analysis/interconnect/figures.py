@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.interconnect.finding import bits, size
 from analysis.plots.figure import Figure, Svg, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import squares
-from analysis.table import significant
 
 _FAINTEST = 0.08  # so that it is no empty square
 _PAIRS = ["sender", "receiver", "rate", "latency_s", "latency_min_s", "error"]
@@ -41,7 +41,7 @@ def heatmaps(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> list[F
         Figure(
             "latency", "Latency",
             "Half of a round trip of 8 bytes, the median of 51, in microseconds; row sends, column "
-            f"receives. Colour: full at {significant(longest)}."
+            f"receives. Colour: full at {fmt.significant(longest)}."
             if us.notna().any() else "Not measured.",
             pairs[_PAIRS], _squares(pairs, names, us, us / longest, "{:.0f}"),
         ),

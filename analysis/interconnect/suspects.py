@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from analysis import fmt
 from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding, Weight
-from analysis.table import first_of
 from train.interconnect.record import Outcome, Retest, Suspect, Tournament
 
 #: Uplinks that carry this share of what their nodes reach carry all that these can send.
@@ -98,7 +98,7 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
 def _links_left(left: Sequence[Suspect], outcomes: Sequence[Outcome], where: str) -> Finding:
     """More links than are retested: by what became of the slowest of their kind."""
     slowest = sorted(f"{link.ratio:.2f} {' -> '.join(link.nodes)}" for link in left)
-    evidence = f"{len(left)} more links {where}were slow ({first_of(slowest, 3)})"
+    evidence = f"{len(left)} more links {where}were slow ({fmt.first_of(slowest, 3)})"
     if set(outcomes) == {"recovered"}:
         alone = f"the {len(outcomes)} slowest were as fast as others alone: routes that collide"
         return Finding("remark", "contention", f"{evidence}; {alone}")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.interconnect.collectives import (
     LARGE,
     collectives_frame,
@@ -21,7 +22,7 @@ from analysis.interconnect.figures import square
 from analysis.interconnect.finding import Verdict, bits, seconds, size
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.prediction.alpha_beta import WORST, Segments
-from analysis.table import Column, Estimate, Row, Table, frame, number, percent, signed_percent
+from analysis.table import Column, Estimate, Row, Table, frame
 from train.interconnect.collectives.record import WAYS, Collectives, Way
 from train.interconnect.record import Tournament
 
@@ -39,7 +40,7 @@ _COLLECTIVES = (
     Column("bytes", "Int64", "size", format=size),
     Column("busbw_raw", heading="sockets", format=bits),
     Column("busbw_horovod", heading="Horovod", format=bits),
-    Column("ratio", heading="ratio", format=number(2)),
+    Column("ratio", heading="ratio", format=fmt.number(2)),
     Column("median_s_raw", heading="small, sockets", format=seconds),
     Column("median_s_horovod", heading="small, Horovod", format=seconds),
 )
@@ -62,11 +63,12 @@ _MODEL = (
     # where beta is too small to be seen beside alpha, B has no upper end
     Column("bandwidth", heading="B (95 %)", estimate=True,
            format=lambda rate: bits(rate) if math.isfinite(rate) else "∞"),
-    Column("worst_residual", heading="worst residual", format=percent, note="worst_residual_note"),
+    Column("worst_residual", heading="worst residual", format=fmt.percent,
+           note="worst_residual_note"),
     Column("worst_residual_note", "string"),
     Column("ranks", "Int64", "ranks"),
-    Column("median_error", heading="median error", format=signed_percent),
-    Column("worst_error", heading="worst error", format=signed_percent),
+    Column("median_error", heading="median error", format=fmt.signed_percent),
+    Column("worst_error", heading="worst error", format=fmt.signed_percent),
 )  # fmt: skip
 
 

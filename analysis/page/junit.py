@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from analysis import fmt
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
-from analysis.table import joined
 from analysis.topics.cells.completeness import command, why
 from analysis.writing import Case, Result, Suite, junit_text
 
@@ -36,9 +36,9 @@ def _result(problem: Problem, frames: Frames) -> Result:
     if problem.kind == "missing":
         return Result("skipped", problem.kind, problem.reason)
     rank = "" if problem.rank is None else f"rank {problem.rank}"
-    about = joined([rank, problem.where or "", problem.what_to_do or ""], "; ")
+    about = fmt.joined([rank, problem.where or "", problem.what_to_do or ""], "; ")
     logs = command("logs", frames.results, SWEEP=frames.name, CELL=problem.cell_id)
     text = "\n".join(
-        [joined([problem.reason, about, f"{logs} shows more"], "\n"), *problem.log_tail]
+        [fmt.joined([problem.reason, about, f"{logs} shows more"], "\n"), *problem.log_tail]
     )
     return Result("failure", problem.kind, why(problem), text)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from analysis import fmt
 from analysis.page.sections import Parts, Section, written
 from analysis.plots.figure import Figure
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
-from analysis.table import Table, first_of, joined
+from analysis.table import Table
 from analysis.topics.cells.completeness import Cause, causes
 from analysis.topics.convergence.reached import TOPIC as REACHED
 from analysis.topics.convergence.reached import alone
-from analysis.topics.topic import TWO, Answer, Caution, Sweep
+from analysis.topics.topic import Answer, Caution, Sweep
 
 METHODS = (
     "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
@@ -135,7 +136,7 @@ def _lead(frames: Frames, *, alone: bool) -> str:
     on = done[["dataset", "validate_on", "validation_images"]].drop_duplicates()
     if alone or len(on) != 1 or not len(reached):
         return text
-    ends = dict.fromkeys(TWO(end) for end in (reached.min(), reached.max()))
+    ends = dict.fromkeys(fmt.TWO(end) for end in (reached.min(), reached.max()))
     part = " of the training set" if on["validate_on"].iloc[0] == "train_part" else ""
     images = f"{on['validation_images'].iloc[0]:,} held-out images{part}"
     return f"{text} Accuracy is {' to '.join(ends)} on {images}."
@@ -153,7 +154,7 @@ def _context(frames: Frames) -> str:
     commits = runs["git_commit"].nunique()
     devices = list(dict.fromkeys(runs["device"]))
     images = sorted(set(runs["train_images"]))
-    return joined(
+    return fmt.joined(
         [
             ", ".join(dict.fromkeys(runs["dataset"])),
             f"{images[0]:,} training images" if len(images) == 1 else "",
@@ -161,7 +162,7 @@ def _context(frames: Frames) -> str:
             f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
-            first_of(devices, 3, "; "),
+            fmt.first_of(devices, 3, "; "),
             f"{commits} commits" if commits > 1 else "",
             days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         ],

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from analysis import fmt
 from analysis.prediction import Refusal, Scaling
 from analysis.prediction.step_model import (
     AllReduce,
@@ -24,7 +25,7 @@ from analysis.prediction.step_model import (
 )
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
-from analysis.table import Estimate, percent
+from analysis.table import Estimate
 
 DOUBLINGS = 2
 #: With a larger error at the largest measured count, one doubling ahead is worth nothing: an
@@ -105,10 +106,10 @@ def _why_not(held_out: Sequence[HeldOut], residual: float, largest: int) -> str 
     if abs(error) > MOST_HELD_OUT:
         return (
             f"fitted to the smaller counts, the step on {largest} ranks comes out "
-            f"{percent(abs(error))} too {'long' if error > 0 else 'short'}; more than "
-            f"{percent(MOST_HELD_OUT)} is no basis"
+            f"{fmt.percent(abs(error))} too {'long' if error > 0 else 'short'}; more than "
+            f"{fmt.percent(MOST_HELD_OUT)} is no basis"
         )
-    off = f"the model is {percent(residual)} off what it was fitted to"
+    off = f"the model is {fmt.percent(residual)} off what it was fitted to"
     return off if residual > MOST_RESIDUAL else None
 
 

@@ -14,8 +14,9 @@ from functools import lru_cache
 import numpy as np
 from scipy import stats
 
+from analysis import fmt
 from analysis.stats.intervals import LEVEL, NO_RUNS, Floats, share
-from analysis.table import Estimate, joined
+from analysis.table import Estimate
 
 _ROUNDING = 1e-9
 
@@ -61,7 +62,9 @@ def median_time(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
         return Estimate(bound, bound, None, n - gone, note or None)
     value = at if math.isinf(after) and not never else (at + after) / 2
     if math.isinf(value):
-        note = joined([f"not reached by {never} of {n} runs: the median is infinite", note], "; ")
+        note = fmt.joined(
+            [f"not reached by {never} of {n} runs: the median is infinite", note], "; "
+        )
     low, high = (None, None) if gone else _order_statistics(sorted(times))
     return Estimate(value, low, high, n - gone, note or None)
 

@@ -16,36 +16,30 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, looks, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.stats.differences import differences, ratios
 from analysis.stats.intervals import Moments, grouped_moments, t_intervals
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    estimate_in,
-    estimates_as,
-    frame,
-    joined,
-    number,
-    plain_rows,
-    runs_in_words,
-    signed,
-    significant,
-)
+from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS
 from analysis.topics.names import ratio_text
 from analysis.topics.settings import Comparable, comparable, value_text
-from analysis.topics.topic import Answer, Sweep, Topic, capital, groups, sentence
+from analysis.topics.topic import Answer, Sweep, Topic, groups
 
 Writer: TypeAlias = Callable[[Any], str]
-_MOST, _THREE = 3, number(3)
+_MOST, _THREE = 3, fmt.number(3)
 #: Estimate of the last value against the first -> its words, how it is written, no change; of
 #: which column, and how that is written.
 _MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
-    "times": ("the largest eigenvalue of the Hessian", significant, 1, "sharpness", significant),
-    "change": ("validation accuracy", signed(3), 0, "accuracy", _THREE),
+    "times": (
+        "the largest eigenvalue of the Hessian",
+        fmt.significant,
+        1,
+        "sharpness",
+        fmt.significant,
+    ),
+    "change": ("validation accuracy", fmt.signed(3), 0, "accuracy", _THREE),
 }
 COLUMNS: tuple[Column, ...] = (
     Column("axis", "string", "setting"),
@@ -57,9 +51,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("accuracy", "Float64", "validation accuracy", "mean over completed runs, with the 95 % "
            "t interval", format=_THREE, estimate=True),
     Column("change", "Float64", "against the first value", "difference of means, with Welch's 95 "
-           "% interval, without correction for several values", format=signed(3), estimate=True),
+           "% interval, without correction for several values", format=fmt.signed(3),
+           estimate=True),
     Column("sharpness", "Float64", "sharpness", "largest eigenvalue of the Hessian where a run "
-           "ended, geometric mean", format=significant, estimate=True),
+           "ended, geometric mean", format=fmt.significant, estimate=True),
     Column("times", "Float64", "times the first value's", "ratio of geometric means, with its 95 % "
            "interval", format=ratio_text, estimate=True),
 )  # fmt: skip
@@ -95,7 +90,7 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
         numbers = {"axis": words, "with": first["equal"], "from": first["value"],
                    "to": last["value"], "change": last["change"], "low": last["change_low"],
                    "high": last["change_high"]}  # fmt: skip
-        yield Answer("axis", f"What changes with {words}?", sentence(said[0]),
+        yield Answer("axis", f"What changes with {words}?", fmt.sentence(said[0]),
                      "axes", "runs", numbers, more)  # fmt: skip
 
 
@@ -120,7 +115,7 @@ def figure(data: pd.DataFrame) -> Figure | None:
         for equal, rows in sets.items()
     ]  # fmt: skip
     caption = f"Means of completed runs with 95 % intervals, {n_of(own['n'])}."
-    return Figure("axes", f"{capital(y.label)} against {axis}", caption, own,
+    return Figure("axes", f"{fmt.capital(y.label)} against {axis}", caption, own,
                   lines({"": drawn}, x, y))  # fmt: skip
 
 
@@ -192,14 +187,14 @@ def _said(rows: Sequence[Row]) -> str:
         text = _between(first, last) if _has_ends(rows) else _range(rows)
         lost = [row["value"] for row in rows if not row["n"]]
         without = f"no completed run with {' and '.join(lost)}" if lost else ""
-        text = joined([text or "no change is claimed", without], "; ")
-    return joined([ends, equal, text], ", ")
+        text = fmt.joined([text or "no change is claimed", without], "; ")
+    return fmt.joined([ends, equal, text], ", ")
 
 
 def _range(rows: Sequence[Row]) -> str:
     """Of the sharpness where accuracies are not compared."""
     ends = rows[-1]["change_note"] == STOPS
-    name, write = ("sharpness", significant) if ends else ("accuracy", _THREE)
+    name, write = ("sharpness", fmt.significant) if ends else ("accuracy", _THREE)
     known = [row[name] for row in rows if row[name] is not None]
     if not known:
         return ""
@@ -221,8 +216,8 @@ def _between(first: Row, last: Row) -> str:
             open_.append(f"no change of {what} is shown: {change}")
         else:
             shown.append(f"{what} changes from {change}")
-    runs = f"{first['n']} + {runs_in_words(last['n'])}"
-    return joined([*shown, *open_, runs], ", ") if shown or open_ else ""
+    runs = f"{first['n']} + {fmt.runs(last['n'])}"
+    return fmt.joined([*shown, *open_, runs], ", ") if shown or open_ else ""
 
 
 TOPIC = Topic(

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis import fmt
 from analysis.stats.intervals import Kind, means
-from analysis.table import Column, Row, count, joined, number, text
+from analysis.table import Column, Row
 
 
 def with_context(row: Row) -> str:
     """Technique, and what else tells this row from its neighbours."""
-    context = text(row["context"])
+    context = fmt.text(row["context"])
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
 
 
@@ -25,7 +26,7 @@ def place_namer(rows: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
     differ = [name for name in ("gpus", "global_batch") if rows[name].nunique() > 1]
 
     def name(row: Mapping[str, Any]) -> str:
-        batch = f"batch {count(row['global_batch'])}"
+        batch = f"batch {fmt.count(row['global_batch'])}"
         places = {"gpus": ranks_text(row["gpus"]), "global_batch": batch}
         return ", ".join([with_context(dict(row)), *(places[one] for one in differ)])
 
@@ -38,14 +39,14 @@ def ranks_text(gpus: int) -> str:
 
 def panel_name(context: str | None, gpus: int, batch: int) -> str:
     """Of a figure with a panel for each rank count and batch."""
-    return f"{ranks_text(gpus)}, batch {count(batch)}" + (f"\n{context}" if context else "")
+    return f"{ranks_text(gpus)}, batch {fmt.count(batch)}" + (f"\n{context}" if context else "")
 
 
 def mode(row: Mapping[str, Any]) -> str:
     """Weak or strong scaling, with the batch that is fixed."""
     weak = row["scaling"] == "weak"
     batch = row["batch_per_rank"] if weak else row["global_batch"]
-    return f"weak, {count(batch)} a rank" if weak else f"strong, {count(batch)}"
+    return f"weak, {fmt.count(batch)} a rank" if weak else f"strong, {fmt.count(batch)}"
 
 
 def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -59,7 +60,7 @@ def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], st
     differ = len({row["context"] for row in rows}) > 1
 
     def parts(row: Mapping[str, Any]) -> tuple[str, str]:
-        return str(row["technique_label"]), (text(row["context"]) if differ else "")
+        return str(row["technique_label"]), (fmt.text(row["context"]) if differ else "")
 
     series: dict[tuple[str, str], set[Any]] = {}
     for row in rows:
@@ -68,7 +69,7 @@ def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], st
     def name(row: Mapping[str, Any]) -> str:
         technique, context = parts(row)
         batch = mode(row) if len(series[technique, context]) > 1 else ""
-        more = joined([context, batch], "; ")
+        more = fmt.joined([context, batch], "; ")
         return f"{technique} ({more})" if more else technique
 
     return name
@@ -106,14 +107,15 @@ def cores_text(count: int) -> str:
     return "1 core per rank" if count == 1 else f"{count} cores per rank"
 
 
-def batch_text(first: object, last: object) -> str:
+def batch_text(first: Any, last: Any) -> str:
     """A global batch, and what it has grown to."""
-    return count(first) if pd.isna(last) or first == last else f"{count(first)} → {count(last)}"  # type: ignore[call-overload]
+    grown = "" if pd.isna(last) or first == last else f" → {fmt.count(last)}"
+    return fmt.count(first) + grown
 
 
 def ratio_text(ratio: Any) -> str:
     """Two digits, more where these do not show on which side of 1 it is."""
-    text = number(2)(ratio)
+    text = fmt.number(2)(ratio)
     away = 0.0 if text != "1.00" else round(abs(ratio - 1), 12)
     return f"{ratio:.{-math.floor(math.log10(away))}f}" if away else text
 

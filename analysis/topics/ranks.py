@@ -19,21 +19,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 
+from analysis import fmt
 from analysis.records.frames import Frames
 from analysis.stats.intervals import Floats
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    frame,
-    p_value,
-    percent,
-    runs_in_words,
-    significant,
-)
+from analysis.table import Column, Row, Table, frame
 from analysis.topics.names import NAMES, only
 from analysis.topics.scaling.nodes import ready_command
-from analysis.topics.topic import Answer, Sweep, Topic, counted, groups, sentence, some
+from analysis.topics.topic import Answer, Sweep, Topic, groups
 
 FEWEST, ALPHA, LATER = 4, 0.05, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
@@ -58,12 +50,12 @@ COLUMNS: tuple[Column, ...] = (
            "the run's last attempt; its first step waited no longer"),
     Column("behind_s", "Float64", "behind s", "how much later than the median rank it is ready: "
            "by its waiting or, in older records, by its input and computing"),
-    Column("behind", "Float64", "of a step", "the same as a share of the step", format=percent),
+    Column("behind", "Float64", "of a step", "the same as a share of the step", format=fmt.percent),
     Column("p", "Float64", "p", "of a rank as late as this among equal ones, Bonferroni over "
-           "all ranks that are tested", format=p_value, note="why"),
+           "all ranks that are tested", format=fmt.p_value, note="why"),
     Column("why", "string"),
-    Column("late", "boolean", "stands out", f"more than {percent(LATER)} of a step late, p below "
-           f"{ALPHA}"),
+    Column("late", "boolean", "stands out", f"more than {fmt.percent(LATER)} of a step late, p "
+           f"below {ALPHA}"),
 )  # fmt: skip
 
 
@@ -72,7 +64,7 @@ def table(ranks: pd.DataFrame) -> Table:
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
     tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
-    within = f"Ranks of {runs_in_words(tested)} are compared within their run"
+    within = f"Ranks of {fmt.runs(tested)} are compared within their run"
     intro = f"{within}. Standing out: {late.sum()}."
     if not tested:
         intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
@@ -130,20 +122,23 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         return
     cell, slow = next(iter(late.items()))
     first, upto = slow[0], "up to " if len(slow) > 1 else ""
-    others = f"; ranks stand out in {counted(len(late) - 1, 'more run')}" if len(late) > 1 else ""
+    others = (
+        f"; ranks stand out in {fmt.counted(len(late) - 1, 'more run')}" if len(late) > 1 else ""
+    )
     numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
     text = (
         f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"
-        f"{significant(1000 * first['behind_s'])} ms after the median rank, {upto}"
-        f"{percent(first['behind'])} of a step, and the others wait (p {p_value(first['p'])}; "
-        f"{first['technique_label']}, {first['gpus']} ranks, seed {first['seed']}){others}"
+        f"{fmt.significant(1000 * first['behind_s'])} ms after the median rank, {upto}"
+        f"{fmt.percent(first['behind'])} of a step, and the others wait (p "
+        f"{fmt.p_value(first['p'])}; {first['technique_label']}, {first['gpus']} ranks, "
+        f"seed {first['seed']}){others}"
     )
     test = "measure it before you act, since p assumes that the ranks' lateness is normal"
     site = only(frames.sites)
     if command := _pair_test(by_run[cell], site):
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"
-    yield Answer("nodes", "Does a rank hold up the others?", sentence(text), "ranks", "ranks",
+    yield Answer("nodes", "Does a rank hold up the others?", fmt.sentence(text), "ranks", "ranks",
                  numbers, [test])  # fmt: skip
 
 
@@ -155,7 +150,7 @@ def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
         alone = f"rank {first['rank']} ({first['host']}, local rank {first['local_rank']})"
         several = f"{len(late)} of {len(there)} ranks of {first['host']}"
         named.append(several if len(late) > 1 else alone)
-    return some(named)
+    return fmt.some(named)
 
 
 def _pair_test(rows: Sequence[Row], site: object) -> str:

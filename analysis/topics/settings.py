@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.records.labels import Settings, flat_settings
-from analysis.table import count, joined
 from analysis.topics.names import ranks_text
 
 #: Of the config; the others are what may not differ.
@@ -107,7 +107,7 @@ def _told(others: pd.DataFrame) -> pd.DataFrame:
 
 
 def _equal(row: pd.Series[Any]) -> str:
-    return joined([_named(str(name), v) for name, v in row.items() if not pd.isna(v)], ", ")
+    return fmt.joined([_named(str(name), v) for name, v in row.items() if not pd.isna(v)], ", ")
 
 
 def _named(name: str, value: Any) -> str:
@@ -127,4 +127,4 @@ def value_text(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "on" if value else "off"
     whole = isinstance(value, Real) and float(value).is_integer()
-    return count(value) if whole else str(value)
+    return fmt.count(value) if whole else str(value)

@@ -10,20 +10,18 @@ from typing import Any, Literal, TypeVar, cast
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, roles
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
-from analysis.table import Row, Table, first_of, joined, number, plain_rows
+from analysis.table import Row, Table, plain_rows
 
 T = TypeVar("T")
 Rows = Sequence[Row]
 #: What a caution touches: the times of a run, its accuracy, all of it, or no meaning at all.
 Touches = Literal["times", "accuracy", "all", "none"]
-THREE, TWO = number(3), number(2)
 #: What the others are compared with, where a sweep has it.
 REFERENCE = "naive"
-#: Names in one sentence, and rows in one answer; more are counted.
-_NAMED = 3
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
 _BEST = 3  # of them in colours, whatever answers name
@@ -50,11 +48,11 @@ class Answer:
 
     @property
     def details(self) -> str:
-        return joined(sentence(text) for text in self.more if text)
+        return fmt.joined(fmt.sentence(text) for text in self.more if text)
 
     @property
     def text(self) -> str:
-        return joined([self.verdict, self.details])
+        return fmt.joined([self.verdict, self.details])
 
     def as_json(self) -> dict[str, Any]:
         plain = {name: None if pd.api.types.is_scalar(v) and pd.isna(v) else v
@@ -160,33 +158,9 @@ def reference_technique(techniques: Sequence[str]) -> str | None:
     return techniques[0] if techniques else None
 
 
-def some(names: Sequence[str]) -> str:
-    """In a sentence."""
-    return first_of(names, _NAMED)
-
-
-def few(said: Sequence[str]) -> list[str]:
-    """In an answer; its table has the others."""
-    more = len(said) - _NAMED
-    return [*said[:_NAMED], *([f"{more} more in the table"] if more > 0 else [])]
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def groups(rows: Rows, by: Sequence[str]) -> list[list[Row]]:
     """Rows that are equal in ``by``, in the order in which they come."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in by), []).append(row)
     return list(found.values())
-
-
-def capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
-def sentence(text: str) -> str:
-    """With a capital and a full stop."""
-    return f"{capital(text)}."

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import GRID, Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without_batch
-from analysis.table import count, plain_rows
+from analysis.table import plain_rows
 from analysis.topics.names import place_namer
 
 MOST_LINES = 6
@@ -63,7 +64,7 @@ def _lines(name: str, own: pd.DataFrame, look: Look) -> Iterable[Line]:
     for rule, (power, dashes) in _RULES.items():
         yield Line(ends, found[0] * (ends / batches[0]) ** power, Look(GRID, "", dashes), rule,
                    width=0.9, size=0)  # fmt: skip
-    tips = [f"{name}, batch {count(row['global_batch'])}: {row['base_lr']:g}"
+    tips = [f"{name}, batch {fmt.count(row['global_batch'])}: {row['base_lr']:g}"
             for row in plain_rows(own)]  # fmt: skip
     yield Line(batches, found, look, name, own["tied_min"], own["tied_max"], bars=True, size=5.5,
                hollow=own["best_note"].notna().tolist(), tips=tips)  # fmt: skip

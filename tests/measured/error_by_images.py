@@ -15,17 +15,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without
 from analysis.stats.intervals import estimate, t_quantile
-from analysis.table import (
-    Estimate,
-    Row,
-    count,
-    plain_rows,
-    significant,
-)
+from analysis.table import Estimate, Row, plain_rows
 from analysis.topics.names import place_namer
 
 LEAST_SIZES, MOST_LINES = 3, 12
@@ -117,8 +112,8 @@ def _lines(row: Row, known: pd.DataFrame, name: str, look: Look) -> tuple[Line, 
     own = own[own["line"].map(lambda line: line == row["context"])]
     ends = np.geomspace(row["images_low"], row["images_high"], 2)
     tips = [
-        f"{count(run['train_images'])} images, seed {run['seed']}: error "
-        f"{significant(run['error'])}"
+        f"{fmt.count(run['train_images'])} images, seed {run['seed']}: error "
+        f"{fmt.significant(run['error'])}"
         for run in plain_rows(own)
     ]
     return (

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import count, plain_rows, runs_in_words, significant
+from analysis.table import plain_rows
 from analysis.topics.names import with_context
 from train.record.run import RunRecord
 
@@ -24,7 +25,7 @@ def figure(runs: pd.DataFrame, records: Iterable[RunRecord]) -> Figure | None:
     if not panels:
         return None
     seen = looks(
-        [f"batch {count(batch)}" for batch in sorted(set(pd.concat(panels)["global_batch"]))]
+        [f"batch {fmt.count(batch)}" for batch in sorted(set(pd.concat(panels)["global_batch"]))]
     )
     # a log axis has no place for 0
     by_panel = {panel: _lines(own[own["factor"] > 0], seen) for panel, own in panels.items()}
@@ -40,11 +41,11 @@ def figure(runs: pd.DataFrame, records: Iterable[RunRecord]) -> Figure | None:
 
 
 def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> list[Line]:
-    by_batch = {f"batch {count(batch)}": own for batch, own in panel.groupby("global_batch")}
+    by_batch = {f"batch {fmt.count(batch)}": own for batch, own in panel.groupby("global_batch")}
     return [
         Line(own["place"], own["factor"], seen[batch], batch, width=1.2, size=4,
-             tips=[f"{row['variable']}, {batch}: {significant(row['factor'])}, "
-                   f"{runs_in_words(row['n'])}" for row in plain_rows(own)])
+             tips=[f"{row['variable']}, {batch}: {fmt.significant(row['factor'])}, "
+                   f"{fmt.runs(row['n'])}" for row in plain_rows(own)])
         for batch, own in by_batch.items()
     ]  # fmt: skip
 
@@ -55,7 +56,7 @@ def numbers(runs: pd.DataFrame, records: Iterable[RunRecord]) -> pd.DataFrame:
     known = runs[(runs["status"] == "completed") & runs["cell_id"].isin(factors)]
     of = [*map(with_context, plain_rows(known[["technique_label", "context"]]))]
     if known["gpus"].nunique() > 1:
-        of = [f"{name}, {count(n)} ranks" for name, n in zip(of, known["gpus"], strict=True)]
+        of = [f"{name}, {fmt.count(n)} ranks" for name, n in zip(of, known["gpus"], strict=True)]
     rows = [
         {"condition": name, "global_batch": run.global_batch, "variable": variable,
          "place": place, "log": math.log(factor) if factor > 0 else -math.inf}

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.page.report import Report, build
 from analysis.plots.figure import Figure
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
 from analysis.stats.differences import holm
-from analysis.table import Row, p_value, plain_rows
+from analysis.table import Row, plain_rows
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence.noise import growth
 from analysis.topics.names import with_context
@@ -126,7 +127,7 @@ def side_by_side(folder: Path) -> str:
     return _markdown(
         [("at 4,096", "left"), ("difference, 95 % interval", "right"), ("p (Holm)", "right")],
         [
-            [f"{row['technique']} - {row['reference']}", _difference(row), p_value(p)]
+            [f"{row['technique']} - {row['reference']}", _difference(row), fmt.p_value(p)]
             for row, p in zip(rows, adjusted, strict=True)
         ],
     )
@@ -253,7 +254,7 @@ def _claim(row: Row, *, named: bool) -> list[str]:
         return [label, "n/a", "n/a", "n/a", row["verdict"]]
     return [
         label, f"{row['global_batch']:,}", _difference(row),
-        "n=1" if pd.isna(p) else p_value(p), row["verdict"],
+        "n=1" if pd.isna(p) else fmt.p_value(p), row["verdict"],
     ]  # fmt: skip
 
 

@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from analysis import fmt
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
-from analysis.table import Column, Table, by_number, frame, joined
-from analysis.topics.topic import Answer, Topic, counted, some
+from analysis.table import Column, Table, frame
+from analysis.topics.topic import Answer, Topic
 from analysis.writing import printable
 from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError
@@ -72,18 +73,18 @@ def complete(frames: Frames) -> Iterable[Answer]:
         for cause in found
     ]  # fmt: skip
     alone = kinds["failed"] == plan and len(found) == 1
-    cells = ["" if alone else f"{counted(cause.cells, 'cell')}: " for cause in found]
+    cells = ["" if alone else f"{fmt.counted(cause.cells, 'cell')}: " for cause in found]
     said = [
         f"{cause.text} ({count}{own['command']} shows more)"
         for cause, count, own in zip(found[:_MOST], cells, told, strict=False)
     ]
-    verdict = joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
+    verdict = fmt.joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
     more = [f"what to do: {todo.removesuffix('.')}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := found[_MOST:]:
-        rest = counted(sum(cause.cells for cause in others), "cell")
-        more.append(f"{counted(len(others), 'more reason')} ({rest})")
+        rest = fmt.counted(sum(cause.cells for cause in others), "cell")
+        more.append(f"{fmt.counted(len(others), 'more reason')} ({rest})")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     then = "once that is put right, " if said else "the next "
@@ -99,7 +100,7 @@ def complete(frames: Frames) -> Iterable[Answer]:
 def _head(frames: Frames, kinds: Mapping[str, int], causes: int) -> str:
     usable, plan = len(frames.runs), len(frames.planned)
     if kinds["failed"] == plan:
-        reasons = "one reason" if causes == 1 else counted(causes, "reason")
+        reasons = "one reason" if causes == 1 else fmt.counted(causes, "reason")
         return "The only cell failed" if plan == 1 else f"All {plan:,} cells failed, for {reasons}"
     ends = Counter(p.status if p.kind == "failed" else p.kind for p in frames.problems)
     lacking = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
@@ -151,8 +152,8 @@ def command(goal: str, results: Path = Path(), **variables: str) -> str:
 
 def _seen(lines: Sequence[Sequence[str]]) -> str:
     """The line of a cause, from the pieces of each cell's; different ones are listed."""
-    columns = [sorted(set(own), key=by_number) for own in zip(*lines, strict=True)]
-    return "".join(map(some, columns))
+    columns = [sorted(set(own), key=fmt.by_number) for own in zip(*lines, strict=True)]
+    return "".join(map(fmt.some, columns))
 
 
 TOPIC = Topic(

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.table import Column, Table, count, first_of, number
+from analysis import fmt
+from analysis.table import Column, Table
 from analysis.topics.names import NAMES, batch_text, ranks_column
 from analysis.topics.topic import Caution, Sweep, Topic
 
@@ -35,7 +36,7 @@ def table(runs: pd.DataFrame) -> Table:
         Column("global_batch_last", "Int64"),
         Column("accumulation", "Int64", "batches a step", "whose gradients a rank adds up before "
                "each step, at the start", only_if_varied=True),
-        Column("seed", "Int64", "seed", format=count),
+        Column("seed", "Int64", "seed", format=fmt.count),
         Column("epochs_run", "Int64", "epochs", only_if_varied=True),
         Column("steps", "Int64", "steps", "of the optimizer, over all epochs", only_if_varied=True),
         Column("images", "Int64", "images", "over all epochs and ranks: runs of unequal steps or "
@@ -44,7 +45,7 @@ def table(runs: pd.DataFrame) -> Table:
                "epoch, or of its mean, as applied", only_if_varied=True),
         Column("skipped_steps", "Int64", "skipped", "steps without an update, since a gradient "
                "overflowed in half precision", only_if_varied=True),
-        Column("validation_accuracy", "Float64", "validation accuracy", format=number(3),
+        Column("validation_accuracy", "Float64", "validation accuracy", format=fmt.number(3),
                note="validation_accuracy_why"),
         Column("validation_accuracy_why", "string"),
         Column("images_per_s", "Float64", "images/s", note="images_per_s_why"),
@@ -70,7 +71,7 @@ def _alarms(of: Sweep) -> Iterable[Caution]:
     """Findings that make a run's numbers doubtful, each with the runs that say it."""
     told = of.runs[["cell_id", "alarms"]].explode("alarms")
     for alarm, own in told.groupby("alarms", sort=False):
-        text = f"Alarm in {first_of(own['cell_id'].tolist(), 1)}: {alarm}"
+        text = f"Alarm in {fmt.first_of(own['cell_id'].tolist(), 1)}: {alarm}"
         yield Caution(text, "all", is_alarm=True)
 
 
@@ -80,8 +81,8 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
     if len(told):
         yield Caution(
             "As their config asks (partition: same), all ranks train on the same images in "
-            f"{first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one rank, "
-            "and images/s count each image once for every rank.",
+            f"{fmt.first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one "
+            "rank, and images/s count each image once for every rank.",
             "all",
         )
 
@@ -93,7 +94,7 @@ def _skipped(of: Sweep) -> Iterable[Caution]:
         yield Caution(
             f"{lost['skipped_steps'].sum():,} of {lost['steps'].sum():,} steps made no "
             "update, since a gradient overflowed in half precision: "
-            f"{first_of(lost['cell_id'].tolist(), 1)}.",
+            f"{fmt.first_of(lost['cell_id'].tolist(), 1)}.",
             "accuracy",
         )
 
@@ -101,7 +102,7 @@ def _skipped(of: Sweep) -> Iterable[Caution]:
 def _sharing(of: Sweep) -> Iterable[Caution]:
     ranks = of.runs.loc[of.runs["oversubscribed"].fillna(False), "gpus"]
     if len(ranks):
-        on = first_of([f"{n:,}" for n in sorted(ranks.unique())], _NAMED)
+        on = fmt.first_of([f"{n:,}" for n in sorted(ranks.unique())], _NAMED)
         yield Caution(
             f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
             "figures.",
@@ -121,7 +122,7 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     if len(slow):
         yield Caution(
             f"Something slowed the machine down: some epochs took up to {slow.max():.1f} times the "
-            f"median one in {first_of([*slow.index], 1)}. Compare images/s, which are "
+            f"median one in {fmt.first_of([*slow.index], 1)}. Compare images/s, which are "
             "medians over epochs, rather than seconds.",
             "times",
         )
@@ -129,7 +130,7 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
 
 def _unplanned(of: Sweep) -> Iterable[Caution]:
     if cells := of.frames.unplanned:
-        text = f"Not used, since the present plan does not have them: {first_of(cells, 1)}."
+        text = f"Not used, since the present plan does not have them: {fmt.first_of(cells, 1)}."
         yield Caution(text, "none")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import Column, Row, Table, first_of, frame, plain_rows, runs_in_words
+from analysis import fmt
+from analysis.table import Column, Row, Table, frame, plain_rows
 from analysis.topics.names import cores_text
 from analysis.topics.topic import Caution, Topic, Touches
 
@@ -55,11 +56,11 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
     touches."""
     commits = sorted({text[:12] for text in _texts(runs["git_commit"])})
     if len(commits) > 1:
-        known = first_of(commits, _NAMED)
+        known = fmt.first_of(commits, _NAMED)
         yield Caution(f"The runs come from {len(commits)} git commits: {known}.", "none")
     if dirty := int(runs["git_dirty"].sum()):
         yield Caution(
-            f"{dirty} of {runs_in_words(len(runs))} ran from a checkout with uncommitted changes: "
+            f"{dirty} of {fmt.runs(len(runs))} ran from a checkout with uncommitted changes: "
             "the commit does not say what they ran.",
             "all",
         )
@@ -76,7 +77,7 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
     used = [frozenset(names) for names in runs["hosts"].unique() if names]
     # runs on a part of the same hosts are one machine
     if used and not frozenset.intersection(*used):
-        shown = first_of(sorted(frozenset.union(*used)), 2 * _NAMED)
+        shown = fmt.first_of(sorted(frozenset.union(*used)), 2 * _NAMED)
         text = f"No host is in all runs ({shown}): their times may compare different machines."
         yield Caution(text, "times")
     contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
@@ -91,8 +92,8 @@ def _image_mixture(runs: pd.DataFrame) -> Iterator[Caution]:
     said: list[str] = []
     for digest, count in Counter(digests).most_common():
         own = runs.loc[digests == digest, "cell_id"].tolist()
-        named = f" ({first_of(own, 1)})" if said else ""
-        said.append(f"{runs_in_words(count)} from {digest}{named}")
+        named = f" ({fmt.first_of(own, 1)})" if said else ""
+        said.append(f"{fmt.runs(count)} from {digest}{named}")
     if len(said) > 1:
         yield Caution(
             f"Runs that are compared here ran from {len(said)} images: {'; '.join(said)}. "

@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis import fmt
 from analysis.stats.differences import welch, why_untested
 from analysis.stats.intervals import Moments, grouped_moments, share, t_intervals
-from analysis.table import NOT_AVAILABLE, Column, Row, count, percent, plain_rows
+from analysis.table import Column, Row, plain_rows
 from analysis.topics.comparisons.contrast import Pairs, only
 from analysis.topics.names import all_diverged, lacking, reasons, with_context
 from analysis.topics.topic import Sweep
@@ -204,7 +205,7 @@ def _lost(arm: Row, name: str) -> Iterable[str]:
     elif diverged:
         yield (
             f"{diverged} of {usable} runs of {name} diverged (share "
-            f"{share(diverged, usable).text(percent)}): the difference is among those that did "
+            f"{share(diverged, usable).text(fmt.percent)}): the difference is among those that did "
             "not, and confirms nothing"
         )
     if usable < planned:
@@ -259,5 +260,5 @@ def runs_text(row: Row, end: str = "") -> str:
     """Usable runs, of how many where some are not."""
     usable, planned = row[f"n{end}"], row[f"n_planned{end}"]
     if usable is None:
-        return NOT_AVAILABLE
-    return count(usable) if usable == planned else f"{usable} of {planned}"
+        return fmt.NOT_AVAILABLE
+    return fmt.count(usable) if usable == planned else f"{usable} of {planned}"

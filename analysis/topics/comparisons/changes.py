@@ -14,20 +14,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from analysis import fmt
 from analysis.records.frames import Frames, in_order
 from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    frame,
-    percent,
-    plain_rows,
-    signed,
-)
+from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import numbers
 from analysis.topics.comparisons.contrast import HIGHER, LOWER, Contrast, contrasts, pairs_of
 from analysis.topics.names import NAMES, ratio_text, reasons
@@ -62,7 +53,7 @@ MEASURES = (
         {"device": "device", "nodes": "nodes", "oversubscribed": "shared cores"},
     ),
     Measure(
-        Contrast("difference", "change of accuracy", signed(3), "after - before, of means",
+        Contrast("difference", "change of accuracy", fmt.signed(3), "after - before, of means",
                  tests="difference_"),
         "validation_accuracy", -0.01, "less accurate", "more accurate",
         {"data_fingerprint": "data"},
@@ -74,11 +65,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("gpus", "Int64", "ranks"),
     Column("global_batch", "Int64", "global batch"),
     Column("n_before", "Int64", "runs", "completed, before / after",
-           cell=lambda row: f"{count(row['n_before'])} / {count(row['n_after'])}"),
+           cell=lambda row: f"{fmt.count(row['n_before'])} / {fmt.count(row['n_after'])}"),
     Column("n_after", "Int64"),
     Column("lost_before", "Float64", "lost", "share of ended runs that diverged, failed or left "
            "no usable record, before / after",
-           cell=lambda row: f"{percent(row['lost_before'])} / {percent(row['lost_after'])}"),
+           cell=lambda row: " / ".join(fmt.percent(row[f"lost_{when}"])
+                                       for when in ("before", "after"))),
     Column("lost_after", "Float64"),
     *(column for measure in MEASURES for column in measure.asks.columns),
     Column("evidence", "string"),

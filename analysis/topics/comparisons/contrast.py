@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.stats.differences import ALPHA, family, holm, welch, why_untested
 from analysis.stats.intervals import Moments
 from analysis.stats.power import MARGIN, further_runs
-from analysis.table import NOT_AVAILABLE, Column, Row, count, estimates_as, p_value, signed
+from analysis.table import Column, Row, estimates_as
 
-_THREE = signed(3)
+_THREE = fmt.signed(3)
 UNDECIDED, HIGHER, LOWER = "undecided", "higher", "lower"
 
 
@@ -69,7 +70,7 @@ class Contrast:
 
         def simultaneous(row: Row) -> str:
             low, high = (row[f"{family}_{end}"] for end in ("low", "high"))
-            return NOT_AVAILABLE if low is None else f"{self.write(low)} to {self.write(high)}"
+            return fmt.NOT_AVAILABLE if low is None else f"{self.write(low)} to {self.write(high)}"
 
         found = [
             Column(self.name, estimate=True, heading=f"{self.heading} (95 % interval)",
@@ -87,7 +88,7 @@ class Contrast:
         if tests is not None:
             found += [
                 Column(f"{tests}p", description="two-sided, of Welch's test in the family"),
-                Column(f"{tests}p_holm", heading="p (Holm)", format=p_value,
+                Column(f"{tests}p_holm", heading="p (Holm)", format=fmt.p_value,
                        description="adjusted by Holm's method over the family"),
             ]  # fmt: skip
         return (*found, *(_FURTHER if self.further else ()))
@@ -98,7 +99,7 @@ _FURTHER = (
     Column(
         "further_runs", "Int64", heading=f"extra runs per arm to detect {MARGIN:g}",
         note="further_runs_note",
-        cell=lambda row: "" if row["further_runs"] is None else count(row["further_runs"]),
+        cell=lambda row: "" if row["further_runs"] is None else fmt.count(row["further_runs"]),
         description=f"of an undecided row: with which a true difference of {MARGIN:g} would be "
         "found with probability 0.8 at the family's strictest level, the standard deviations "
         "being at most their 80 % upper bounds",
@@ -168,5 +169,5 @@ def further_in_words(rows: Sequence[Row]) -> str:
     """How many more runs would tell undecided rows apart, if they differ; empty where unknown."""
     most = max((row["further_runs"] or 0 for row in rows), default=0)
     runs = "run" if most == 1 else "runs"
-    needed = f"{count(most)} more {runs} of each would detect a difference of {MARGIN:g}"
+    needed = f"{fmt.count(most)} more {runs} of each would detect a difference of {MARGIN:g}"
     return needed if most else ""

@@ -11,19 +11,10 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    estimates_as,
-    frame,
-    number,
-    signed,
-)
+from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
 from analysis.topics.comparisons.arms import (
     ABOUT,
     CALLED,
@@ -35,16 +26,7 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.comparisons.contrast import Contrast, contrasts
-from analysis.topics.topic import (
-    Answer,
-    Sweep,
-    Topic,
-    counted,
-    groups,
-    sentence,
-    some,
-    varies,
-)
+from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
 
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
@@ -57,13 +39,13 @@ def _of_end(end: str, batch: str) -> tuple[Column, ...]:
     """CSV columns of one end; the page shows both in one cell, but for the accuracies."""
     return (
         *(Column(f"{name}_{end}", "Int64") for name in _OF_END),
-        Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=number(3),
+        Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=fmt.number(3),
                description="mean among runs that did not diverge, with Student's t interval"),
     )  # fmt: skip
 
 
 def _both(row: Row, name: str) -> str:
-    first, last = (count(row[f"{name}_{end}"]) for end in ENDS)
+    first, last = (fmt.count(row[f"{name}_{end}"]) for end in ENDS)
     return first if first == last else f"{first} → {last}"
 
 
@@ -153,13 +135,13 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         else:
             shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
             text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
-            ends = " and ".join(f"{estimate_in(row, 'difference').text(signed(3))} with "
+            ends = " and ".join(f"{estimate_in(row, 'difference').text(fmt.signed(3))} with "
                                 f"{row[CALLED]}" for row in (worst, best))  # fmt: skip
             more = [f"mean changes lie between {ends}", "no test compares them"]
         if lost:
-            more.append(f"some runs diverged of {some([row[CALLED] for row in lost])}")
+            more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
         text = f"{_span(best, of.what)}{of_workload(best, compared)}, {text}"
-        yield Answer("larger_batch", "What does a larger batch cost?", sentence(text),
+        yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
                      "larger_batch", "runs",
                      {"technique": best[CALLED], "difference": best["difference"],
                       "low": best["difference_low"], "high": best["difference_high"],
@@ -171,8 +153,8 @@ def _span(row: Row, what: str) -> str:
     """From which batch to which, with the ranks where they change, too; ``what``: see Sweep."""
     change = row["gpus_small"] != row["gpus_large"]
     ends = [
-        f"{count(row[f'global_batch_{end}'])}"
-        + (f" on {counted(row[f'gpus_{end}'], what)}" if change else "")
+        f"{fmt.count(row[f'global_batch_{end}'])}"
+        + (f" on {fmt.counted(row[f'gpus_{end}'], what)}" if change else "")
         for end in ENDS
     ]
     return f"from batch {' to '.join(ends)}"
@@ -184,7 +166,7 @@ def _change(row: Row) -> str:
     verb = "is not shown to change in"
     if found.low is not None and found.high is not None and not found.low <= 0 <= found.high:
         verb = "loses" if found.high < 0 else "gains"
-    return f"{verb} accuracy: {found.text(signed(3))}"
+    return f"{verb} accuracy: {found.text(fmt.signed(3))}"
 
 
 TOPIC = Topic(tables=(kept,), answers=(_what_it_costs,), asks=varies("global_batch"))

@@ -14,22 +14,13 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.lists import Context
 from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
-from analysis.table import (
-    Column,
-    Estimate,
-    Row,
-    Table,
-    estimate_in,
-    frame,
-    plain_rows,
-    signed,
-    significant,
-)
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import (
     CALLED,
     NOT_RECORDED,
@@ -41,7 +32,7 @@ from analysis.topics.comparisons.arms import (
 )
 from analysis.topics.comparisons.contrast import UNDECIDED, Contrast, contrasts, pairs_of
 from analysis.topics.names import ratio_text, reasons
-from analysis.topics.topic import TWO, Answer, Sweep, Topic, counted, groups, some, varies
+from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
 
 #: The first of these that a cell is planned with is what the others are compared with.
 ORDER = ["horovod", "multi_worker_mirrored", "mirrored"]
@@ -55,7 +46,7 @@ _RATIO = Contrast(
     ratio=True, tests="ratio_", simultaneous=True,
 )  # fmt: skip
 _DIFFERENCE = Contrast(
-    heading="difference in accuracy", write=signed(4), tests="difference_", simultaneous=True
+    heading="difference in accuracy", write=fmt.signed(4), tests="difference_", simultaneous=True
 )
 COLUMNS = (
     *ArmPairs.columns(
@@ -65,7 +56,7 @@ COLUMNS = (
     ),
     Column("images_per_s", heading="images/s",
            cell=lambda row: " / ".join(
-               significant(row[f"images_per_s{end}"]) for end in ("", "_library")),
+               fmt.significant(row[f"images_per_s{end}"]) for end in ("", "_library")),
            description="geometric mean over completed runs, steady state: first / second"),
     Column("images_per_s_library"),
     *_RATIO.columns,
@@ -115,8 +106,8 @@ def compared(of: Sweep) -> Table:
         "Frameworks: the same cell under another library",
         COLUMNS,
         in_order(frame(rows, COLUMNS), of.order),
-        intro=f"One planned family of {counted(family, 'test')} beside that of the techniques: the "
-        "same technique, data, ranks and batches, with gradients averaged by another library.",
+        intro=f"One planned family of {fmt.counted(family, 'test')} beside that of the techniques: "
+        "the same technique, data, ranks and batches, with gradients averaged by another library.",
     )
 
 
@@ -185,14 +176,14 @@ def _does_it_matter(of: Sweep) -> Iterable[Answer]:
         known = [row for row in rows if row["ratio"] is not None]
         verdicts = list(dict.fromkeys(row["verdict"] for row in rows))
         ratio = estimate_in(known[0], "ratio") if len(known) == 1 else Estimate(None)
-        times, more = ratio.text(TWO), ""
+        times, more = ratio.text(fmt.TWO), ""
         if known[1:]:
-            times = " to ".join(TWO(find(row["ratio"] for row in known)) for find in (min, max))
+            times = " to ".join(fmt.TWO(find(row["ratio"] for row in known)) for find in (min, max))
             more = f" (range of the estimates of {len(known)} conditions)"
         text = f"{first} has {times} times the throughput of {library}{more}"
         text = text if known else f"{first} against {library}"
         yield Answer("libraries", "Does the library matter?",
-                     f"{text}; accuracy: {some(verdicts)}.", "frameworks", "tests",
+                     f"{text}; accuracy: {fmt.some(verdicts)}.", "frameworks", "tests",
                      {"reference": first, "library": library, "ratio": ratio.value,
                       "low": ratio.low, "high": ratio.high})  # fmt: skip
 

@@ -12,19 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    estimates_as,
-    frame,
-    number,
-    p_value,
-    runs_in_words,
-    types,
-)
+from analysis import fmt
+from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, types
 from analysis.topics.comparisons.arms import (
     ABOUT,
     CALLED,
@@ -44,18 +33,7 @@ from analysis.topics.comparisons.contrast import (
     further_in_words,
 )
 from analysis.topics.comparisons.techniques import claims
-from analysis.topics.topic import (
-    THREE,
-    Answer,
-    Rows,
-    Sweep,
-    Topic,
-    counted,
-    groups,
-    sentence,
-    some,
-    varies,
-)
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, varies
 
 #: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
 MOST_ARMS = 100
@@ -65,7 +43,7 @@ RANKING_COLUMNS = (
     Column("place", "Int64", heading="place"),
     *ABOUT,
     *run_columns(heading="runs", cell=runs_text, description="usable runs, diverged ones included"),
-    Column("accuracy", estimate=True, heading="accuracy (95 % interval)", format=number(3),
+    Column("accuracy", estimate=True, heading="accuracy (95 % interval)", format=fmt.number(3),
            description="mean among runs that did not diverge, with Student's t interval of this "
            "row alone"),
 )  # fmt: skip
@@ -112,7 +90,7 @@ def paired(of: Sweep) -> Table:
         "Pairs of the ranking",
         PAIR_COLUMNS,
         frame(rows, PAIR_COLUMNS),
-        intro=f"One family of {counted(family, 'pair')}, a family of its own "
+        intro=f"One family of {fmt.counted(family, 'pair')}, a family of its own "
         "beside the comparisons with the reference. Undecided pairs are no group: each "
         "says something of its two techniques only."
         + (f" Of more than {MOST_ARMS} techniques only pairs of the highest are listed."
@@ -145,9 +123,12 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
         if _is_said(of.rows(claims), rows, pairs):
             continue
         where = of_workload(first, workloads)
-        where += f" at batch {count(first['global_batch'])}" if varies("global_batch")(of) else ""
+        where += (
+            f" at batch {fmt.count(first['global_batch'])}" if varies("global_batch")(of) else ""
+        )
         verdict, more = _best(rows, pairs, where)
-        yield Answer("ranking", "Which technique is best?", sentence(verdict), "ranking", "pairs",
+        yield Answer("ranking", "Which technique is best?", fmt.sentence(verdict), "ranking",
+                     "pairs",
                      {"first": first[CALLED], "accuracy": first["accuracy"],
                       "low": first["accuracy_low"], "high": first["accuracy_high"],
                       "second": second[CALLED]},
@@ -177,23 +158,23 @@ def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
     near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
     above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
     if not above:
-        apart = f"{len(tested) - len(near)} of {counted(len(tested), 'pair')} told apart"
+        apart = f"{len(tested) - len(near)} of {fmt.counted(len(tested), 'pair')} told apart"
         return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
-    p, family = max(pair["p_holm"] for pair in above), counted(above[0]["family"], "pair")
-    shown = f"shown to be above {some([pair['second'] for pair in above])} "
-    shown += f"(largest adjusted p {p_value(p)}, family of {family})"
+    p, family = max(pair["p_holm"] for pair in above), fmt.counted(above[0]["family"], "pair")
+    shown = f"shown to be above {fmt.some([pair['second'] for pair in above])} "
+    shown += f"(largest adjusted p {fmt.p_value(p)}, family of {family})"
     highest = f"the highest mean{of} is {_mean(first)}"
     if not (beside := [one for one in near if one[CALLED] == first[CALLED]]):
         return f"{highest}, {shown}", []
     needed = further_in_words(beside[:1])
     others = [pair["second"] for pair in beside]
     needed += f" from {others[0]}" if needed and others[1:] else ""
-    return f"{highest}, not told apart from {some(others)}", [f"it is {shown}", needed]
+    return f"{highest}, not told apart from {fmt.some(others)}", [f"it is {shown}", needed]
 
 
 def _mean(row: Row) -> str:
-    text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(THREE)}"
-    lost = f" with {row['n_diverged']} of {runs_in_words(row['n'])} diverged"
+    text = f"{row['technique_label']} {estimate_in(row, 'accuracy').text(fmt.THREE)}"
+    lost = f" with {row['n_diverged']} of {fmt.runs(row['n'])} diverged"
     return text + (lost if row["n_diverged"] else "")
 
 

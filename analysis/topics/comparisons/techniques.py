@@ -11,23 +11,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.canvas import shortened
 from analysis.plots.figure import PALE, Figure, left_out, n_of
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    frame,
-    joined,
-    plain_rows,
-    runs_in_words,
-    signed,
-    types,
-)
+from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows, types
 from analysis.topics.comparisons.arms import (
     CALLED,
     NOT_COMPARED,
@@ -45,17 +34,7 @@ from analysis.topics.comparisons.contrast import (
     further_in_words,
 )
 from analysis.topics.names import namer, only, place_namer, with_context
-from analysis.topics.topic import (
-    Answer,
-    Rows,
-    Sweep,
-    Topic,
-    counted,
-    reference_technique,
-    sentence,
-    some,
-    varies,
-)
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, varies
 
 KEY, MOST_ROWS = "against_reference", 24
 _LONGEST = 34  # characters of a name
@@ -123,9 +102,9 @@ def figure(of: Sweep) -> Figure | None:
         points.append(Point(
             shortened(name, _LONGEST) + (f" - {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
-            f"{name}: {found.text(signed(3))}, {verdict}, {row['n']} runs and "
+            f"{name}: {found.text(fmt.signed(3))}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
-            f"{signed(3)(found.value)} {verdict}", hollow=verdict == UNDECIDED,
+            f"{fmt.signed(3)(found.value)} {verdict}", hollow=verdict == UNDECIDED,
         ))  # fmt: skip
     svg = forest(points, "difference in validation accuracy", zero=True)
     caption = (
@@ -135,20 +114,20 @@ def figure(of: Sweep) -> Figure | None:
     )
     caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
     if others := [with_context(row) for row in plain_rows(every[every["p"].isna()])]:
-        caption += f" Not tested, so not drawn: {some([*dict.fromkeys(others)])}."
+        caption += f" Not tested, so not drawn: {fmt.some([*dict.fromkeys(others)])}."
     title = f"Difference from {'the reference' if several else rows[0]['reference']}"
     if (batch := only([*known["global_batch"]])) is not None:
-        title += f" at batch {count(batch)}"
+        title += f" at batch {fmt.count(batch)}"
     return Figure(KEY, title, caption, known, svg)
 
 
 def _intro(size: int, unknown: int) -> str:
     more = (
-        f" The config of {counted(unknown, 'planned cell')} could not be read: the family may be "
-        "larger, and p then too small."
+        f" The config of {fmt.counted(unknown, 'planned cell')} could not be read: the family may "
+        "be larger, and p then too small."
     )
     return (
-        f"One family of {'at least ' if unknown else ''}{counted(size, 'planned comparison')}: "
+        f"One family of {'at least ' if unknown else ''}{fmt.counted(size, 'planned comparison')}: "
         "every technique against the reference at the largest rank count that the plan has for "
         "both, and there at the largest batch. Every other comparison of rows in this report is "
         f"exploratory and uncorrected.{more if unknown else ''}"
@@ -182,9 +161,9 @@ def _against(of: Sweep) -> Iterable[Answer]:
         by.setdefault(UNTESTED if untested else row["verdict"], []).append(row)
     said = [_said(verdict, rows, found) for verdict, rows in by.items() if rows]
     batch = only([row["global_batch"] for row in found])
-    text = f"at batch {count(batch)}, {said[0]}" if batch is not None else said[0]
+    text = f"at batch {fmt.count(batch)}, {said[0]}" if batch is not None else said[0]
     yield Answer(
-        "techniques", "Which technique is better than the reference?", sentence(text), "claims",
+        "techniques", "Which technique is better than the reference?", fmt.sentence(text), "claims",
         "tests", {verdict: len(rows) for verdict, rows in by.items() if rows},
         [*said[1:], further_in_words(by[UNDECIDED])],
     )  # fmt: skip
@@ -197,14 +176,14 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     names = [name_of(row) + ("" if one else f" against {row['reference']}") for row in rows]
     if verdict not in _ENDS:
         note = only([row["difference_note"] for row in rows]) or ""
-        why = joined([verdict, str(note)], ": ") if verdict == NOT_COMPARED else verdict
-        return f"no claim about {some(names)}{f' against {one}' if one else ''} ({why})"
+        why = fmt.joined([verdict, str(note)], ": ") if verdict == NOT_COMPARED else verdict
+        return f"no claim about {fmt.some(names)}{f' against {one}' if one else ''} ({why})"
     # with the interval of the family, whose test decides
     first, (ends, end) = rows[0], _ENDS[verdict]
-    each, other = runs_in_words(first["n"]), first["n_reference"]
-    measured = f"{estimate_in(first, 'difference_family').text(signed(3))}, {each} "
+    each, other = fmt.runs(first["n"]), first["n_reference"]
+    measured = f"{estimate_in(first, 'difference_family').text(fmt.signed(3))}, {each} "
     measured += "each" if first["n"] == other else f"against {other}"
-    which = f"{len(rows)} of {len(found)} ({some(names)})" if found[1:] else names[0]
+    which = f"{len(rows)} of {len(found)} ({fmt.some(names)})" if found[1:] else names[0]
     if len(rows) == 1:
         return f"{which} {ends} {reference}: {measured}"
     which = f"{which} {end} {reference}"

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import GREY, Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.labels import without_batch
-from analysis.table import count, estimate_in, plain_rows, runs_in_words
+from analysis.table import estimate_in, plain_rows
 from analysis.topics.names import with_context
-from analysis.topics.topic import THREE
 
 MOST_PANELS = 4
 
@@ -44,7 +44,7 @@ def figure(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
         caption += ", with its 95 % t interval over seeds as a band"
     caption += f" ({n}).{''.join(grey)}"
     caption += left_out(len(drawn), len(every), "panels, those of the most ranks") + more
-    title = f"Accuracy from batch {count(low)} to {count(high)}"
+    title = f"Accuracy from batch {fmt.count(low)} to {fmt.count(high)}"
     return Figure("accuracy_by_batch", title, caption, known, svg)
 
 
@@ -60,6 +60,6 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
                 line["global_batch"], line["validation_accuracy"], look,
                 f"{label}; {context}" if len(by_context) > 1 else label,
                 line["validation_accuracy_low"], line["validation_accuracy_high"],
-                tips=[f"{with_context(row)}, batch {count(row['global_batch'])}: "
-                      f"{own.text(THREE)}, {runs_in_words(own.n)}" for row, own in found],
+                tips=[f"{with_context(row)}, batch {fmt.count(row['global_batch'])}: "
+                      f"{own.text(fmt.THREE)}, {fmt.runs(own.n)}" for row, own in found],
             )  # fmt: skip

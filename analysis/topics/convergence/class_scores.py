@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.records.frames import in_order
-from analysis.table import Column, Table, number, types
+from analysis.table import Column, Table, types
 from analysis.topics.names import NAMES, joined_by, lacking, ranks_column
 from analysis.topics.topic import Sweep, Topic
 
@@ -17,7 +18,7 @@ _ABOUT = ("technique", "technique_label", "context", "gpus", "global_batch")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    three = number(3)
+    three = fmt.number(3)
     return (
         *NAMES,
         ranks_column(runs),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, left_out, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction import Refusal
@@ -22,22 +23,10 @@ from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch
 from analysis.records.extract import WORKLOAD
 from analysis.records.frames import in_order
 from analysis.records.labels import without, without_batch, without_rates
-from analysis.table import (
-    Column,
-    Estimate,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    frame,
-    joined,
-    plain_rows,
-    runs_in_words,
-    significant,
-)
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.names import NAMES, named
-from analysis.topics.topic import Answer, Sweep, Topic, few, has_goals, sentence
+from analysis.topics.topic import Answer, Sweep, Topic, has_goals
 
 #: Of a workload; a target ends a run, so that it does not matter how long it could have been.
 _WORKLOAD = [name for name in WORKLOAD if name not in ("epochs", "epoch_images")]
@@ -50,16 +39,16 @@ _DRAWN = ["panel", "technique_label", "cell_id", "status", "seed", "global_batch
 
 def images(value: Any) -> str:
     """A batch that was fitted: tenths of an image only below ten."""
-    return significant(value, 2)
+    return fmt.significant(value, 2)
 
 
 def _batches(row: Row) -> str:
-    low, high = count(row["batch_low"]), count(row["batch_high"])
+    low, high = fmt.count(row["batch_low"]), fmt.count(row["batch_high"])
     return f"{row['batches']} of {row['batches_tried']}, {low} to {high}"
 
 
 def _epochs(row: Row) -> str:
-    low, high = count(row["epochs_low"]), count(row["epochs_high"])
+    low, high = fmt.count(row["epochs_low"]), fmt.count(row["epochs_high"])
     return low if low == high else f"{low} to {high}"
 
 
@@ -84,7 +73,7 @@ COLUMNS = (
            "lowest or the highest of them, so that another one may need fewer steps"),
     Column("steps_min", "Float64", "S_min", "steps that no batch, however large, falls below, "
            "with the 95 % interval of the profile likelihood; < and >: a bound, where the "
-           "interval has one end", unit="steps", format=significant, estimate=True),
+           "interval has one end", unit="steps", format=fmt.significant, estimate=True),
     Column("critical_batch", "Float64", "B_crit", "global batch that needs twice S_min steps and "
            "twice the fewest images: far below it twice the batch saves half of the steps, far "
            "above it none; interval likewise", unit="images", format=images, estimate=True),
@@ -188,7 +177,7 @@ def _rates(group: pd.DataFrame) -> str | None:
     """``128: 0.01, 256: 0.02*``; None where no batch was run at several rates."""
     searched = group[group["rates"] > 1].sort_values("global_batch").drop_duplicates("global_batch")
     told = [
-        f"{count(row['global_batch'])}: {row['base_lr']:g}{'*' if row['edge'] else ''}"
+        f"{fmt.count(row['global_batch'])}: {row['base_lr']:g}{'*' if row['edge'] else ''}"
         for row in plain_rows(searched)
     ]
     return ", ".join(told) or None
@@ -216,8 +205,8 @@ def figure(of: Sweep) -> Figure | None:
         Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
     )  # fmt: skip
     drawn = pd.concat(panels)
-    caption = joined([
-        f"{runs_in_words(len(drawn))}, one dot each; those of equal steps share one.",
+    caption = fmt.joined([
+        f"{fmt.runs(len(drawn))}, one dot each; those of equal steps share one.",
         "" if drawn["met"].all() else "Hollow: the target was not reached within these steps, "
         "which the fit counts.",
         "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
@@ -257,7 +246,7 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     for row in known:
         batch = estimate_in(row, "critical_batch").text(images)
         text = f"{batch} images with {named(row, found)}, "
-        text += runs_in_words(row["reached"] + row["censored"])
+        text += fmt.runs(row["reached"] + row["censored"])
         said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
     more = ["at the critical batch a run takes twice the fewest steps and twice the fewest images",
             "doubling the batch from there saves a quarter of the steps"]  # fmt: skip
@@ -265,7 +254,7 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
     bounded = (ends[0] is None) != (ends[1] is None)
     yield Answer("critical_batch", "Which batch balances steps against images?",
-                 sentence(joined(few(said), "; ")), "critical_batch", "fits",
+                 fmt.sentence(fmt.joined(fmt.few(said), "; ")), "critical_batch", "fits",
                  {"technique": first["technique_label"],
                   "images": None if bounded else first["critical_batch"],
                   "low": ends[0], "high": ends[1],

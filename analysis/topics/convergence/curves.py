@@ -8,11 +8,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import Column, first_of, joined, types
+from analysis.table import Column, types
 from analysis.topics.names import panel_name
-from analysis.topics.topic import MOST_DRAWN, Sweep, capital, counted
+from analysis.topics.topic import MOST_DRAWN, Sweep
 
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("technique", "string"), Column("gpus", "Int64"),
@@ -50,7 +51,7 @@ def accuracy_in_time(of: Sweep) -> Figure | None:
 def loss(of: Sweep) -> Figure | None:
     """With those whose loss has another floor than that of the others."""
     labels = of.runs.loc[of.runs["label_smoothing"] > 0, "technique_label"]
-    names = first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
+    names = fmt.first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
     note = f"Against smoothed labels, so never near 0: {names}." if names else ""
     return figure(of.frames.epochs, of.seen, "train_loss", note=note)
 
@@ -82,9 +83,9 @@ def figure(
     runs = drawn.drop_duplicates("cell_id")
     done = runs["status"] == "completed"
     band = "; band: from the lowest to the highest of them" if data["n"].max() > 1 else ""
-    lost = counted(int((~done).sum()), "run")
+    lost = fmt.counted(int((~done).sum()), "run")
     in_time = against == "train_s_so_far"
-    caption = joined([
+    caption = fmt.joined([
         f"Line: mean of the completed runs of a technique, {n_of(data['n'])}{band}. One panel per "
         "rank count and global batch.",
         _SECONDS if in_time else "",
@@ -92,9 +93,9 @@ def figure(
     ])  # fmt: skip
     every = len(runs.loc[done, list(_BY_PANEL)].drop_duplicates())
     caption += left_out(len(panels), every, "panels") + more
-    title = f"{capital(_WORDS[column])} against {'training time' if in_time else 'epochs'}"
+    title = f"{fmt.capital(_WORDS[column])} against {'training time' if in_time else 'epochs'}"
     key = f"{column}_in_time" if in_time else column
-    return Figure(key, title, joined([caption, note]), data, svg)
+    return Figure(key, title, fmt.joined([caption, note]), data, svg)
 
 
 def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -10,22 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, left_out, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_rates
 from analysis.stats.differences import welch
 from analysis.stats.intervals import shares
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    estimate_in,
-    estimates_as,
-    frame,
-    plain_rows,
-    runs_in_words,
-)
+from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.comparisons.arms import (
     ABOUT,
     PLACE,
@@ -36,7 +28,7 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.names import diverged_text, place_namer
-from analysis.topics.topic import THREE, Sweep, Topic
+from analysis.topics.topic import Sweep, Topic
 
 KEY = "accuracy_by_rate"
 #: Rates of one technique and batch; two have no middle that could be better than both.
@@ -49,7 +41,7 @@ COLUMNS = (
     Column("line", "Int64"),
     Column("base_lr", heading="rate", format=lambda rate: f"{rate:g}",
            description="base_lr: of the base batch; the technique's own rule scales it"),
-    Column("accuracy", estimate=True, heading="accuracy", format=THREE,
+    Column("accuracy", estimate=True, heading="accuracy", format=fmt.THREE,
            description="mean among runs that did not diverge, with Student's t interval"),
     Column("n", "Int64", heading="runs", cell=runs_text,
            description="usable runs, diverged ones included"),
@@ -156,7 +148,7 @@ def figure(of: Sweep) -> Figure | None:
 
 def _tip(row: Row, name: str) -> str:
     found = estimate_in(row, "accuracy")
-    return f"{name}, rate {row['base_lr']:g}: {found.text(THREE)}, {runs_in_words(found.n)}"
+    return f"{name}, rate {row['base_lr']:g}: {found.text(fmt.THREE)}, {fmt.runs(found.n)}"
 
 
 TOPIC = Topic(tables=(tried,), plots=(figure,))

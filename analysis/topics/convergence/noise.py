@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.stats.intervals import means
-from analysis.table import Column, Table, estimates_as, frame, runs_in_words, significant
+from analysis.table import Column, Table, estimates_as, frame
 from analysis.topics.names import NAMES, batch_text, lacking, panel_name, ranks_column
 from analysis.topics.topic import Sweep, Topic
 
@@ -40,7 +41,7 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
             Column(f"{when}_epoch", "Int64"),
             Column(f"{when}_batch", "Int64"),
             Column(when, "Float64", f"B_simple, {when} epoch", about if when == "first" else "",
-                   format=significant, estimate=True),
+                   format=fmt.significant, estimate=True),
         ]  # fmt: skip
     return (
         *NAMES,
@@ -51,7 +52,7 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
         *shown,
         Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch "
                "over that of the first, run by run: geometric mean with the 95 % t interval of "
-               "the logarithm", format=significant, estimate=True),
+               "the logarithm", format=fmt.significant, estimate=True),
     )  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
 def _note(note: str | None, n: int, runs: int, censored: int, none: str) -> str | None:
     """``none``: why no run has a value."""
     if censored:
-        return f"censored in {censored} of {runs_in_words(runs)}"
+        return f"censored in {censored} of {fmt.runs(runs)}"
     return lacking(note, n, runs, runs, None if n else none)
 
 

@@ -7,25 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
-from analysis.table import (
-    Column,
-    Estimate,
-    Table,
-    count,
-    estimate_in,
-    estimates_as,
-    frame,
-    joined,
-    number,
-    plain_rows,
-    runs_in_words,
-    significant,
-)
+from analysis.table import Column, Estimate, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.convergence import by_batch, curves
 from analysis.topics.names import (
     NAMES,
@@ -37,7 +25,7 @@ from analysis.topics.names import (
     reasons,
     with_context,
 )
-from analysis.topics.topic import THREE, Answer, Sweep, Topic, few, sentence
+from analysis.topics.topic import Answer, Sweep, Topic
 
 CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
@@ -74,10 +62,10 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("train_accuracy", "Float64", "training accuracy", "running mean over the last "
                "epoch, while weights change: the metric of the course, no measure of "
                "generalisation",
-               estimate=True, cell=lambda row: THREE(row["train_accuracy"])),
+               estimate=True, cell=lambda row: fmt.THREE(row["train_accuracy"])),
         Column("validation_accuracy", "Float64", "validation accuracy", f"{_validated_on(runs)} "
                "after the final epoch (never the best one): mean of the runs that completed, with "
-               "its 95 % t interval over seeds", format=THREE, estimate=True),
+               "its 95 % t interval over seeds", format=fmt.THREE, estimate=True),
         Column("train_loss", "Float64", estimate=True),
         Column("validation_loss", "Float64", estimate=True),
         Column("n", "Int64", "runs", "with a seed of their own each"),
@@ -87,14 +75,14 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("train_s", "Float64", "training s", "seconds in training epochs (not in validation,"
                " nor in statistics that batch norm takes anew for it), geometric mean over "
                "completed runs",
-               estimate=True, cell=lambda row: significant(row["train_s"])),
+               estimate=True, cell=lambda row: fmt.significant(row["train_s"])),
         Column("images_per_s", "Float64", estimate=True),
         Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
                "of the Hessian where the run ended, on fixed training images, geometric mean over "
-               "runs: depends on the scale of the weights", format=significant, estimate=True),
+               "runs: depends on the scale of the weights", format=fmt.significant, estimate=True),
         Column("sharpness_scaled", "Float64", "scaled sharpness" if sharp else "", "likewise by "
                "changes relative to the norms of the filters, which batch norm leaves arbitrary",
-               format=significant, estimate=True),
+               format=fmt.significant, estimate=True),
     )  # fmt: skip
 
 
@@ -173,16 +161,16 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
         if small != large:
             times = ratio(values[large], values[small])
             what = "it" if said else "the largest eigenvalue of the Hessian"
-            runs = f"{len(values[small])} + {runs_in_words(len(values[large]))}"
-            said.append(f"from batch {count(small)} to {count(large)} with {label}, {what} is "
-                        f"multiplied by {times.text(significant)} ({runs}): "
+            runs = f"{len(values[small])} + {fmt.runs(len(values[large]))}"
+            said.append(f"from batch {fmt.count(small)} to {fmt.count(large)} with {label}, {what} "
+                        f"is multiplied by {times.text(fmt.significant)} ({runs}): "
                         f"{_direction(times)}")  # fmt: skip
             all_times.append(times)
     if said:
         numbers = {"times": all_times[0].value, "low": all_times[0].low, "high": all_times[0].high}
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     sentence(said[0]), "convergence", "runs", numbers,
-                     few(said)[1:])  # fmt: skip
+                     fmt.sentence(said[0]), "convergence", "runs", numbers,
+                     fmt.few(said)[1:])  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:
@@ -199,14 +187,16 @@ def alone(of: Sweep) -> Iterable[Answer]:
     batches = len({row["global_batch"] for row in shown}) > 1
     for row in shown:
         accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
-        name = with_context(row) + (f" at batch {count(row['global_batch'])}" if batches else "")
+        name = with_context(row) + (
+            f" at batch {fmt.count(row['global_batch'])}" if batches else ""
+        )
         told = [
-            f"validation accuracy {accuracy.text(THREE)}",
-            f"{significant(row['images_per_s'])} images/s" if row["images_per_s"] else "",
-            f"{number(0)(row['train_s'])} s of training" if row["train_s"] else "",
-            runs_in_words(row["n"] - lost),
+            f"validation accuracy {accuracy.text(fmt.THREE)}",
+            f"{fmt.significant(row['images_per_s'])} images/s" if row["images_per_s"] else "",
+            f"{fmt.number(0)(row['train_s'])} s of training" if row["train_s"] else "",
+            fmt.runs(row["n"] - lost),
         ]
-        text = joined(told, ", ") + (f"; {runs_in_words(lost)} diverged" if lost else "")
+        text = fmt.joined(told, ", ") + (f"; {fmt.runs(lost)} diverged" if lost else "")
         text = all_diverged(row["n"]) if lost == row["n"] else text
         yield Answer("one", "What did it do?", f"{name}: {text}.", "convergence", "runs",
                      {"accuracy": accuracy.value})  # fmt: skip

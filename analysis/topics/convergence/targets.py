@@ -8,26 +8,15 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
-from analysis.table import (
-    NOT_AVAILABLE,
-    Column,
-    Estimate,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    frame,
-    number,
-    runs_in_words,
-    significant,
-)
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame
 from analysis.topics.convergence import curves
 from analysis.topics.convergence.target_pairs import LATER, target_pairs
 from analysis.topics.names import NAMES, named, place_namer, ranks_column, reasons
-from analysis.topics.topic import Answer, Rows, Sweep, Topic, few, groups, has_goals
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
 MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
 
@@ -142,7 +131,7 @@ def _finite(found: Estimate) -> Estimate:
 
 def _reached(row: Row) -> str:
     if row["reached"] is None:
-        return NOT_AVAILABLE
+        return fmt.NOT_AVAILABLE
     low, high = (100 * row[f"reached_{end}"] for end in ("low", "high"))
     kept = row["reached_n"]
     return f"{round(row['reached'] * kept)} of {kept} ({low:.0f} to {high:.0f} %)"
@@ -150,7 +139,7 @@ def _reached(row: Row) -> str:
 
 def _short(value: float) -> str:
     """Counts as they are, also the half that a median of two may have."""
-    return f"{value:,.0f}" if float(value).is_integer() else significant(value)
+    return f"{value:,.0f}" if float(value).is_integer() else fmt.significant(value)
 
 
 def _how_long(of: Sweep) -> Iterable[Answer]:
@@ -159,7 +148,7 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
     runs = sum(row["reached_n"] for row in found)
     targets = {row["target"] for row in found}
-    text = f"{met:,} of {runs_in_words(runs)} reached "
+    text = f"{met:,} of {fmt.runs(runs)} reached "
     text += found[0]["target"] if len(targets) == 1 else "their targets"
     lost = sum(row["n"] for row in found) - runs
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
@@ -171,7 +160,7 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         more = [f"{target}: {said}" if len(targets) > 1 else said
                 for target, said in soonest]  # fmt: skip
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                 {"reached": met, "runs": runs, "lost": lost}, few(more))  # fmt: skip
+                 {"reached": met, "runs": runs, "lost": lost}, fmt.few(more))  # fmt: skip
 
 
 def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
@@ -184,7 +173,7 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
         return ""
     fast = min(known, key=lambda row: row["seconds"])
     text = f"{estimate_in(fast, 'seconds').text(_whole)} s with {named(fast, found)} at batch "
-    text += count(fast["global_batch"])
+    text += fmt.count(fast["global_batch"])
     others = len(rows) - 1
     if not others:
         return f"the median is {text}"
@@ -197,7 +186,7 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
 
 
 def _whole(value: float) -> str:
-    return "∞" if math.isinf(value) else number(0)(value)
+    return "∞" if math.isinf(value) else fmt.number(0)(value)
 
 
 TOPIC = Topic(

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.prediction import Refusal
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.stats.differences import ratio
-from analysis.table import Column, Estimate, Row, Table, frame, runs_in_words
+from analysis.table import Column, Estimate, Row, Table, frame
 from analysis.topics.names import NAMES, mode, ranks_column, ratio_text, reasons
 from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Sweep, Topic, has_goals
@@ -96,9 +97,7 @@ def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Estimate] | Re
         why = reasons(both["images_per_s_why"]) or "the records do not have the throughput"
         return Refusal(f"{lacking} of {len(both)} runs: {why}")
     if never := len(both) - int(both["met"].sum()):
-        return Refusal(
-            f"{runs_in_words(never)} never reached the target: images to it have no mean"
-        )
+        return Refusal(f"{fmt.runs(never)} never reached the target: images to it have no mean")
     (rates, images), (base_rates, base_images) = (
         (arm["images_per_s"].to_numpy(float), arm["images"].to_numpy(float)) for arm in (own, base)
     )

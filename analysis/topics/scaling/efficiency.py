@@ -14,23 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis import fmt
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
 from analysis.records.lists import Names
 from analysis.stats.differences import ratios
 from analysis.stats.intervals import Moments, grouped_moments
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    estimate_in,
-    estimates_as,
-    frame,
-    number,
-    percent,
-    significant,
-)
+from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
 from analysis.topics.names import joined_by, over_completed, ranks_column
 from analysis.topics.scaling.series import SAME, SERIES, by_series
 from analysis.topics.topic import Rows, Sweep, groups, reference_technique
@@ -44,7 +35,7 @@ _ENDS = ("value", "low", "high")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    rate, share = significant, number(2)
+    rate, share = fmt.significant, fmt.number(2)
     return (
         *SERIES,
         *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
@@ -69,7 +60,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("before", "Int64"),
         Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
                "count, as a share of the throughput of one there; 100 % is perfect scaling",
-               format=percent, estimate=True, cell=_marginal),
+               format=fmt.percent, estimate=True, cell=_marginal),
         Column("oversubscribed", "boolean"),
         Column("cells", "object"),
     )  # fmt: skip
@@ -176,9 +167,9 @@ def _over(logs: Moments, base: Places, why: NDArray[Any]) -> pd.DataFrame:
 
 
 def _marginal(row: Row) -> str:
-    return "" if row["gpus"] == row["n0"] else estimate_in(row, "marginal").text(percent)
+    return "" if row["gpus"] == row["n0"] else estimate_in(row, "marginal").text(fmt.percent)
 
 
 def _efficiency(row: Row) -> str:
-    shown = estimate_in(row, "efficiency").text(number(2))
+    shown = estimate_in(row, "efficiency").text(fmt.number(2))
     return f"{shown} (baseline)" if row["gpus"] == row["n0"] else shown

@@ -10,34 +10,15 @@ from itertools import takewhile
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, n_of, panels_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.table import (
-    Column,
-    Estimate,
-    Row,
-    estimate_in,
-    first_of,
-    frame,
-    joined,
-    plain_rows,
-    runs_in_words,
-)
+from analysis.table import Column, Estimate, Row, estimate_in, frame, plain_rows
 from analysis.topics.names import mode, named, namer, ranks_text, with_context
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.scaling.more_ranks import ahead, uneven
-from analysis.topics.topic import (
-    TWO,
-    Answer,
-    Caution,
-    Rows,
-    Sweep,
-    Topic,
-    counted,
-    sentence,
-    varies,
-)
+from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic, varies
 
 MOST_PANELS = 4
 #: Of a y axis: an interval that is wider says no more.
@@ -77,7 +58,7 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
         levels=(("ideal", 1.0), ("0.9", 0.9)), borders=borders,
     )  # fmt: skip
     measured = drawn["kind"] == "measured"
-    caption = joined([
+    caption = fmt.joined([
         "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
         "interval, which holds the spread of that baseline "
         f"({n_of(drawn.loc[measured, 'n'])} completed runs). Dotted: 1 and 0.9.",
@@ -99,7 +80,7 @@ def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
     rows = [*plain_rows(known), *(row | {"kind": "forecast"} for row in plain_rows(further))]
     panels = ([mode(row).replace(",", " scaling,"), row["context"] if several else ""]
               for row in rows)  # fmt: skip
-    made = (row | {"panel": joined(of, "\n")} for row, of in zip(rows, panels, strict=True))
+    made = (row | {"panel": fmt.joined(of, "\n")} for row, of in zip(rows, panels, strict=True))
     return frame([*made], COLUMNS)
 
 
@@ -135,8 +116,8 @@ def _line(rows: pd.DataFrame, look: Look, name: str) -> Line:
 
 def _tip(row: Row) -> str:
     found = Estimate(*(row[f"efficiency{end}"] for end in ("", "_low", "_high")))
-    n = "forecast" if row["kind"] == "forecast" else runs_in_words(row["n"])
-    return f"{with_context(row)}, {ranks_text(row['gpus'])}: {found.text(TWO)}, {n}"
+    n = "forecast" if row["kind"] == "forecast" else fmt.runs(row["n"])
+    return f"{with_context(row)}, {ranks_text(row['gpus'])}: {found.text(fmt.TWO)}, {n}"
 
 
 def _how_far(of: Sweep) -> Iterable[Answer]:
@@ -145,12 +126,13 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
     for one, known, under in chosen(of):
         verdict = (
             f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
-            f"{estimate_in(one, 'efficiency').text(TWO)}, {runs_in_words(one['n'])}"
+            f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
         )
-        times = f"that is {TWO(one['speedup'])} times the throughput of {counted(one['n0'], what)}"
+        times = f"that is {fmt.TWO(one['speedup'])} times the throughput of "
+        times += fmt.counted(one["n0"], what)
         low = _below([row for row in known if row["series"] == one["series"]], what)
         yield Answer(
-            "scaling", "How far does it scale?", sentence(verdict), "scaling", "efficiency",
+            "scaling", "How far does it scale?", fmt.sentence(verdict), "scaling", "efficiency",
             {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
              "efficiency": one["efficiency"], "low": one["efficiency_low"],
              "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
@@ -185,9 +167,9 @@ def _too_good(of: Sweep) -> Iterable[Caution]:
              if (row["efficiency_low"] or 0) > 1]  # fmt: skip
     if above:
         yield Caution(
-            f"The interval of the efficiency lies above 1 ({first_of(above, _NAMED)}): more ranks "
-            "have more cache, or something slowed the runs on fewer ranks. Measure the smallest "
-            "count again on a quiet machine.",
+            f"The interval of the efficiency lies above 1 ({fmt.first_of(above, _NAMED)}): more "
+            "ranks have more cache, or something slowed the runs on fewer ranks. Measure the "
+            "smallest count again on a quiet machine.",
             "times",
         )
 

@@ -34,18 +34,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from analysis import fmt
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.differences import differences
 from analysis.stats.intervals import Floats, Moments, grouped_moments
-from analysis.table import (
-    Column,
-    Table,
-    estimate_in,
-    estimates_as,
-    frame,
-    percent,
-    signed_percent,
-)
+from analysis.table import Column, Table, estimate_in, estimates_as, frame
 from analysis.topics.names import NAMES, ranks_column
 from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Sweep
@@ -83,11 +76,11 @@ def largest_cause(row: Mapping[str, Any]) -> str:
     if larger or not low > 0:
         return "undecided"
     share = parts[first][0] / sum(value for value, *_ in parts.values())
-    return f"{PARTS[first]}, {percent(share)} of all that lengthens the step"
+    return f"{PARTS[first]}, {fmt.percent(share)} of all that lengthens the step"
 
 
 def _part(name: str, heading: str, description: str) -> Column:
-    return Column(name, "Float64", heading, description, format=signed_percent, estimate=True)
+    return Column(name, "Float64", heading, description, format=fmt.signed_percent, estimate=True)
 
 
 def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:

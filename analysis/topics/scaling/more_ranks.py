@@ -9,32 +9,17 @@ from itertools import takewhile
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import MOST_HELD_OUT, UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
-from analysis.table import (
-    Column,
-    Estimate,
-    Row,
-    Table,
-    count,
-    estimate_in,
-    first_of,
-    frame,
-    joined,
-    number,
-    percent,
-    plain_rows,
-    signed_percent,
-    significant,
-    types,
-)
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
 from analysis.topics.names import named, namer, ranks_column, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
-from analysis.topics.topic import TWO, Answer, Caution, Rows, Sweep, Topic, counted, sentence
+from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic
 
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
@@ -88,8 +73,8 @@ def uneven(of: Sweep) -> dict[int, dict[int, str]]:
     why: dict[int, dict[int, str]] = {}
     for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN]):
         why.setdefault(row["series"], {})[row["gpus"]] = (
-            f"compared with {row['fewest']}, {row['gpus']} ranks have {percent(row['of'])} of the "
-            "throughput that the median step gives: what makes other steps "
+            f"compared with {row['fewest']}, {row['gpus']} ranks have {fmt.percent(row['of'])} of "
+            "the throughput that the median step gives: what makes other steps "
             f"{'longer' if row['of'] < 1 else 'shorter'} is in no model"
         )
     return why
@@ -108,7 +93,7 @@ def _rows(first: Row, found: Forecast) -> list[Row]:
     last = found.held_out[-1] if found.held_out else None
     row = {
         **{name: first[name] for name in (*types(SERIES), "global_batch")},
-        "fitted_on": ", ".join(map(count, found.fitted_on)),
+        "fitted_on": ", ".join(map(fmt.count, found.fitted_on)),
         "hold_out": last.error if last else None,
         "hold_out_ranks": last.ranks if last else None,
         "why": found.refused,
@@ -129,12 +114,12 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("fitted_on", "string", "measured on", "rank counts"),
         replace(ranks_column(runs), only_if_varied=False),
         Column("step_s", "Float64", "step", "with its 95 % interval: from what the model was off "
-               "at counts that were left out, wider with each doubling", "s", significant,
+               "at counts that were left out, wider with each doubling", "s", fmt.significant,
                estimate=True),
         Column("efficiency", "Float64", "efficiency", "against the smallest measured count",
-               format=number(2), estimate=True),
+               format=fmt.number(2), estimate=True),
         Column("hold_out", "Float64", "hold-out error", "predicted / measured - 1 at the largest "
-               "measured count, fitted to the smaller ones", format=signed_percent),
+               "measured count, fitted to the smaller ones", format=fmt.signed_percent),
         Column("hold_out_ranks", "Int64"),
         Column("why", "string"),
     )  # fmt: skip
@@ -155,7 +140,7 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
         whose = f"with {named(one, known)}" if several else ""
         yield Answer(
             "more_ranks", f"Are more {what}s worth it?",
-            sentence(under + _up_to(gains[0], least, most, what, whose)),
+            fmt.sentence(under + _up_to(gains[0], least, most, what, whose)),
             "forecast" if further else "scaling", "gains",
             {"worth": least, "at_most": most,
              **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
@@ -175,10 +160,10 @@ def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> 
 def _up_to(first: Row, least: int, most: int, what: str, whose: str) -> str:
     """Up to which count each added rank is shown to pay, from the ends of the intervals; ``first``:
     the smallest count but the baseline."""
-    gives = f"{percent(WORTH_IT)} of the throughput that a {what} had before"
+    gives = f"{fmt.percent(WORTH_IT)} of the throughput that a {what} had before"
     if least > first["before"]:
         more = f"; from {least} to {most} {what}s this is undecided" if most > least else ""
-        upto = joined([f"yes, up to {least} {what}s", whose])
+        upto = fmt.joined([f"yes, up to {least} {what}s", whose])
         return f"{upto}: each added one gives at least {gives}{more}"
     speed = estimate_in(first, "speedup")
     if speed.low is None or speed.high is None:
@@ -189,8 +174,10 @@ def _up_to(first: Row, least: int, most: int, what: str, whose: str) -> str:
         verdict = f"; whether each added {what} up to {most} gives {gives} is undecided"
     else:
         verdict = f"; an added {what} gives less than {gives}"
-    give = f"{counted(first['gpus'], what)} give {speed.text(ratio_text)} times the throughput of "
-    return f"{joined([whose, give], ', ')}{first['before']}{verdict}"
+    give = (
+        f"{fmt.counted(first['gpus'], what)} give {speed.text(ratio_text)} times the throughput of "
+    )
+    return f"{fmt.joined([whose, give], ', ')}{first['before']}{verdict}"
 
 
 def _expected(further: Rows, what: str) -> str:
@@ -200,10 +187,10 @@ def _expected(further: Rows, what: str) -> str:
     first = further[0]
     if first["efficiency"] is None:
         return f"no forecast: {first['why']}" if first["hold_out"] is not None else ""
-    ends = (f"{estimate_in(row, 'efficiency').text(TWO)} at {row['gpus']}" for row in further)
+    ends = (f"{estimate_in(row, 'efficiency').text(fmt.TWO)} at {row['gpus']}" for row in further)
     return (
         f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error at "
-        f"{first['hold_out_ranks']} {what}s: {signed_percent(first['hold_out'])})"
+        f"{first['hold_out_ranks']} {what}s: {fmt.signed_percent(first['hold_out'])})"
     )
 
 
@@ -213,13 +200,13 @@ def _slower(of: Sweep) -> Iterable[Caution]:
     rows, said = of.rows(ahead), {one["series"] for one, *_ in chosen(of)}
     name = namer(rows)
     late = [
-        f"{name(row)} on {row['hold_out_ranks']} ranks, forecast {percent(-row['hold_out'])} too "
-        "short" for row in rows
+        f"{name(row)} on {row['hold_out_ranks']} ranks, forecast {fmt.percent(-row['hold_out'])} "
+        "too short" for row in rows
         if (row["hold_out"] or 0) < -MOST_HELD_OUT and row["series"] not in said
     ]  # fmt: skip
     if late:
         why = "this network should give" if of.network else "the smaller counts suggest"
-        text = f"Steps are longer than {why}: {first_of(late, _NAMED, '; ')}."
+        text = f"Steps are longer than {why}: {fmt.first_of(late, _NAMED, '; ')}."
         yield Caution(text, "times")
 
 

@@ -23,22 +23,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from analysis import fmt
 from analysis.records.lists import Names
 from analysis.stats.differences import holm
 from analysis.stats.intervals import IDENTICAL, t_quantile
 from analysis.stats.least_squares import ROUNDING, Effects, Fit, within
-from analysis.table import (
-    Column,
-    Row,
-    Table,
-    estimate_in,
-    estimates_as,
-    first_of,
-    frame,
-    p_value,
-    percent,
-    signed_percent,
-)
+from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
 from analysis.topics.cells.completeness import command
 from analysis.topics.names import only
 from analysis.topics.topic import Answer, Sweep, Topic
@@ -61,8 +51,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("n_without", "Int64", "runs without it"),
     Column("effect", "Float64", "step time", "how much slower it is than the average of the hosts "
            "it can be compared with: least squares on the logarithm of the step time within each "
-           "condition, with the 95 % t interval", format=signed_percent, estimate=True),
-    Column("p_holm", "Float64", "p (Holm)", "adjusted over the hosts", format=p_value),
+           "condition, with the 95 % t interval", format=fmt.signed_percent, estimate=True),
+    Column("p_holm", "Float64", "p (Holm)", "adjusted over the hosts", format=fmt.p_value),
 )  # fmt: skip
 
 
@@ -159,7 +149,7 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
             and row["effect"] > SLOWER]  # fmt: skip
     if slow:
         parts = [
-            f"{estimate_in(row, 'effect').text(percent)} longer on {' and '.join(row['host'])} "
+            f"{estimate_in(row, 'effect').text(fmt.percent)} longer on {' and '.join(row['host'])} "
             f"({row['n_with']} runs with it, {row['n_without']} without)"
             for row in slow
         ]
@@ -170,8 +160,9 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
             numbers["command"] = ready = ready_command(slow, found, site)
             # no full stop follows the command, which a shell would take for its last node
             more = [f"the command {ready} measures the network there and compares the hosts"]
-        yield Answer("nodes", "Is a machine to blame?", f"Steps take {first_of(parts, _NAMED)}.",
-                     "node_effects", "hosts", numbers, more)  # fmt: skip
+        verdict = f"Steps take {fmt.first_of(parts, _NAMED)}."
+        yield Answer("nodes", "Is a machine to blame?", verdict, "node_effects", "hosts", numbers,
+                     more)  # fmt: skip
 
 
 TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))

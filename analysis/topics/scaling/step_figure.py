@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.plots.figure import GRID, PART_PALETTE, Figure, hidden, left_out
 from analysis.plots.rows import Bar, bars
-from analysis.table import Row, joined, plain_rows, significant
+from analysis.table import Row, plain_rows
 from analysis.topics.names import place_namer
 from analysis.topics.scaling.loss import PARTS as WORDS
 from analysis.topics.scaling.loss import losses, parts_of, timed
@@ -46,7 +47,7 @@ def figure(of: Sweep) -> Figure | None:
         "update": (data["update"].isna(), "compute"),
         "exposed": (data["exposed"].isna() & data["communication"].isna(), "rest"),
     }
-    caption = joined([
+    caption = fmt.joined([
         "Steady-state step, mean over ranks and completed runs. Computing is that of the fastest "
         "rank; what the others compute longer is waiting. Communication is what the backward pass "
         "does not hide.",
@@ -87,7 +88,7 @@ def _bars(row: Row) -> Iterable[Bar]:
     left, step = 0.0, sum(known.values())
     for part, wide in known.items():
         words, colour = PARTS[part]
-        tip = f"{row['name']}: {words} {significant(wide)} ms, {100 * wide / step:.0f} %"
+        tip = f"{row['name']}: {words} {fmt.significant(wide)} ms, {100 * wide / step:.0f} %"
         yield Bar(row["name"], left if wide > 0 else 0, wide, colour, tip)
         left += max(wide, 0)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis import fmt
 from analysis.page.report import build
 from analysis.records.load import load_frames
 from analysis.topics.comparisons.contrast import further_in_words
-from analysis.topics.topic import few
 from tests.analysis.builders import config, failed, record, technique, write_sweep
 from tests.analysis.page.test_answers import runs, sweep
 from tests.analysis.topics.test_ranks import late_run
@@ -102,5 +102,5 @@ def test_what_to_do_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_an_answer_has_a_few_rows_and_counts_the_others() -> None:
-    assert few(["a", "b", "c"]) == ["a", "b", "c"]
-    assert few(["a", "b", "c", "d", "e"]) == ["a", "b", "c", "2 more in the table"]
+    assert fmt.few(["a", "b", "c"]) == ["a", "b", "c"]
+    assert fmt.few(["a", "b", "c", "d", "e"]) == ["a", "b", "c", "2 more in the table"]
