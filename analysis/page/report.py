@@ -36,7 +36,7 @@ _FIRST = {
     "axes": ("axes", "accuracy_by_batch", "step_parts"),
     "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
 }
-_OF_ANY = ("accuracy_by_batch", "validation_accuracy", "step_parts")
+_OF_ANY = ("accuracy_by_batch", "step_parts", "validation_accuracy")
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis import table
-from analysis.table import Column, Estimate, Table, estimate_in, frame, types
+from analysis import fmt
+from analysis.table import Column, Estimate, Table, estimate_in, frame, plain_rows, types
 
 COLUMNS = (
     Column("name", "string", "name"),
-    Column("share", "Float64", "share", "of all", estimate=True, format=table.number(2)),
+    Column("share", "Float64", "share", "of all", estimate=True, format=fmt.number(2)),
     Column("n", "Int64", "runs", only_if_varied=True),
     Column("seconds", "Float64", "time", unit="s", note="seconds_why"),
     Column("seconds_why", "string"),
@@ -49,18 +49,18 @@ SECOND = row("b", 4, None, Estimate(None, note="lost"), seconds_why="no clock")
     ],
 )
 def test_three_significant_digits(value: float, shown: str) -> None:
-    assert table.significant(value) == shown
+    assert fmt.significant(value) == shown
 
 
 def test_fixed_counts_and_percent() -> None:
-    assert table.number(3)(0.12345) == "0.123"
-    assert table.number(1)(12_345.67) == "12,345.7"
-    assert table.count(50_000) == "50,000"
-    assert table.percent(0.204) == "20 %"
-    assert (table.signed(2)(-0.1), table.signed(2)(0.25)) == ("-0.10", "+0.25")
-    assert (table.p_value(0.0004), table.p_value(0.0426)) == ("< 0.001", "0.043")
-    assert (table.runs_in_words(1), table.runs_in_words(1200)) == ("1 run", "1,200 runs")
-    writers = (table.number(3), table.signed(3), table.count, table.percent, table.p_value)
+    assert fmt.number(3)(0.12345) == "0.123"
+    assert fmt.number(1)(12_345.67) == "12,345.7"
+    assert fmt.count(50_000) == "50,000"
+    assert fmt.percent(0.204) == "20 %"
+    assert (fmt.signed(2)(-0.1), fmt.signed(2)(0.25)) == ("-0.10", "+0.25")
+    assert (fmt.p_value(0.0004), fmt.p_value(0.0426)) == ("< 0.001", "0.043")
+    assert (fmt.runs(1), fmt.runs(1200)) == ("1 run", "1,200 runs")
+    writers = (fmt.number(3), fmt.signed(3), fmt.count, fmt.percent, fmt.p_value)
     assert [write(pd.NA) for write in writers] == ["n/a"] * 5
 
 
@@ -76,7 +76,7 @@ def test_fixed_counts_and_percent() -> None:
     ],
 )
 def test_an_estimate_has_one_form(found: Estimate, shown: str) -> None:
-    assert found.text(table.number(2)) == shown
+    assert found.text(fmt.number(2)) == shown
 
 
 def test_an_estimate_fills_its_columns_and_comes_back() -> None:
@@ -84,7 +84,7 @@ def test_an_estimate_fills_its_columns_and_comes_back() -> None:
     assert [name for name in data if name.startswith("share")] == [
         "share", "share_low", "share_high", "share_n", "share_note",
     ]  # fmt: skip
-    found = estimate_in(table.plain_rows(data)[0], "share")
+    found = estimate_in(plain_rows(data)[0], "share")
     assert found == Estimate(0.5, 0.25, 0.75, 3, None)
 
 
@@ -140,16 +140,16 @@ def test_a_reason_has_one_number_per_table() -> None:
 @pytest.mark.parametrize(
     ("write", "value", "shown"),
     [
-        (table.significant, 1.2e-7, "1.2e-07"),
-        (table.significant, -3.456e-9, "-3.46e-09"),
-        (table.significant, 0.000123, "0.000123"),
-        (table.number(3), 0.0004, "0.0004"),
-        (table.number(2), 2e-5, "2e-05"),
-        (table.signed(3), -0.0002, "-0.0002"),
-        (table.signed(3), 1e-17, "+0.000"),
-        (table.percent, 0.004, "0.4 %"),
-        (table.signed_percent, -0.0003, "-0.03 %"),
-        (table.percent, 0.0, "0 %"),
+        (fmt.significant, 1.2e-7, "1.2e-07"),
+        (fmt.significant, -3.456e-9, "-3.46e-09"),
+        (fmt.significant, 0.000123, "0.000123"),
+        (fmt.number(3), 0.0004, "0.0004"),
+        (fmt.number(2), 2e-5, "2e-05"),
+        (fmt.signed(3), -0.0002, "-0.0002"),
+        (fmt.signed(3), 1e-17, "+0.000"),
+        (fmt.percent, 0.004, "0.4 %"),
+        (fmt.signed_percent, -0.0003, "-0.03 %"),
+        (fmt.percent, 0.0, "0 %"),
     ],
 )
 def test_what_is_not_zero_is_not_written_as_zero(

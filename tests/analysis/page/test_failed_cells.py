@@ -59,7 +59,7 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
     ("one", "other", "said"),
     [
         ("rank 3 died", "rank 9 died", "rank 3, 9 died"),
-        ("no /a/x", "no /b c", "no /a/x, /b"),
+        ("no /a/x", "no /b", "no /a/x, /b"),
         ("lasted 9 s, not 60 s", "lasted 107 s, not 60 s", "lasted 9, 107 s, not 60 s"),
         ("lost gpu07:4711", "lost gpu11:5022", "lost gpu07, gpu11:4711, 5022"),
         ("id 3f9a1c is gone", "id 00fa1b is gone", "id 00fa1b, 3f9a1c is gone"),

@@ -85,13 +85,13 @@ def test_the_first_screen_shows_what_the_sweep_varies(tmp_path: Path) -> None:
     assert first_of(tmp_path / "parts", *no_rate) == ["accuracy_by_batch", "step_parts"]
     seeds = [record(config(name, seed=seed), accuracies=[0.1, 0.2, 0.3 + seed / 50])
              for name in ("naive", "lamb") for seed in (0, 1)]  # fmt: skip
-    shown = ["against_reference", "accuracy_by_batch"]
+    shown = ["against_reference", "step_parts"]
     assert first_of(tmp_path / "techniques", *seeds) == shown
     both = [
         record(item.config.model_copy(update={"gpus": gpus})) for item in seeds for gpus in (1, 2)
     ]
     assert first_of(tmp_path / "both", *both)[0] == "efficiency", "ranks before techniques"
-    assert first_of(tmp_path / "one", record()) == ["accuracy_by_batch", "step_parts"]
+    assert first_of(tmp_path / "one", record()) == ["step_parts", "validation_accuracy"]
 
 
 def test_what_cannot_be_drawn_is_not_on_the_page(tmp_path: Path) -> None:
