@@ -12,18 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, Literal, NamedTuple
 
 from analysis import fmt
 from analysis.page.junit import began
 from analysis.page.sections import parts
 from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames
-from analysis.stats.intervals import CUT, ONE_RUN, t_quantile
-from analysis.stats.power import MARGIN, MAX_RUNS
+from analysis.stats.intervals import CUT
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
 from analysis.topics.convergence.reached import conditions
 from analysis.topics.names import NAMES, mode, ranks_text, with_context
@@ -111,22 +107,19 @@ def _result(row: Row) -> Result | None:
     return Result(tag, row["verdict"], row["why"], f"{_said(row)}: {row['why']}")
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """``column`` of a table, which ``make`` makes; ``arms``: sets of runs that an interval is made
-    from; ``alike``: of a config, what a row of the table must share with it, beside ranks and
-    batch."""
+class Threshold(NamedTuple):
+    """``column`` of a table, which ``make`` makes; ``alike``: of a config, what a row of the table
+    must share with it, beside ranks and batch."""
 
     make: Callable[[Sweep], Table]
     column: str
-    arms: int
     alike: tuple[str, ...]
 
 
 _ALIKE = ("technique_label", *(name for name in SAME if name in types(PLANNED)))
 THRESHOLDS = {
-    "efficiency": Threshold(throughputs, "efficiency", 2, _ALIKE),
-    "accuracy": Threshold(conditions, "validation_accuracy", 1, ("technique_label", "context")),
+    "efficiency": Threshold(throughputs, "efficiency", _ALIKE),
+    "accuracy": Threshold(conditions, "validation_accuracy", ("technique_label", "context")),
 }
 
 
@@ -162,13 +155,13 @@ class _Plan:
         self._alike, self._is_efficiency = THRESHOLDS[what].alike, what == "efficiency"
         known = frames.planned["known"]
         self._unknown = int((~known).sum())
-        status = dict(zip(frames.runs["cell_id"], frames.runs["status"], strict=True))
+        status = frames.runs[["cell_id", "status"]]
+        cells = frames.planned[known].merge(status, on="cell_id", how="left")
         #: Of each condition without its ranks, and rank count: the planned cells.
         self._cells: dict[Any, dict[int, list[Row]]] = {}
-        for row in plain_rows(frames.planned[known]):
-            cell = row | {"status": status.get(row["cell_id"], "not usable")}
+        for row in plain_rows(cells.fillna({"status": "not usable"})):
             by_ranks = self._cells.setdefault(self._key(row), {})
-            by_ranks.setdefault(row["gpus"], []).append(cell)
+            by_ranks.setdefault(row["gpus"], []).append(row)
 
     def _key(self, row: Row) -> Any:
         """Of a condition without its ranks: of efficiency what one rank count is measured against
@@ -187,8 +180,7 @@ class _Plan:
     def is_baseline(self, row: Row) -> bool:
         """Of efficiency: the count that the plan begins with, whose efficiency is 1."""
         gpus = row["gpus"]
-        is_its_own = gpus == row.get("n0", gpus) == self._first(row)
-        return self._is_efficiency and is_its_own
+        return self._is_efficiency and gpus == row.get("n0", gpus) == self._first(row)
 
     def all_diverged(self, row: Row) -> bool:
         return set(self._lost(row, row["gpus"])) == {"diverged"}
@@ -215,20 +207,15 @@ class _Plan:
 
 
 def _judged(row: Row, what: str, least: float, plan: _Plan) -> Row:
-    threshold, verdict = THRESHOLDS[what], "undecided"
-    found = estimate_in(row, threshold.column)
+    verdict, found = "undecided", estimate_in(row, THRESHOLDS[what].column)
     if plan.all_diverged(row):
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
-        further = "further seeds would give an interval" if found.note == ONE_RUN else ""
-        why = (
-            plan.doubt(row) or fmt.joined([found.note or "", further], ": ") or "there is no value"
-        )
+        why = plan.doubt(row) or found.note or "there is no value"
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
-        more = _more(found.high - found.low, found.n, threshold.arms)
-        why = plan.doubt(row) or f"the threshold lies in the interval; {more}"
+        why = plan.doubt(row) or "the threshold lies in the interval"
     elif not (why := plan.doubt(row) or _doubt(found, least)):
         verdict = "passed"
     how = mode(row) if what == "efficiency" else ""
@@ -239,17 +226,3 @@ def _doubt(found: Estimate, least: float) -> str:
     """An interval that is cut at 1 covers less: it passes where it would at twice its width."""
     twice = 2 * (found.low or 0) - (found.value or 0)
     return "" if found.note == CUT.format(1) and twice >= least else found.note or ""
-
-
-def _more(width: float, n: int, arms: int) -> str:
-    """What would decide. The margin is declared, as everywhere: that of the observed value would
-    only repeat its interval."""
-    if width / 2 <= MARGIN:
-        return f"it is no wider than ± {MARGIN}, so that the value is at the threshold"
-    runs = np.arange(max(2, n // arms), MAX_RUNS)
-    half = t_quantile(arms * (runs - 1)) / np.sqrt(runs)
-    enough = np.flatnonzero(half / half[0] * width / 2 <= MARGIN)
-    if not len(enough):
-        return "adding runs will not decide it"
-    each = " of this and of the baseline each" if arms > 1 else ""
-    return f"about {fmt.counted(int(enough[0]), 'more run')}{each} would narrow it to ± {MARGIN}"
