@@ -22,25 +22,21 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.stats.differences import differences, ratios
 from analysis.stats.intervals import Moments, grouped_moments, t_intervals
 from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
-from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS
+from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS, numbers
 from analysis.topics.names import ratio_text
 from analysis.topics.settings import Comparable, comparable, value_text
 from analysis.topics.topic import Answer, Sweep, Topic, groups
 
 Writer: TypeAlias = Callable[[Any], str]
 _MOST, _THREE = 3, fmt.number(3)
+_FOUND = ("status", "validation_accuracy", "sharpness_largest")
 #: Estimate of the last value against the first -> its words, how it is written, no change; of
 #: which column, and how that is written.
 _MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
-    "times": (
-        "the largest eigenvalue of the Hessian",
-        fmt.significant,
-        1,
-        "sharpness",
-        fmt.significant,
-    ),
+    "times": ("the largest eigenvalue of the Hessian", fmt.significant, 1,
+              "sharpness", fmt.significant),
     "change": ("validation accuracy", fmt.signed(3), 0, "accuracy", _THREE),
-}
+}  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
     Column("axis", "string", "setting"),
     Column("equal", "string", "with", "what else differs in the sweep", only_if_varied=True),
@@ -62,10 +58,8 @@ COLUMNS: tuple[Column, ...] = (
 
 def table(of: Sweep) -> Table:
     """A row per axis, set of cells that differ in it alone, and value."""
-    planned, found = of.frames.planned, ["cell_id", "status", "validation_accuracy"]
-    cells = planned[planned["known"]].merge(
-        of.runs[[*found, "sharpness_largest"]], on="cell_id", how="left"
-    )
+    planned, found = of.frames.planned, of.runs[["cell_id", *_FOUND]]
+    cells = planned[planned["known"]].merge(found, on="cell_id", how="left")
     rows: list[Row] = []
     for one in comparable(cells, of.frames.settings):
         rows += _rows(one, cells.loc[one.values.index])
@@ -128,37 +122,32 @@ def _rows(one: Comparable, cells: pd.DataFrame) -> list[Row]:
     size = len(order)
     done = cells["status"].eq("completed").fillna(False).to_numpy(bool)
     diverged = cells["status"].notna().to_numpy(bool) & ~done
+    # a run that ends at a target has epochs of its own; where some diverged, means are of the rest
     why = STOPS if cells["target"].notna().any() else SOME_DIVERGED if diverged.any() else None
     sharp = cells["sharpness_largest"].where(done & (cells["sharpness_largest"] > 0).fillna(False))
-    with np.errstate(divide="ignore"):
-        logs = np.log(sharp.to_numpy(float, na_value=np.nan))
-    accuracy = grouped_moments(
-        cells["validation_accuracy"].where(done).to_numpy(float, na_value=np.nan), place, size
-    )
-    sharpness = grouped_moments(logs, place, size)
-    firsts = [
-        Moments(*(np.full_like(part, part[0]) for part in own)) for own in (accuracy, sharpness)
-    ]
-    made = pd.DataFrame({
+    accuracy = grouped_moments(numbers(cells["validation_accuracy"].where(done)), place, size)
+    sharpness = grouped_moments(np.log(numbers(sharp)), place, size)
+    change = _against_first(differences, accuracy)
+    if why:
+        change = change.assign(value=np.nan, low=np.nan, high=np.nan, note=why)
+    return plain_rows(pd.DataFrame({
         "axis": one.axis, "equal": one.equal, "value": [value_text(v) for v in order],
         "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
         "diverged": np.bincount(place[diverged], minlength=size),
         **estimates_as("accuracy", t_intervals(accuracy, "share")),
-        **estimates_as("change", _unless(why, differences(accuracy, firsts[0]))),
+        **estimates_as("change", change),
         **estimates_as("sharpness", t_intervals(sharpness, "positive")),
-        **estimates_as("times", ratios(sharpness, firsts[1])),
-    })  # fmt: skip
-    of_itself = {
-        f"{name}{end}": None for name in ("change", "times") for end in ("", "_low", "_high")
-    }
-    rows = plain_rows(made)
-    return [rows[0] | of_itself | {"change_note": why, "times_note": None}, *rows[1:]]
+        **estimates_as("times", _against_first(ratios, sharpness)),
+    }))  # fmt: skip
 
 
-def _unless(why: str | None, found: pd.DataFrame) -> pd.DataFrame:
-    """No difference of accuracy where runs end at a target, after epochs of their own, or where
-    some diverged, so that the means are of the others."""
-    return found.assign(value=np.nan, low=np.nan, high=np.nan, note=why) if why else found
+def _against_first(
+    compare: Callable[[Moments, Moments], pd.DataFrame], values: Moments
+) -> pd.DataFrame:
+    """Each value against the first one, which has no difference from itself."""
+    found = compare(values, values.at(np.zeros(len(values.n), int)))
+    found.loc[0, ["value", "low", "high", "note"]] = None
+    return found
 
 
 def _has_ends(rows: Sequence[Row]) -> bool:
