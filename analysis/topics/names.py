@@ -34,7 +34,7 @@ def place_namer(rows: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
 
 
 def ranks_text(gpus: int) -> str:
-    return "1 rank" if gpus == 1 else f"{gpus} ranks"
+    return fmt.counted(gpus, "rank")
 
 
 def panel_name(context: str | None, gpus: int, batch: int) -> str:
@@ -89,22 +89,17 @@ def ranks_column(runs: pd.DataFrame) -> Column:
     """GPUs only where every rank had one; elsewhere the footnote says what a rank was."""
     kinds = set(runs["device_kind"])
     devices = " and ".join(sorted(set(runs["device"]))) or "unknown"
-    if kinds == {"gpu"}:
-        heading, about = "GPUs", f"one rank per GPU; device: {devices}"
-    elif "gpu" in kinds:
-        heading, about = "ranks", f"one GPU or a group of CPU cores each; devices: {devices}"
-    else:
-        heading = "ranks"
-        cores = sorted(set(runs["cores_per_rank"]))
-        group = "1 core" if cores == [1] else f"{cores[0]} cores" if len(cores) == 1 else (
-            "several cores"
-        )  # fmt: skip
-        about = f"groups of CPU cores, not GPUs: {group} each; device: {devices}"
-    return Column("gpus", "Int64", heading, about, only_if_varied=True)
+    cores = only([*runs["cores_per_rank"]])
+    group = "several cores" if cores is None else fmt.counted(cores, "core")
+    about = f"groups of CPU cores, not GPUs: {group} each"
+    if "gpu" in kinds:
+        about = "one GPU or a group of CPU cores each" if kinds != {"gpu"} else "one rank per GPU"
+    heading = "GPUs" if kinds == {"gpu"} else "ranks"
+    return Column("gpus", "Int64", heading, f"{about}; device: {devices}", only_if_varied=True)
 
 
 def cores_text(count: int) -> str:
-    return "1 core per rank" if count == 1 else f"{count} cores per rank"
+    return f"{fmt.counted(count, 'core')} per rank"
 
 
 def batch_text(first: Any, last: Any) -> str:
@@ -191,6 +186,6 @@ def diverged_text(row: Row) -> str:
     return f"{lost} of {row['n']} ({low:.0f} to {high:.0f} %)"
 
 
-def only(values: Sequence[object]) -> object | None:
+def only(values: Sequence[Any]) -> Any:
     """The value that all share; None where they differ or there is none."""
     return values[0] if len(set(values)) == 1 else None

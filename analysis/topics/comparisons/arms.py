@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from analysis import fmt
 from analysis.stats.differences import welch, why_untested
 from analysis.stats.intervals import Moments, grouped_moments, share, t_intervals
-from analysis.table import Column, Row, plain_rows
-from analysis.topics.comparisons.contrast import Pairs, only
-from analysis.topics.names import all_diverged, lacking, reasons, with_context
+from analysis.table import Column, Row, plain_rows, types
+from analysis.topics.comparisons.contrast import Pairs
+from analysis.topics.names import NAMES, all_diverged, lacking, reasons
 from analysis.topics.topic import Sweep
 
 #: A larger difference than that of an epoch's remainder is another budget.
@@ -42,30 +42,25 @@ _OUTCOME = ("status", "validation_accuracy", "validation_accuracy_why", "images"
             "cores_per_rank", "train_loss", "train_accuracy")  # fmt: skip
 _COUNTS = ("n", "n_planned", "n_diverged")
 ABOUT = (
-    Column("technique", "string"),
-    Column(CALLED, "string", heading="condition", cell=with_context,
-           description="technique, and the settings that differ within this sweep"),
-    Column("context", "object"),
+    *NAMES,
     Column("framework", "string"),
     Column("gpus", "Int64", heading="ranks"),
     Column("global_batch", "Int64", heading="global batch"),
-)  # fmt: skip
+)
 
 
 def outcomes(of: Sweep) -> pd.DataFrame:
     """Planned cells whose config is known, with what their runs gave; see records.columns.PLANNED.
 
-    Adds ``arm``, the number of the cell's arm; ``completed``; and ``accuracy`` of a completed run.
+    Adds ``arm``, the number of the cell's arm, and ``completed``.
     """
     planned = of.frames.planned
     known = planned[planned["known"].fillna(False).astype(bool)]
     kept = [name for name in known if name not in _OUTCOME]
     cells = known[kept].merge(of.runs[["cell_id", *_OUTCOME]], on="cell_id", how="left")
-    completed = cells["status"].eq("completed").fillna(False).astype(bool)
     return cells.assign(
         arm=cells.groupby([*SERIES, *PLACE], sort=False, dropna=False).ngroup(),
-        completed=completed,
-        accuracy=cells["validation_accuracy"].where(completed),
+        completed=cells["status"].eq("completed").fillna(False).astype(bool),
     )
 
 
@@ -73,15 +68,16 @@ def arms(of: Sweep) -> pd.DataFrame:
     """One row per arm, by its number.
 
     Beside ABOUT, SERIES and PLACE: ``n``, ``n_planned``, ``n_diverged``: usable, planned and
-    diverged runs; ``with_accuracy``, ``mean``, ``sd``: moments of the accuracies; ``images`` a
-    completed run's mean; ``steps`` null where runs differ; ``stops``: a target ends its runs;
-    ``why`` runs have no accuracy.
+    diverged runs; ``stops``: a target ends its runs; ``with_accuracy``, ``mean``, ``sd``: moments
+    of the accuracies of the others; ``images`` a completed run's mean; ``steps`` null where runs
+    differ; ``why`` runs have no accuracy.
     """
     cells = of.made(outcomes)
     table = cells.drop_duplicates("arm").set_index("arm").sort_index()
     by_arm, done = cells.groupby("arm"), cells[cells["completed"]]
     completed, why = done.groupby("arm"), done.dropna(subset="validation_accuracy_why")
-    found = grouped_moments(numbers(cells["accuracy"]), cells["arm"].to_numpy(), len(table))
+    accuracy = numbers(done["validation_accuracy"].where(done["target"].isna()))
+    found = grouped_moments(accuracy, done["arm"].to_numpy(), len(table))
     usable, steps = by_arm["status"].count(), completed["steps"].agg(["min", "max"])
     return table[["technique", *SERIES, "context", *PLACE]].assign(
         n=usable,
@@ -111,18 +107,6 @@ class ArmPairs:
     second: pd.DataFrame
     called: str = CALLED
 
-    @classmethod
-    def of(
-        cls,
-        found: pd.DataFrame,
-        first: pd.Series[Any],
-        second: pd.Series[Any],
-        called: str = CALLED,
-    ) -> ArmPairs:
-        """By the numbers of the arms in ``found``."""
-        one, other = (found.loc[own].reset_index(drop=True) for own in (first, second))
-        return cls(one, other, called)
-
     @staticmethod
     def columns(other: Column) -> tuple[Column, ...]:
         """Of :meth:`rows`; ``other``: names the second of a pair, whose columns end so."""
@@ -143,7 +127,7 @@ class ArmPairs:
         """By the columns of a table of pairs; ``other``: the name of the second of a pair."""
         both = (("", self.first), (f"_{other}", self.second))
         return {
-            **{column.name: self.first[column.name].array for column in ABOUT},
+            **{name: self.first[name].array for name in types(ABOUT)},
             **{f"{name}{end}": own[name].array for end, own in both for name in _COUNTS},
             **{f"accuracy{end}": own["mean"].array for end, own in both},
             other: self.second[self.called].array,
@@ -153,8 +137,7 @@ class ArmPairs:
     def accuracy(self) -> Pairs:
         """What a contrast of accuracies is asked of."""
         both = (self.first, self.second)
-        stops = (self.first["stops"] | self.second["stops"]).to_numpy(bool)
-        first, second = (only(accuracy_moments(own), ~stops) for own in both)
+        first, second = map(accuracy_moments, both)
         error = welch(first, second).error
         untested = why_untested(first.n, second.n, error)
         skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
@@ -222,7 +205,7 @@ def accuracy_moments(rows: pd.DataFrame) -> Moments:
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     """Of arms: means of the runs that did not diverge, with Student's t intervals, as the parts of
     an Estimate."""
-    found = t_intervals(only(accuracy_moments(rows), ~rows["stops"].to_numpy(bool)), "share")
+    found = t_intervals(accuracy_moments(rows), "share")
     told = zip(plain_rows(rows), found["note"].tolist(), strict=True)
     return found.assign(note=np.array([_of_accuracy(arm, note) for arm, note in told], object))
 
@@ -248,12 +231,7 @@ def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
 
 def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:
     """What sets one group of rows apart from the others; empty where there is one group."""
-    if len(compared) < 2:
-        return ""
-    told, libraries = [*row["context"]], {rows[0]["framework"] for rows in compared}
-    if len(libraries) > 1 and row["framework"] not in told:
-        told.append(row["framework"] or "")
-    return f" ({', '.join(told)})" if told else ""
+    return f" ({', '.join(row['context'])})" if row["context"] and len(compared) > 1 else ""
 
 
 def runs_text(row: Row, end: str = "") -> str:

@@ -104,10 +104,7 @@ def table(before: Frames, after: Frames) -> Table:
     for measure in MEASURES:
         values = [numbers(runs[measure.column]) for runs in done]
         values = [np.log(own) for own in values] if measure.asks.ratio else values
-        of_then, of_now = (
-            grouped_moments(own, place, len(keys))
-            for own, place in zip(values, places, strict=True)
-        )
+        of_then, of_now = map(grouped_moments, values, places, [len(keys)] * 2)
         why = _moved(done[0], done[1], keys, measure.alike)
         made[f"{measure.asks.name}_asked"] = of_then.n > 0
         asked[measure.asks] = pairs_of(of_now, of_then, why)
@@ -118,12 +115,8 @@ def table(before: Frames, after: Frames) -> Table:
         words = [f"{asks.heading} {value.text(asks.write)}" for asks, value in measured]
         row["evidence"] = ", ".join(words)
     found = frame(rows or [_NOTHING], COLUMNS).assign(what="change")
-    return Table(
-        "changes",
-        f"{after.name} after {before.name}",
-        COLUMNS,
-        in_order(found, after.techniques),
-    )
+    found = in_order(found, after.techniques)
+    return Table("changes", f"{after.name} after {before.name}", COLUMNS, found)
 
 
 def _ended(frames: Frames, keys: pd.Index[str]) -> pd.DataFrame:

@@ -146,9 +146,7 @@ def contrasts(asked: Mapping[Contrast, Pairs], size: int = 0) -> dict[str, Any]:
             open_ = np.array(verdicts, object) == UNDECIDED
             found |= {
                 "further_runs": np.where(np.isfinite(more.runs) & open_, more.runs, np.nan),
-                "further_runs_note": [
-                    note if ask else None for note, ask in zip(more.notes, open_, strict=True)
-                ],
+                "further_runs_note": np.where(open_, np.array(more.notes, object), None),
             }
     return found
 

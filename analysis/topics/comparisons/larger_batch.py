@@ -31,7 +31,7 @@ from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
 ENDS = ("small", "large")
-_OF_END = ("gpus", "accumulation", "global_batch", "steps", "n", "n_planned", "n_diverged")
+_OF_END = ("gpus", "global_batch", "steps", "n", "n_planned", "n_diverged")
 _CHANGE = Contrast(heading="change", tests=None)
 
 
@@ -50,7 +50,7 @@ def _both(row: Row, name: str) -> str:
 
 
 COLUMNS = (
-    *ABOUT[:4],  # without ranks and batch
+    *ABOUT[:-2],  # without ranks and batch
     Column("ranks", None, heading="ranks", cell=lambda row: _both(row, "gpus"),
            description="smallest → largest batch, of the same rank count where one has both"),
     Column("batches", None, heading="global batch", cell=lambda row: _both(row, "global_batch"),
@@ -107,8 +107,7 @@ def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     ordered = beside.assign(ranks=beside["gpus"].where(same, -beside["gpus"]))
     ordered = ordered.sort_values(["ranks", "gpus_large"], kind="stable")
     chosen = ordered.drop_duplicates(list(SERIES), keep="last")
-    both = ArmPairs.of(found, chosen["arm"], chosen["arm_large"])
-    return both.first, both.second
+    return found.loc[chosen["arm"]], found.loc[chosen["arm_large"]]
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
@@ -153,7 +152,7 @@ def _span(row: Row, what: str) -> str:
     """From which batch to which, with the ranks where they change, too; ``what``: see Sweep."""
     change = row["gpus_small"] != row["gpus_large"]
     ends = [
-        f"{fmt.count(row[f'global_batch_{end}'])}"
+        fmt.count(row[f"global_batch_{end}"])
         + (f" on {fmt.counted(row[f'gpus_{end}'], what)}" if change else "")
         for end in ENDS
     ]
@@ -162,11 +161,9 @@ def _span(row: Row, what: str) -> str:
 
 def _change(row: Row) -> str:
     """What is shown of one change of accuracy."""
-    found = estimate_in(row, "difference")
-    verb = "is not shown to change in"
-    if found.low is not None and found.high is not None and not found.low <= 0 <= found.high:
-        verb = "loses" if found.high < 0 else "gains"
-    return f"{verb} accuracy: {found.text(fmt.signed(3))}"
+    low, high = (row[f"difference_{end}"] or 0 for end in ("low", "high"))
+    verb = "loses" if high < 0 else "gains" if low > 0 else "is not shown to change in"
+    return f"{verb} accuracy: {estimate_in(row, 'difference').text(fmt.signed(3))}"
 
 
 TOPIC = Topic(tables=(kept,), answers=(_what_it_costs,), asks=varies("global_batch"))

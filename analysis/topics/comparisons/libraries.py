@@ -21,15 +21,7 @@ from analysis.records.lists import Context
 from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
-from analysis.topics.comparisons.arms import (
-    CALLED,
-    NOT_RECORDED,
-    PLACE,
-    ArmPairs,
-    arms,
-    numbers,
-    outcomes,
-)
+from analysis.topics.comparisons.arms import NOT_RECORDED, PLACE, ArmPairs, arms, numbers, outcomes
 from analysis.topics.comparisons.contrast import UNDECIDED, Contrast, contrasts, pairs_of
 from analysis.topics.names import ratio_text, reasons
 from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
@@ -61,7 +53,6 @@ COLUMNS = (
     Column("images_per_s_library"),
     *_RATIO.columns,
     *_DIFFERENCE.columns,
-    Column("equivalence_p"),
     Column("equivalence_p_holm"),
     Column("verdict", "string", heading="accuracy",
            description=f"different: at 0.05 within the same family. Equal to within {MARGIN:g}: "
@@ -77,8 +68,9 @@ def compared(of: Sweep) -> Table:
     both differences of all rows; their equivalence tests are another."""
     found = of.made(arms).join(_measured(of.made(outcomes)))
     numbered = _pairs(found)
-    pairs = ArmPairs.of(found, numbered["arm_first"], numbered["arm"], "framework")
-    first, other, accuracy = pairs.first, pairs.second, pairs.accuracy
+    first, other = found.loc[numbered["arm_first"]], found.loc[numbered["arm"]]
+    pairs = ArmPairs(first, other, "framework")
+    accuracy = pairs.accuracy
     family = 2 * len(first)
     over, under = (
         Moments(*(numbers(arm[f"rate_{name}"]) for name in Moments._fields))
@@ -87,8 +79,8 @@ def compared(of: Sweep) -> Table:
     both = [*zip(plain_rows(first), plain_rows(other), strict=True)]
     rates = pairs_of(over, under, [_no_ratio(*pair) for pair in both])
     answers = contrasts({_RATIO: rates, _DIFFERENCE: accuracy}, family)
-    p, equal = answers["difference_p_holm"], equivalence(*accuracy.tested, MARGIN)
-    tests = zip(accuracy.untested, both, p, holm(equal), strict=True)
+    equal = holm(equivalence(*accuracy.tested, MARGIN))
+    tests = zip(accuracy.untested, both, answers["difference_p_holm"], equal, strict=True)
     rows = {
         **pairs.rows("library"),
         **answers,
@@ -96,7 +88,7 @@ def compared(of: Sweep) -> Table:
                     for context, framework in zip(first["context"], first["framework"],
                                                   strict=True)],
         "images_per_s": np.exp(over.mean), "images_per_s_library": np.exp(under.mean),
-        "equivalence_p": equal, "equivalence_p_holm": holm(equal),
+        "equivalence_p_holm": equal,
         "verdict": [why or (IDENTICAL if _alike(*pair) else _verdict(*own))
                     for why, pair, *own in tests],
         "family": np.full(len(first), family),
@@ -113,7 +105,7 @@ def compared(of: Sweep) -> Table:
 
 def _pairs(found: pd.DataFrame) -> pd.DataFrame:
     """Each arm beside the arm of the first library in ORDER that the same cell is planned with."""
-    cell = ["workload", CALLED, *PLACE]
+    cell = ["workload", "technique_label", *PLACE]
     order = pd.Categorical(found["framework"], ORDER)
     marked = found.assign(arm=found.index, order=order).sort_values("order", kind="stable")
     pairs = marked.merge(marked.drop_duplicates(cell), on=cell, suffixes=("", "_first"))

@@ -79,7 +79,7 @@ def paired(of: Sweep) -> Table:
     places = listed.assign(first=listed.index, second=listed.index)
     both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
     both = both[both["first"] < both["second"]]
-    pairs = ArmPairs.of(listed, both["first"], both["second"])
+    pairs = ArmPairs(listed.loc[both["first"]], listed.loc[both["second"]])
     rows = {
         **pairs.rows("second"),
         **contrasts({_DIFFERENCE: pairs.accuracy}, family),
@@ -113,20 +113,21 @@ def _ranked(of: Sweep) -> pd.DataFrame:
 
 
 def _best_of(of: Sweep) -> Iterable[Answer]:
-    """Of each workload: whether the highest mean is shown to be above the others."""
+    """Of each workload with a pair that is tested: whether the highest mean is shown to be above
+    the others."""
     same = ("context", "framework", "gpus", "global_batch")
-    known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
-    workloads = [rows for rows in groups(known, same) if len(rows) > 1]
-    for rows in workloads[:_MOST]:
-        first, second = rows[:2]
-        pairs = [p for p in of.rows(paired) if all(p[name] == first[name] for name in same)]
-        if _is_said(of.rows(claims), rows, pairs):
+    workloads = groups(of.rows(paired), same)
+    at_batch = varies("global_batch")(of)
+    for pairs in workloads[:_MOST]:
+        known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
+        rows = [row for row in known if all(row[name] == pairs[0][name] for name in same)]
+        tested = [pair for pair in pairs if pair["p_holm"] is not None]
+        if not tested or _is_said(of.rows(claims), pairs):
             continue
+        first, second = rows[:2]
         where = of_workload(first, workloads)
-        where += (
-            f" at batch {fmt.count(first['global_batch'])}" if varies("global_batch")(of) else ""
-        )
-        verdict, more = _best(rows, pairs, where)
+        where += f" at batch {fmt.count(first['global_batch'])}" if at_batch else ""
+        verdict, more = _best(rows, tested, where)
         yield Answer("ranking", "Which technique is best?", fmt.sentence(verdict), "ranking",
                      "pairs",
                      {"first": first[CALLED], "accuracy": first["accuracy"],
@@ -135,36 +136,33 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
                      more)  # fmt: skip
 
 
-def _is_said(against: Rows, rows: Rows, pairs: Rows) -> bool:
+def _is_said(against: Rows, pairs: Rows) -> bool:
     """Whether the answer on the reference already says it: of the only pair, or that none of all
-    rows is told apart."""
-    scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, rows)]
-    labels = {row[name] for row in against for name in (CALLED, "reference")}
-    if scales[0] != scales[1] or not {row[CALLED] for row in rows} <= labels:
-        return False
+    is told apart."""
+    said, own = (
+        {(row[name], row["gpus"], row["global_batch"]) for row in rows for name in (CALLED, second)}
+        for rows, second in ((against, "reference"), (pairs, "second"))
+    )
     none = all(row["verdict"] == UNDECIDED for row in (*against, *pairs))
-    known = any(pair["p_holm"] is not None for pair in pairs)
-    return known and (none or len(against) == len(pairs) == 1)
+    return own <= said and (none or len(against) == len(pairs) == 1)
 
 
-def _best(ordered: Rows, pairs: Rows, of: str) -> tuple[str, list[str]]:
+def _best(ordered: Rows, tested: Rows, of: str) -> tuple[str, list[str]]:
     """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
     ``of``: which, where there are several."""
     first, last = ordered[0], ordered[-1]
-    means = f"means lie between {_mean(last)} and {_mean(first)}"
-    tested = [pair for pair in pairs if pair["p_holm"] is not None]
-    if not tested:
-        return f"no difference between techniques is tested{of}", [means]
     near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
     above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
     if not above:
         apart = f"{len(tested) - len(near)} of {fmt.counted(len(tested), 'pair')} told apart"
+        means = f"means lie between {_mean(last)} and {_mean(first)}"
         return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
     p, family = max(pair["p_holm"] for pair in above), fmt.counted(above[0]["family"], "pair")
     shown = f"shown to be above {fmt.some([pair['second'] for pair in above])} "
     shown += f"(largest adjusted p {fmt.p_value(p)}, family of {family})"
     highest = f"the highest mean{of} is {_mean(first)}"
-    if not (beside := [one for one in near if one[CALLED] == first[CALLED]]):
+    beside = [one for one in near if one[CALLED] == first[CALLED]]
+    if not beside:
         return f"{highest}, {shown}", []
     needed = further_in_words(beside[:1])
     others = [pair["second"] for pair in beside]

@@ -17,14 +17,7 @@ from analysis.plots.figure import PALE, Figure, left_out, n_of
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
 from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.comparisons.arms import (
-    CALLED,
-    NOT_COMPARED,
-    PLACE,
-    SERIES,
-    ArmPairs,
-    arms,
-)
+from analysis.topics.comparisons.arms import CALLED, NOT_COMPARED, PLACE, SERIES, ArmPairs, arms
 from analysis.topics.comparisons.contrast import (
     HIGHER,
     LOWER,
@@ -53,7 +46,6 @@ COLUMNS = (
     *ArmPairs.columns(Column("reference", "string", heading="against")),
     *_DIFFERENCE.columns,
     Column("family", "Int64", description="comparisons planned; at least, where cells are unknown"),
-    Column("unknown_cells", "Int64", description="planned cells whose config could not be read"),
 )
 
 
@@ -73,11 +65,11 @@ def claims(of: Sweep) -> Table:
     ]  # fmt: skip
     apart = frame([row | {"verdict": NOT_COMPARED} for row in rows], COLUMNS)
     size = len(pairs) + len(rows)
-    both = ArmPairs.of(found, pairs["arm"], pairs["arm_reference"])
+    both = ArmPairs(found.loc[pairs["arm"]], found.loc[pairs["arm_reference"]])
     tested = contrasts({_DIFFERENCE: both.accuracy}, size)
     lost = len(planned) - int(planned["known"].sum())
     made = pd.concat([frame(both.rows("reference") | tested, COLUMNS), apart])
-    made = made.assign(family=size, unknown_cells=lost).astype(types(COLUMNS))
+    made = made.assign(family=size).astype(types(COLUMNS))
     return Table(
         "claims",
         f"Claims: techniques against {reference or 'a reference'}",
@@ -192,9 +184,4 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     return f"{which}; largest difference: {names[0]} {measured}"
 
 
-TOPIC = Topic(
-    tables=(claims,),
-    plots=(figure,),
-    answers=(_against,),
-    asks=varies("technique_label"),
-)
+TOPIC = Topic((claims,), (figure,), (_against,), asks=varies("technique_label"))

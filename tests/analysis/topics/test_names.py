@@ -5,24 +5,15 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.topics.names import (
-    batch_text,
-    only,
-    ranks_column,
-    ratio_text,
-    reasons,
-    with_context,
-)
+from analysis.topics.names import batch_text, only, ranks_column, ratio_text, reasons, with_context
 from tests.analysis.builders import config, record, runs_frame
 
 
-@pytest.mark.parametrize("context", ["", None, pd.NA])
-def test_a_row_without_context_has_its_technique_alone(context: object) -> None:
-    assert with_context({"technique_label": "lamb", "context": context}) == "lamb"
-
-
-def test_a_row_is_named_with_its_context() -> None:
-    assert with_context({"technique_label": "lamb", "context": "3 epochs"}) == "lamb; 3 epochs"
+@pytest.mark.parametrize(("context", "shown"), [
+    ("", "lamb"), (None, "lamb"), (pd.NA, "lamb"), ("3 epochs", "lamb; 3 epochs"),
+])  # fmt: skip
+def test_a_row_is_named_with_its_context_if_it_has_one(context: object, shown: str) -> None:
+    assert with_context({"technique_label": "lamb", "context": context}) == shown
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,6 @@ def test_unknown_cells_make_the_family_at_least_so_large() -> None:
     shown = table(arm("naive", NAIVE), arm("lamb", LAMB), unknown=2)
     assert "at least 1 planned comparison" in shown.intro
     assert "config of 2 planned cells could not be read" in shown.intro
-    assert shown.data["unknown_cells"].tolist() == [2]
     assert "could not be read" not in table(arm("naive", NAIVE), arm("lamb", LAMB)).intro
 
 

@@ -36,7 +36,6 @@ def test_the_change_and_its_interval_are_those_of_scipy() -> None:
     assert row["accuracy_small_high"] == pytest.approx(0.61 + half)
     assert (row["global_batch_small"], row["global_batch_large"]) == (16, 64)
     assert (row["steps_small"], row["steps_large"]) == (60, 15)
-    assert (row["accumulation_small"], row["accumulation_large"]) == (1, 4)
     assert not row["context"], "what makes the batch is said in columns of its own"
 
 
