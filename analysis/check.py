@@ -32,7 +32,6 @@ from analysis.writing import Case, Result, Suite
 CODES = {"failed": 1, "undecided": 3, "passed": 0}
 NO_RUN = "no usable run of a planned condition"
 NOTHING = "nothing of the kind was measured"
-_THREE = fmt.number(3)
 #: A row of which nothing is known.
 _OPEN = {"mode": "", "verdict": "undecided", **Estimate(None).columns("value")}
 #: Conditions that are named in sentences of one verdict.
@@ -44,7 +43,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("gpus", "Int64", "ranks"),
     Column("n0", "Int64", "baseline", cell=lambda row: "" if row["n0"] is None else str(row["n0"])),
     Column("global_batch", "Int64", "global batch"),
-    Column("value", "Float64", "value", format=_THREE, estimate=True),
+    Column("value", "Float64", "value", format=fmt.THREE, estimate=True),
     Column("least", "Float64", "at least", format=lambda value: f"{value:g}"),
     Column("evidence", "string"),
     Column("verdict", "string", "verdict"),
@@ -143,7 +142,7 @@ def table(frames: Frames, asked: Mapping[str, float]) -> Table:
     for row in rows:
         value = estimate_in(row, "value")
         runs = f", {fmt.runs(value.n)}" if value.n else ""
-        row["evidence"] = f"{value.text(_THREE)}{runs}, threshold {row['least']:g}"
+        row["evidence"] = f"{value.text(fmt.THREE)}{runs}, threshold {row['least']:g}"
     return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
 
 

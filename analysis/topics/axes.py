@@ -28,14 +28,14 @@ from analysis.topics.settings import Comparable, comparable, value_text
 from analysis.topics.topic import Answer, Sweep, Topic, groups
 
 Writer: TypeAlias = Callable[[Any], str]
-_MOST, _THREE = 3, fmt.number(3)
+_MOST = 3
 _FOUND = ("status", "validation_accuracy", "sharpness_largest")
 #: Estimate of the last value against the first -> its words, how it is written, no change; of
 #: which column, and how that is written.
 _MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
     "times": ("the largest eigenvalue of the Hessian", fmt.significant, 1,
               "sharpness", fmt.significant),
-    "change": ("validation accuracy", fmt.signed(3), 0, "accuracy", _THREE),
+    "change": ("validation accuracy", fmt.signed(3), 0, "accuracy", fmt.THREE),
 }  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
     Column("axis", "string", "setting"),
@@ -45,7 +45,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("n", "Int64", "runs", "completed"),
     Column("diverged", "Int64", "diverged", "runs that are in no mean", only_if_varied=True),
     Column("accuracy", "Float64", "validation accuracy", "mean over completed runs, with the 95 % "
-           "t interval", format=_THREE, estimate=True),
+           "t interval", format=fmt.THREE, estimate=True),
     Column("change", "Float64", "against the first value", "difference of means, with Welch's 95 "
            "% interval, without correction for several values", format=fmt.signed(3),
            estimate=True),
@@ -68,8 +68,9 @@ def table(of: Sweep) -> Table:
     return Table("axes", "What each setting does", shown, frame(rows, COLUMNS))
 
 
-def answers(rows: Sequence[Row]) -> Iterable[Answer]:
-    """One per axis: what changes from its first value to its last. ``rows``: of the table."""
+def answers(of: Sweep) -> Iterable[Answer]:
+    """One per axis: what changes from its first value to its last."""
+    rows = of.rows(table)
     told = {row["axis"] for row in rows if row["change_note"] != STOPS or row["times"] is not None}
     axes = groups([row for row in rows if row["axis"] in told], ("axis",))[:_MOST]
     every = [groups(own, ("equal",)) for own in axes]
@@ -88,8 +89,9 @@ def answers(rows: Sequence[Row]) -> Iterable[Answer]:
                      "axes", "runs", numbers, more)  # fmt: skip
 
 
-def figure(data: pd.DataFrame) -> Figure | None:
+def figure(of: Sweep) -> Figure | None:
     """Accuracy, or sharpness, against the first axis of numbers."""
+    data = of.made(table).data
     numeric = data[data["at"].notna() & (data["n"] > 0)]
     if numeric.empty:
         return None
@@ -183,7 +185,7 @@ def _said(rows: Sequence[Row]) -> str:
 def _range(rows: Sequence[Row]) -> str:
     """Of the sharpness where accuracies are not compared."""
     ends = rows[-1]["change_note"] == STOPS
-    name, write = ("sharpness", fmt.significant) if ends else ("accuracy", _THREE)
+    name, write = ("sharpness", fmt.significant) if ends else ("accuracy", fmt.THREE)
     known = [row[name] for row in rows if row[name] is not None]
     if not known:
         return ""
@@ -209,9 +211,4 @@ def _between(first: Row, last: Row) -> str:
     return fmt.joined([*shown, *open_, runs], ", ") if shown or open_ else ""
 
 
-TOPIC = Topic(
-    tables=(table,),
-    plots=(lambda of: figure(of.made(table).data),),
-    answers=(lambda of: answers(of.rows(table)),),
-    asks=lambda of: len(of.made(table).data) > 0,
-)
+TOPIC = Topic((table,), (figure,), (answers,), asks=lambda of: len(of.made(table).data) > 0)

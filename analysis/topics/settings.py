@@ -67,12 +67,17 @@ def _settings(cells: pd.DataFrame, techniques: Settings) -> pd.DataFrame:
     for _, own in cells.groupby("technique", sort=False):
         told = {key: flat[key] for key in own["technique_settings"].unique() if key in flat}
         for field in sorted({field for one in told.values() for field in one} - {"name"}):
-            # lists and mappings as text, which can be compared
-            each = {key: one.get(field, _NONE) for key, one in told.items()}
-            values = {key: v if isinstance(v, Real) else str(v) for key, v in each.items()}
+            values = {key: _plain(one.get(field)) for key, one in told.items()}
             if len(set(values.values())) > 1:
                 found.loc[own.index, field] = own["technique_settings"].map(values).astype(object)
     return found
+
+
+def _plain(value: Any) -> Any:
+    """A value that can be compared: lists and mappings as text."""
+    if value is None:
+        return _NONE
+    return value if isinstance(value, Real) else str(value)
 
 
 def _axes(differing: pd.DataFrame) -> dict[str, list[str]]:

@@ -39,7 +39,7 @@ def _of_end(end: str, batch: str) -> tuple[Column, ...]:
     """CSV columns of one end; the page shows both in one cell, but for the accuracies."""
     return (
         *(Column(f"{name}_{end}", "Int64") for name in _OF_END),
-        Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=fmt.number(3),
+        Column(f"accuracy_{end}", estimate=True, heading=f"accuracy, {batch}", format=fmt.THREE,
                description="mean among runs that did not diverge, with Student's t interval"),
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ RANKING_COLUMNS = (
     Column("place", "Int64", heading="place"),
     *ABOUT,
     *run_columns(heading="runs", cell=runs_text, description="usable runs, diverged ones included"),
-    Column("accuracy", estimate=True, heading="accuracy (95 % interval)", format=fmt.number(3),
+    Column("accuracy", estimate=True, heading="accuracy (95 % interval)", format=fmt.THREE,
            description="mean among runs that did not diverge, with Student's t interval of this "
            "row alone"),
 )  # fmt: skip

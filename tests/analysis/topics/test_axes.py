@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from analysis.page.report import Report, build
 from analysis.records.load import load_frames
-from analysis.table import plain_rows
 from analysis.topics import axes
 from analysis.topics.settings import value_text
 from analysis.topics.topic import Sweep
 from tests.analysis.builders import config, failed, record, technique, write_sweep
 from train.config.optimizer import Sgd
 from train.record.run import RunRecord, Sharpness
+
+MINI: dict[str, Any] = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
 
 
 def runs(accuracy: float, sharpness: float | None = None, **changes: object) -> list[RunRecord]:
@@ -55,46 +57,27 @@ def said(found: Report) -> dict[str, str]:
     return {a.question: a.text for a in found.answers if a.evidence == "axes"}
 
 
-@pytest.mark.parametrize(
-    ("values", "question", "text"),
-    [
-        (
-            {"width": [0.25, 1.0, 2.0]},
-            "What changes with width?",
-            "From width 0.25 to 2, validation accuracy changes from 0.400 to 0.600, by +0.200 (",
-        ),
-        (
-            {"data_fraction": [0.25, 0.5, 1.0]},
-            "What changes with the share of the training images?",
-            "From the share of the training images 0.25 to 1, validation accuracy changes from",
-        ),
-        (
-            {"shortcuts": [True, False]},
-            "What changes with shortcuts?",
-            "From shortcuts on to off, validation accuracy changes from 0.400 to 0.500, by +0.100",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "words", "text"), [
+    ("width", (0.25, 1.0, 2.0), "width", "0.25 to 2, validation accuracy changes from 0.400 to "
+     "0.600, by +0.200 ("),
+    ("data_fraction", (0.25, 0.5, 1.0), "the share of the training images", "0.25 to 1, "),
+    ("shortcuts", (True, False), "shortcuts", "on to off, validation accuracy changes from 0.400"),
+])  # fmt: skip
 def test_a_sweep_is_answered_on_the_axis_that_it_varies(
-    tmp_path: Path, values: dict[str, list[object]], question: str, text: str
+    tmp_path: Path, name: str, values: Sequence[object], words: str, text: str
 ) -> None:
-    ((name, settings),) = values.items()
     conditions = [
-        runs(0.4 + place / 10, epochs=2, model="resnet_mini", dataset="cifar10", **{name: value})
-        for place, value in enumerate(settings)
+        runs(0.4 + place / 10, **MINI, **{name: value}) for place, value in enumerate(values)
     ]
     found = report(tmp_path, *conditions, draw=True)
-    assert said(found)[question].startswith(text)
+    assert said(found)[f"What changes with {words}?"].startswith(f"From {words} {text}")
     assert not any(topic.failures for topic in found.topics)
     drawn = [f.key for topic in found.topics for f in topic.figures]
     assert ("axes" in drawn) == (name != "shortcuts")  # numbers are drawn
 
 
 def test_sharpness_is_a_ratio(tmp_path: Path) -> None:
-    epochs = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
-    found = report(
-        tmp_path, runs(0.5, 10.0, width=1.0, **epochs), runs(0.5, 40.0, width=2.0, **epochs)
-    )
+    found = report(tmp_path, runs(0.5, 10.0, width=1.0, **MINI), runs(0.5, 40.0, width=2.0, **MINI))
     text = said(found)["What changes with width?"]
     assert "eigenvalue of the Hessian changes from 10.0 to 40.0, by a factor of 4.00 (" in text
     assert "no change of validation accuracy is shown: 0.500 to 0.500, by +0.000" in text
@@ -124,9 +107,8 @@ def test_of_names_which_have_no_order_the_range_is_told(tmp_path: Path) -> None:
 
 
 def test_one_run_each_claims_nothing(tmp_path: Path) -> None:
-    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
     text = said(
-        report(tmp_path, *(runs(a, width=w, **of)[:1] for a, w in ((0.4, 0.5), (0.7, 1.0))))
+        report(tmp_path, *(runs(a, width=w, **MINI)[:1] for a, w in ((0.4, 0.5), (0.7, 1.0))))
     )
     assert "no change of validation accuracy is shown: 0.390 to 0.690, by +" in str(text)
 
@@ -145,22 +127,21 @@ def test_ranks_batch_technique_and_rate_are_no_axes(tmp_path: Path) -> None:
 
 
 def test_runs_that_end_at_a_target_or_diverge_claim_no_accuracy(tmp_path: Path) -> None:
-    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
-    sharp = [*runs(0.4, 10.0, width=1.0, **of), *runs(0.7, 40.0, width=2.0, **of)]
+    sharp = [*runs(0.4, 10.0, width=1.0, **MINI), *runs(0.7, 40.0, width=2.0, **MINI)]
     frames = load_frames(write_sweep(tmp_path / "a", sharp))
     for table in (frames.planned, frames.runs):
         table["target"] = "validation 0.3"
-    (ended,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
+    (ended,) = axes.answers(Sweep(frames))
     assert "from 10.0 to 40.0, by a factor of 4.00" in ended.text and "accuracy" not in ended.text
     frames.planned["width"] = frames.planned["width"].astype(object).replace({1.0: "one"})
     frames.planned.loc[0, "width"] = "some"
-    (names,) = axes.answers(plain_rows(axes.table(Sweep(frames)).data))
+    (names,) = axes.answers(Sweep(frames))
     assert names.text.startswith("Of 3 values of width, the mean sharpness is ")
     frames.runs["sharpness_largest"] = pd.NA
-    assert not [*axes.answers(plain_rows(axes.table(Sweep(frames)).data))]
-    wide = runs(0.7, width=2.0, **of)
+    assert not [*axes.answers(Sweep(frames))]
+    wide = runs(0.7, width=2.0, **MINI)
     wide[0] = record(wide[0].config, status="diverged", accuracies=[0.1, None])
-    text = said(report(tmp_path / "b", runs(0.4, width=1.0, **of), wide))[
+    text = said(report(tmp_path / "b", runs(0.4, width=1.0, **MINI), wide))[
         "What changes with width?"
     ]
     assert text == "From width 1 to 2, 1 of 6 runs diverged: no change is claimed."
@@ -205,11 +186,11 @@ def test_the_rate_is_equal_or_named(tmp_path: Path) -> None:
 
 def test_what_changes_elsewhere_only_is_not_said_to_change(tmp_path: Path) -> None:
     """Rates of another technique, and a setting in which techniques differ; whose change it is."""
-    of = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
     searched = [
-        runs(0.5, technique=technique("lamb", base_lr=rate), width=2.0, **of) for rate in (0.1, 0.2)
+        runs(0.5, technique=technique("lamb", base_lr=rate), width=2.0, **MINI)
+        for rate in (0.1, 0.2)
     ]
-    found = report(tmp_path, *(decayed(0.5, d, **of) for d in (0.0, 0.001, 0.01)), *searched)
+    found = report(tmp_path, *(decayed(0.5, d, **MINI) for d in (0.0, 0.001, 0.01)), *searched)
     (text,) = said(found).values()
     assert text.startswith("From weight decay 0 to 0.01, with naive, no change")
 
@@ -270,13 +251,12 @@ def test_several_intervals_are_said_to_be_uncorrected(tmp_path: Path) -> None:
     two = [*one, *(decayed(0.5, d, batch_per_rank=32) for d in (0.0, 0.001))]
     (text,) = said(report(tmp_path / "b", *two)).values()
     assert text.endswith(". Intervals are not corrected for 2 comparisons.")
-    sharp: dict[str, object] = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
-    both = [runs(0.5, 10.0 * width, width=width, **sharp) for width in (1.0, 2.0)]
+    both = [runs(0.5, 10.0 * width, width=width, **MINI) for width in (1.0, 2.0)]
     (text,) = said(report(tmp_path / "c", *both)).values()
     assert text.endswith(". Intervals are not corrected for 2 comparisons.")
     items = []
     for batch in (16, 32):
-        slim, wide = (runs(0.5, 10.0 * width, width=width, batch_per_rank=batch, **sharp)
+        slim, wide = (runs(0.5, 10.0 * width, width=width, batch_per_rank=batch, **MINI)
                       for width in (1.0, 2.0))  # fmt: skip
         gone = record(wide[0].config, status="diverged", accuracies=[0.1, None])
         items += [*slim, gone, *wide[1:]]

@@ -76,19 +76,6 @@ def test_holm_decides_over_the_family_and_bonferroni_stands_beside() -> None:
     assert {"difference (95 % interval)", "simultaneous 95 % interval", "p (Holm)"} <= set(heads)
 
 
-def test_a_lost_technique_stays_in_the_family_of_each_workload() -> None:
-    """As it was: lamb without a run of the second model left a family of one there."""
-    other = {"model": "resnet_mini"}
-    runs = (arm("naive", NAIVE), arm("naive", NAIVE, **other), arm("lamb", LAMB))
-    found = claims(*runs, lost=seeds("lamb", 3, **other))
-    assert found["family"].tolist() == [2, 2]
-    lost = found[found["verdict"] == "not compared"].iloc[0]
-    assert lost["difference_note"] == "no usable run of lamb at the planned scale"
-    assert (lost["n"], lost["n_planned"], lost["n_reference"]) == (0, 3, 3)
-    kept = found[found["verdict"] != "not compared"].iloc[0]
-    assert kept["p_holm"] == pytest.approx(2 * kept["p"])
-
-
 def test_a_technique_is_never_compared_at_a_smaller_scale_than_planned() -> None:
     """It lost its runs on 4 ranks, and is higher on 2: that was once called the result."""
     found = claims(

@@ -70,6 +70,7 @@ CASES = {
         [*runs(), *runs([100.0], name="lamb")], [*runs(), *runs([20.0], name="lamb")],
         3, "no change shown",
     ),
+    "lost": (runs(), [failed(one.config) for one in runs()], 1, "no completed run now"),
     "not planned": ([*runs(), *runs(name="lamb")], runs(), 3, "not planned now"),
     "nothing in common": (runs(), runs(name="lamb"), 3, "not planned now"),
 }  # fmt: skip
@@ -81,14 +82,6 @@ def test_what_is_a_regression_and_what_is_undecided(tmp_path: Path, kind: str) -
     done = compared(tmp_path, before, after, "--junit", file)
     verdicts = done.output + file.read_text()
     assert done.exit_code == code and said in verdicts, verdicts
-
-
-def test_a_condition_that_is_lost_is_a_regression(tmp_path: Path) -> None:
-    assert compared(tmp_path, runs(), runs()).exit_code == 0
-    for file in (tmp_path / "b").glob("*/record.json"):
-        file.unlink()
-    done = check(tmp_path / "a", tmp_path / "b")
-    assert done.exit_code == 1 and "no completed run now" in done.output
 
 
 def lose(items: list[RunRecord], lost: int, **error: str) -> list[RunRecord]:

@@ -141,13 +141,6 @@ def test_a_library_that_lost_its_runs_stays_in_the_family() -> None:
     assert kept["equivalence_p_holm"] == pytest.approx(2 * alone)
 
 
-def test_the_reference_that_lost_its_runs_stays_the_reference() -> None:
-    items = [*arm(OTHER, RATES, SCORES), *arm("mirrored", OTHER_RATES, OTHER_SCORES)]
-    found = compared(*items, lost=seeds("naive", 3))
-    assert found["framework"].tolist() == ["horovod", "horovod"]
-    assert found["verdict"].eq("not compared").all()
-
-
 def test_the_view_says_what_was_compared() -> None:
     items = both()
     shown = libraries.compared(sweep(items))

@@ -42,17 +42,6 @@ def test_every_pair_once_with_holm_over_all() -> None:
     assert (pairs["difference"] >= 0).all(), "the higher one first"
 
 
-def test_undecided_pairs_are_pairs_and_no_group() -> None:
-    """Lars is told apart from neither neighbour, yet the neighbours are from each other."""
-    chain = {"a": [0.500, 0.505, 0.510], "b": [0.45, 0.52, 0.47], "c": [0.430, 0.435, 0.440]}
-    _, pairs = both(*(arm(name, runs) for name, runs in chain.items()))
-    verdicts = {(row["technique"], row["second"]): row["verdict"] for _, row in pairs.iterrows()}
-    assert verdicts == {("a", "b"): "undecided", ("b", "c"): "undecided", ("a", "c"): "higher"}
-    open_ = pairs[pairs["verdict"] == "undecided"]
-    assert (open_["further_runs"] > 0).all()
-    assert pairs["further_runs"].isna().sum() == 1
-
-
 def test_the_scale_is_the_largest_planned_for_two_techniques() -> None:
     ranked, pairs = both(
         arm("naive", [0.9, 0.91], gpus=4), arm("naive", [0.5, 0.6]), arm("lamb", [0.6, 0.7]),
