@@ -164,13 +164,6 @@ def test_what_is_never_a_claim(naive, lamb, verdict: str, note: str) -> None:
     assert topic.figure(of(naive, lamb)) is None
 
 
-@pytest.mark.parametrize("changes", [{"framework": "mirrored"}, {"deterministic": False}])
-def test_workloads_and_libraries_are_compared_apart(changes: dict) -> None:
-    found = claims(arm("naive", NAIVE), arm("lamb", LAMB), arm("naive", NAIVE, **changes),
-                   arm("lamb", LAMB, **changes))  # fmt: skip
-    assert found["verdict"].tolist() == ["higher", "higher"]
-
-
 def test_the_reference_is_naive_else_the_first() -> None:
     assert topic.reference_technique(["lamb", "naive"]) == "naive"
     assert topic.reference_technique(["lamb", "warm"]) == "lamb"

@@ -152,12 +152,6 @@ def test_each_condition_is_a_case_of_junit(tmp_path: Path) -> None:
     assert "Undecided: change of lamb at 2 ranks, batch 32: throughput" in done.output
     (suite,) = Xml.parse(file).getroot()
     assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
-    cases = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
-    assert cases == {
-        "change of naive at 2 ranks, batch 32": ["failure"],
-        "change of lamb at 2 ranks, batch 32": ["error"],
-        "change of lars at 2 ranks, batch 32": [],
-    }
     (worse,) = suite.iter("failure")
     assert worse.get("message") == "slower" and "throughput ratio 0.60 (" in worse.text
     assert compared(tmp_path, [], after, "--junit", file).exit_code == 3

@@ -7,7 +7,6 @@ from scipy import stats
 
 from analysis.table import Table
 from analysis.topics.comparisons import larger_batch
-from tests.analysis.builders import technique
 from tests.analysis.planned import arm as arm_of
 from tests.analysis.planned import seeds, sweep
 
@@ -90,12 +89,6 @@ def test_what_the_reader_sees() -> None:
     assert view.rows[0][7].startswith("-0.083 (-0.1")
     assert view.rows[1][5:] == ("0.600\u00a0¹", "0.500\u00a0¹", "-0.100\u00a0¹")
     assert view.notes == ("¹ n=1",)
-
-
-def test_settings_of_one_name_are_rows_of_their_own() -> None:
-    fast = {"technique": technique(base_lr=0.2)}
-    found = kept(arm(SMALL), arm(LARGE, gpus=4), arm(SMALL, **fast), arm(LARGE, gpus=4, **fast))
-    assert found["technique_label"].tolist() == ["naive (base_lr=0.1)", "naive (base_lr=0.2)"]
 
 
 def test_a_sweep_of_one_batch_has_no_row() -> None:
