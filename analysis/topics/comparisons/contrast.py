@@ -143,10 +143,10 @@ def contrasts(asked: Mapping[Contrast, Pairs], size: int = 0) -> dict[str, Any]:
         found |= {f"{one.tests}p": p, f"{one.tests}p_holm": p_holm, f"{one.tests}verdict": verdicts}
         if one.further:
             more = further_runs(*sides, alpha=ALPHA / max(size, 1))
-            open_, nothing = np.array(verdicts, object) == UNDECIDED, np.array(None)
+            open_ = np.array(verdicts, object) == UNDECIDED
             found |= {
                 "further_runs": np.where(np.isfinite(more.runs) & open_, more.runs, np.nan),
-                "further_runs_note": np.where(open_, np.array(more.notes, object), nothing),
+                "further_runs_note": np.where(open_, np.array(more.notes, object), np.array(None)),
             }
     return found
 
