@@ -49,7 +49,7 @@ def comparable(cells: pd.DataFrame, techniques: Settings) -> Iterator[Comparable
         values = settings[axis].dropna()
         too = [_axis_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
         words = _axis_words(axis) + (f" ({', '.join(too)} too)" if too else "")
-        others = differing.loc[values.index].drop(columns=[axis, *along])
+        others = _told(differing.loc[values.index].drop(columns=[axis, *along]))
         which = pd.Series(0, others.index)
         if others.shape[1]:
             which = others.groupby([*others], sort=False, dropna=False).ngroup()
@@ -100,6 +100,12 @@ def _follows(pair: pd.DataFrame) -> bool:
     return pair.astype(str).drop_duplicates().iloc[:, 1].is_unique
 
 
+def _told(others: pd.DataFrame) -> pd.DataFrame:
+    """Without the accumulation, where ranks and batch leave no choice of it."""
+    rest = others.drop(columns="accumulation", errors="ignore")
+    return rest if len(rest.drop_duplicates()) == len(others.drop_duplicates()) else others
+
+
 def _equal(row: pd.Series[Any]) -> str:
     return fmt.joined([_named(str(name), v) for name, v in row.items() if not pd.isna(v)], ", ")
 
@@ -109,8 +115,6 @@ def _named(name: str, value: Any) -> str:
         return ranks_text(value)
     if name in ("technique", "model", "framework", "dataset"):
         return str(value)
-    if name == "accumulation" and value == 1:
-        return ""
     return f"{'batch' if name == 'global_batch' else _axis_words(name)} {value_text(value)}"
 
 

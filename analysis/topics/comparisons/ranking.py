@@ -139,12 +139,12 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
 def _is_said(against: Rows, pairs: Rows) -> bool:
     """Whether the answer on the reference already says it: of the only pair, or that none of all
     is told apart."""
-    said, own = (
-        {(row[name], row["gpus"], row["global_batch"]) for row in rows for name in (CALLED, second)}
-        for rows, second in ((against, "reference"), (pairs, "second"))
-    )
+    scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, pairs)]
+    said, names = ({row[name] for row in own for name in (CALLED, other)}
+                   for own, other in ((against, "reference"), (pairs, "second")))  # fmt: skip
     none = all(row["verdict"] == UNDECIDED for row in (*against, *pairs))
-    return own <= said and (none or len(against) == len(pairs) == 1)
+    is_said = none or len(against) == len(pairs) == 1
+    return scales[0] == scales[1] and names <= said and is_said
 
 
 def _best(ordered: Rows, tested: Rows, of: str) -> tuple[str, list[str]]:

@@ -10,6 +10,7 @@ from scipy import stats
 from analysis.stats.differences import holm
 from analysis.topics.comparisons import ranking
 from tests.analysis.planned import arm, seeds, sweep
+from train.config.run import Target
 
 SETS = {
     "naive": [0.40, 0.41, 0.42],
@@ -72,6 +73,13 @@ def test_an_arm_with_diverged_runs_is_ranked_by_the_others_and_decides_nothing()
     assert none["accuracy_note"].tolist()[1] == "all 3 runs diverged"
     one, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=2))
     assert one["accuracy_note"].tolist()[0] == "2 of 3 runs diverged, in no mean; n=1"
+
+
+def test_runs_that_end_at_a_target_have_no_place() -> None:
+    """Once they had one by accuracies that the table does not show."""
+    goal = {"target": Target(validation_accuracy=0.5, held_for=1)}
+    ranked, _ = both(*(arm(name, SETS[name], **goal) for name in ("naive", "muon")))
+    assert ranked[["place", "accuracy"]].isna().all(axis=None)
 
 
 def test_workloads_are_ranked_apart_and_share_a_family() -> None:
