@@ -194,20 +194,18 @@ def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Ite
         why = f"collectives are not compared: {baseline.shape} in {baseline.run}, {here.shape} now"
         yield Finding("remark", "collectives", why)
         return
+    before = {(series.way, series.name): series.seconds for series in baseline.collectives}
     for way in WAYS:
-        mine, theirs = (
-            {s.name: s.seconds for s in one.collectives if s.way == way} for one in (here, baseline)
-        )
-        largest = {name: max(common) for name in set(mine) & set(theirs)
-                   if (common := set(mine[name]) & set(theirs[name]))}  # fmt: skip
-        now, then = (
-            {name: (1 / own[name][size],) for name, size in largest.items()}
-            for own in (mine, theirs)
-        )
-        if not largest:
+        now, then = dict[str, tuple[float]](), dict[str, tuple[float]]()
+        for series in (series for series in here.collectives if series.way == way):
+            theirs = before.get((way, series.name), {})
+            if common := series.seconds.keys() & theirs.keys():
+                now[series.name] = (1 / series.seconds[max(common)],)
+                then[series.name] = (1 / theirs[max(common)],)
+        if not now:
             continue
         reached = ratio(now, then)
-        reach = reached.text(_SHARE)
-        said = f"collectives by {way} reach {reach} of the speed of baseline {baseline.run}"
+        share = reached.text(_SHARE)
+        said = f"collectives by {way} reach {share} of the speed of baseline {baseline.run}"
         found = _judged(reached, "collectives", said)
         yield replace(found, weight="remark") if collectives.oversubscribed else found

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.interconnect.collectives import CARRIED
-from analysis.interconnect.facts import reported
+from analysis.interconnect.facts import mtus, reported
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import pairs_frame
 from train.interconnect.facts.record import NodeFacts
@@ -125,8 +125,7 @@ def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[F
     paths = {(m.sender, m.receiver): m.tcp.path_mtu for m in tournament.measurements
              if m.tcp is not None and m.phase == "tournament"}  # fmt: skip
     usual = statistics.mode(paths.values()) if paths else 0
-    own = {node: int(mtu) for node, values in reported(facts).items()
-           if (mtu := values.get(("network", "MTU"), "")).isdecimal()}  # fmt: skip
+    own = mtus(facts)
     small = [f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items())
              if size < min(own.get(a, usual), own.get(b, usual))]  # fmt: skip
     if small:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from analysis.interconnect.facts import reported
+from analysis.interconnect.facts import mtus, reported
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import Run
 from train.interconnect.facts.record import NodeFacts
@@ -24,8 +24,7 @@ LOADED = 0.5
 def goodput(line: float, facts: Sequence[NodeFacts]) -> float:
     """What TCP's headers leave of an Ethernet line: 1448 of 1538 bytes at MTU 1500, 8948 of 9038 at
     9000."""
-    told = [one.get(("network", "MTU"), "") for one in reported(facts).values()]
-    mtu = min((int(value) for value in told if value.isdecimal()), default=1500)
+    mtu = min(mtus(facts).values(), default=1500)
     return line * (mtu - _HEADERS) / (mtu + _OVERHEAD)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from analysis import fmt
 from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding, Weight
-from train.interconnect.record import Outcome, Retest, Suspect, Tournament
+from train.interconnect.record import Retest, Suspect, Tournament
 
 #: Uplinks that carry this share of what their nodes reach carry all that these can send.
 ALL = 0.93
@@ -48,29 +48,26 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
         )  # fmt: skip
     if len(tested) < 2:
         return
+    hidden = []
     width, most = (of(shared[leaf] for leaf in tested) for of in (min, max))
     if larger := sorted(leaf for leaf in tested if shared[leaf] > width):
-        yield Finding(
-            "remark", "uplinks not loaded",
-            f"uplinks were compared with {width} pairs at a time, as many as the smallest leaf "
-            f"switch has nodes; {', '.join(larger)} have up to {most}: an uplink that lost up "
-            f"to {1 - width / most:.0%} would not be seen",
-        )  # fmt: skip
+        hidden.append(
+            f"{', '.join(larger)} have up to {most} nodes, and {width} pairs crossed at a time: an "
+            f"uplink that lost up to {1 - width / most:.0%} would not be seen"
+        )
     share, seen = decision.crossing, decision.visible_across
     if share is not None and share < ALL:
-        alone = len(tested) == 2
-        yield Finding(
-            "open" if alone else "remark", TWO_LEAVES if alone else "oversubscribed",
-            f"whole leaf switches reach {share:.2f} of each other of what their nodes reach within "
-            "them: as it was built, or uplinks that lost as much; only a baseline shows which",
-            ratio=share,
-        )  # fmt: skip
+        why = (f"whole leaf switches reach {share:.2f} of each other of what their nodes reach "
+               "within them: as it was built, or uplinks that lost as much; only a baseline shows "
+               "which")  # fmt: skip
+        if len(tested) == 2:
+            yield Finding("open", TWO_LEAVES, why, ratio=share)
+        else:
+            hidden.append(why)
     if seen is not None and seen < VISIBLE:
-        yield Finding(
-            "remark", "links across",
-            f"a single link across leaf switches is seen only below {seen:.2f} of what is usual "
-            "within them: above, the uplinks hold it up",
-        )  # fmt: skip
+        hidden.append(f"a single link across is seen only below {seen:.2f} of what is usual within")
+    if hidden:
+        yield Finding("remark", "uplinks", "; ".join(hidden))
 
 
 def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
@@ -86,39 +83,32 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
             left[is_across(suspect.nodes, tournament.switches)].append(suspect)
         else:
             yield _retested(suspect, retest, _or_else(suspect, tournament))
-    again = [retest for retest in tournament.retests if retest.kind == "link"]
+    # more links than are retested: by what became of the slowest of their kind
     for across, links in left.items():
-        like = [r for r in again if is_across(r.nodes, tournament.switches) is across]
-        if links:
-            yield _links_left(
-                links, [r.outcome for r in like], "across leaf switches " if across else ""
-            )
-
-
-def _links_left(left: Sequence[Suspect], outcomes: Sequence[Outcome], where: str) -> Finding:
-    """More links than are retested: by what became of the slowest of their kind."""
-    slowest = sorted(f"{link.ratio:.2f} {' -> '.join(link.nodes)}" for link in left)
-    evidence = f"{len(left)} more links {where}were slow ({fmt.first_of(slowest, 3)})"
-    if set(outcomes) == {"recovered"}:
-        alone = f"the {len(outcomes)} slowest were as fast as others alone: routes that collide"
-        return Finding("remark", "contention", f"{evidence}; {alone}")
-    return Finding("open", "links", evidence)
+        if not links:
+            continue
+        slowest = sorted(f"{link.ratio:.2f} {' -> '.join(link.nodes)}" for link in links)
+        where = "across leaf switches " if across else ""
+        evidence = f"{len(links)} more links {where}were slow ({fmt.first_of(slowest, 3)})"
+        outcomes = {r.outcome for r in tournament.retests if r.kind == "link"
+                    and is_across(r.nodes, tournament.switches) is across}  # fmt: skip
+        if outcomes == {"recovered"}:
+            why = f"{evidence}; the slowest were as fast as others alone: routes that collide"
+            yield Finding("remark", "contention", why)
+        else:
+            yield Finding("open", "links", evidence)
 
 
 def _or_else(suspect: Suspect, tournament: Tournament) -> str:
-    """What a leaf switch of one or two nodes does not let tell apart from them."""
-    switches, decision = tournament.switches, tournament.decision
+    """A leaf switch without further nodes does not show whether they, their link or its uplink are
+    slow."""
+    switches = tournament.switches
     leaves = {switches.get(node) for node in suspect.nodes}
     on = {node.name for node in tournament.nodes if switches.get(node.name) in leaves}
-    if len(leaves) > 1 or on != set(suspect.nodes) or None in leaves:
+    if on != set(suspect.nodes) or len(leaves) > 1 or None in leaves:
         return ""
-    if len(on) == 1:
-        return f"; or the uplink of {leaves.pop()}, where it is alone"
-    ways = [r for r in tournament.retests if set(r.nodes) == on and r.outcome == "confirmed"]
-    # where uplinks hold up all pairs across, they do not distinguish ends from link either
-    if len(ways) < 2 and (decision.across or 1.0) >= ALL:
-        return ""
-    return "; or one of the two nodes, which have no others on their leaf switch"
+    other = "its uplink" if len(on) == 1 else "one of the two nodes"
+    return f"; or {other}, since {leaves.pop()} has no others to compare with"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:
