@@ -95,7 +95,7 @@ def through_ports(collectives: Collectives) -> bool | None:
     return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
-def all_reduce_times(collectives: Collectives, way: Way) -> list[Timed]:
+def _all_reduce_times(collectives: Collectives, way: Way) -> list[Timed]:
     """Blocked, in place: as gradients are reduced."""
     return [
         Timed(series.ranks, point.bytes, point.seconds)
@@ -109,7 +109,7 @@ def all_reduce_times(collectives: Collectives, way: Way) -> list[Timed]:
 def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments | None:
     """A ring's alpha and beta from the times of ``ranks`` ranks; None: there are too few, or ranks
     share a node, and a fit would be of its memory."""
-    own = [timed for timed in all_reduce_times(collectives, way) if timed.ranks == ranks]
+    own = [timed for timed in _all_reduce_times(collectives, way) if timed.ranks == ranks]
     alone = len(collectives.ranks) == collectives.nodes
     return fit_segments(own) if alone and len(own) > 1 else None
 
@@ -117,7 +117,7 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
 def misses(collectives: Collectives, way: Way, own: Segments) -> dict[int, list[float]]:
     """Ranks, more than were fitted -> measured over predicted, minus one, of LARGE calls."""
     found: dict[int, list[float]] = {}
-    for timed in all_reduce_times(collectives, way):
+    for timed in _all_reduce_times(collectives, way):
         if timed.ranks > FITTED and timed.bytes >= LARGE:
             error = timed.median / own.seconds(timed.ranks, timed.bytes) - 1
             found.setdefault(timed.ranks, []).append(error)

@@ -75,14 +75,13 @@ def _coverage(tournament: Tournament) -> Iterator[Finding]:
     there = {node.name for node in tournament.nodes} - set(tournament.lost)
     met = {(m.sender, m.receiver) for m in tournament.measurements
            if m.phase == "tournament" and {m.sender, m.receiver} <= there}  # fmt: skip
-    sides = Counter(end for pair in met for end in zip(pair, ("send", "receive"), strict=True))
-    least = min((sides[node, way] for node in there for way in ("send", "receive")), default=0)
+    sides = Counter(side for pair in met for side in enumerate(pair))
+    least = min((sides[side, node] for node in there for side in (0, 1)), default=0)
     if len(there) > 1 and (tournament.cut is not None or least < len(there) - 1):
-        enough = least >= min(LEAST, len(there) - 1)
-        why = f"{tournament.cut}: a longer time limit, or fewer nodes, would measure more; "
+        cut = f"{tournament.cut}: a longer time limit or fewer nodes would measure more; "
         yield Finding(
-            "remark" if enough else "open", "coverage",
-            f"{why if tournament.cut else ''}each node met {least} of {len(there) - 1} others or "
+            "remark" if least >= min(LEAST, len(there) - 1) else "open", "coverage",
+            f"{cut if tournament.cut else ''}each node met {least} of {len(there) - 1} others or "
             "more: a slow link may be another",
         )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -21,16 +20,17 @@ from analysis.interconnect.collectives import (
 from analysis.interconnect.figures import square
 from analysis.interconnect.finding import Verdict, bits, seconds, size
 from analysis.interconnect.run import Run, pairs_frame
-from analysis.prediction.alpha_beta import WORST, Segments
+from analysis.prediction.alpha_beta import WORST
 from analysis.table import Column, Estimate, Row, Table, frame
-from train.interconnect.collectives.record import WAYS, Collectives, Way
+from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import Tournament
 
 
 def tables_of(run: Run) -> list[Table]:
     if run.collectives is None:
         return []
-    return [_collectives(run.collectives), *_model(run.collectives)]
+    model = _model(run.collectives)
+    return [_collectives(run.collectives), *([model] if len(model.data) else [])]
 
 
 _COLLECTIVES = (
@@ -63,48 +63,38 @@ _MODEL = (
     # where beta is too small to be seen beside alpha, B has no upper end
     Column("bandwidth", heading="B (95 %)", estimate=True,
            format=lambda rate: bits(rate) if math.isfinite(rate) else "∞"),
-    Column("worst_residual", heading="worst residual", format=fmt.percent,
-           note="worst_residual_note"),
-    Column("worst_residual_note", "string"),
+    Column("worst_residual", heading="worst residual", format=fmt.percent),
     Column("ranks", "Int64", "ranks"),
     Column("median_error", heading="median error", format=fmt.signed_percent),
     Column("worst_error", heading="worst error", format=fmt.signed_percent),
 )  # fmt: skip
 
 
-def _model(collectives: Collectives) -> Iterator[Table]:
+def _model(collectives: Collectives) -> Table:
     """Fitted on two ranks, tried on more; a row without ranks where there are no more."""
     rows: list[Row] = []
     for way in WAYS:
         if (own := fitted(collectives, way)) is None:
             continue
+        # the faster end of beta is the larger bandwidth
+        betas = (own.large.link.beta, *reversed(own.large.beta_interval))
+        bandwidth = Estimate(*(8 / beta if beta else math.inf for beta in betas))
+        alpha = Estimate(own.large.link.alpha, *own.large.alpha_interval)
+        fit = {"way": way, "worst_residual": own.worst,
+               **alpha.columns("alpha"), **bandwidth.columns("bandwidth")}  # fmt: skip
         rows += [
-            {**_fit(way, own), "ranks": ranks, "median_error": np.median(errors),
+            {**fit, "ranks": ranks, "median_error": np.median(errors),
              "worst_error": max(errors, key=abs)}
             for ranks, errors in misses(collectives, way, own).items()
-        ] or [_fit(way, own)]  # fmt: skip
-    if rows:
-        intro = (
-            "All-reduce in place, blocked, as a ring: alpha and 1 / B fitted to 2 ranks, weight "
-            "1 / T², apart for small and large messages where one line does not hold for "
-            f"both (shown: large), tried on more ranks from {size(LARGE)} on. error: measured over "
-            "predicted, minus one. A model, not a measurement; a fit that misses a size by more "
-            f"than {WORST:.0%} is not to be extrapolated."
-        )
-        yield Table("model", "Fitted and predicted", _MODEL, frame(rows, _MODEL), intro)
-
-
-def _fit(way: Way, own: Segments) -> Row:
-    # the faster end of beta is the larger bandwidth
-    betas = (own.large.link.beta, *reversed(own.large.beta_interval))
-    value, low, high = (8 / beta if beta else math.inf for beta in betas)
-    return {
-        "way": way,
-        **Estimate(own.large.link.alpha, *own.large.alpha_interval).columns("alpha"),
-        **Estimate(value, low, high).columns("bandwidth"),
-        "worst_residual": own.worst,
-        "worst_residual_note": None if own.is_usable else "not to be extrapolated",
-    }
+        ] or [fit]  # fmt: skip
+    intro = (
+        "All-reduce in place, blocked, as a ring: alpha and 1 / B fitted to 2 ranks, weight "
+        "1 / T², apart for small and large messages where one line does not hold for "
+        f"both (shown: large), tried on more ranks from {size(LARGE)} on. error: measured over "
+        "predicted, minus one. A model, not a measurement; a fit that misses a size by more "
+        f"than {WORST:.0%} is not to be extrapolated."
+    )
+    return Table("model", "Fitted and predicted", _MODEL, frame(rows, _MODEL), intro)
 
 
 _FINDINGS = (
@@ -117,10 +107,7 @@ _FINDINGS = (
 
 
 def findings_table(verdict: Verdict) -> Table:
-    rows = [
-        {**asdict(finding), "place": " to ".join(finding.nodes) or "the run"}
-        for finding in verdict.findings
-    ]
+    rows = [{**asdict(f), "place": " to ".join(f.nodes) or "the run"} for f in verdict.findings]
     intro = (
         "fault: the network's, seen again alone. open: this run cannot decide. remark: good to "
         "know, no reason to act."
