@@ -192,11 +192,9 @@ def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
     for way in WAYS:
         share = min((_carried(s) for s in counted if s.way == way), default=1.0)
         if share < CARRIED:
-            yield Finding(
-                "open", "interface",
-                f"collectives by {way}: the interfaces carried {share:.0%} of what the ranks must "
-                "send: the traffic takes another way, or RDMA that nothing counts here",
-            )  # fmt: skip
+            why = (f"collectives by {way}: interfaces carried {share:.0%} of what must be sent: it "
+                   "took another way, or RDMA that nothing counts here")  # fmt: skip
+            yield Finding("open", "interface", why)
     if through_ports(collectives):
         why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"
         yield Finding("remark", "RDMA", why)

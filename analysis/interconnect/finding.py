@@ -58,11 +58,7 @@ def doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str
 
     Rates that processors or noise limit show nothing of links, nodes or the fabric. Traffic that
     took, or may have taken, another way shows nothing of its node, that node's leaf switch, or all
-    nodes together.
-
-    Args:
-        own: findings about the run itself, among them the doubts.
-        switches: node -> leaf switch.
+    nodes together. own: findings about the run itself, among them the doubts.
     """
     if finding.weight != "fault" or finding.what not in _BY_RATE:
         return finding

@@ -32,20 +32,14 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
     crossed = [m for m in tournament.measurements if m.phase == "uplinks"]
     tested = {switches[m.sender] for m in crossed} & {switches[m.receiver] for m in crossed}
     if left := sorted(set(shared) - tested):
-        yield Finding(
-            "remark" if len(tested) > 1 else "open", "uplinks not tested",
-            f"{', '.join(left)}: too few nodes beside the largest leaf switch to be compared, or "
-            "the time was over; run with as many nodes of each",
-        )  # fmt: skip
-    failed = [m for m in crossed
+        why = (f"{', '.join(left)}: too few nodes beside the largest leaf switch, or the time was "
+               "over; run with as many nodes of each")  # fmt: skip
+        yield Finding("remark" if len(tested) > 1 else "open", "uplinks not tested", why)
+    failed = [f"{m.sender} to {m.receiver}: {m.error}" for m in crossed
               if not m.rates and {m.sender, m.receiver}.isdisjoint(tournament.lost)]  # fmt: skip
     if failed:
-        first = failed[0]
-        yield Finding(
-            "open", "uplinks failed",
-            f"{len(failed)} of {len(crossed)} measurements of pairs that loaded uplinks "
-            f"gave no number, first {first.sender} to {first.receiver}: {first.error}",
-        )  # fmt: skip
+        why = f"{len(failed)} of {len(crossed)} measurements gave no number, first {failed[0]}"
+        yield Finding("open", "uplinks failed", why)
     if len(tested) < 2:
         return
     hidden = []
@@ -100,15 +94,19 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
 
 
 def _or_else(suspect: Suspect, tournament: Tournament) -> str:
-    """A leaf switch without further nodes does not show whether they, their link or its uplink are
-    slow."""
-    switches = tournament.switches
+    """What a leaf switch of one or two nodes does not let tell apart from them."""
+    switches, decision = tournament.switches, tournament.decision
     leaves = {switches.get(node) for node in suspect.nodes}
     on = {node.name for node in tournament.nodes if switches.get(node.name) in leaves}
     if on != set(suspect.nodes) or len(leaves) > 1 or None in leaves:
         return ""
-    other = "its uplink" if len(on) == 1 else "one of the two nodes"
-    return f"; or {other}, since {leaves.pop()} has no others to compare with"
+    if len(on) == 1:
+        return f"; or the uplink of {leaves.pop()}, where it is alone"
+    ways = [r for r in tournament.retests if set(r.nodes) == on and r.outcome == "confirmed"]
+    # where uplinks hold up all pairs across, they do not distinguish ends from link either
+    if len(ways) < 2 and (decision.across or 1.0) >= ALL:
+        return ""
+    return "; or one of the two nodes, which have no others on their leaf switch"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:

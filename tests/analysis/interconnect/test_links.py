@@ -35,7 +35,7 @@ def test_links_that_were_hardly_loaded_are_no_pass() -> None:
     claims = {"speed, Mbit/s": "100000", "driver": "mlx5_core"}
     verdict = judge(run(tournament(), facts=facts_of("abcd", **claims)))
     assert verdict.status == "UNDECIDED"
-    assert "0.2 Gbit/s of links of 100 Gbit/s" in verdict.findings[-1].evidence
+    assert "200 Mbit/s of links of 100 Gbit/s" in verdict.findings[-1].evidence
 
 
 def test_one_stream_is_no_proof_against_a_fast_line() -> None:
