@@ -126,13 +126,10 @@ def _nodes_behind(
         if own.n < least or value_of(own) >= SLOWER or own.high is None:
             continue
         others = [{p: r for p, r in rates.items() if node not in p} for rates in populations]
+        rest = [ratio(one, before) for one in others if one]
         # how far below their median ratio the others may be by chance
-        if own.high < min((_sure(ratio(rest, before)) for rest in others if rest), default=1.0):
+        if own.high < min(((one.low or 0.0) / value_of(one) for one in rest), default=1.0):
             yield node, way, own
-
-
-def _sure(others: Estimate) -> float:
-    return 0.0 if others.low is None else others.low / value_of(others)
 
 
 def _as_tested(finding: Finding, tournament: Tournament) -> Finding:
