@@ -72,9 +72,10 @@ def _shared(facts: Sequence[NodeFacts]) -> Iterator[tuple[tuple[str, str], dict[
     unknown on a node say nothing about it."""
     known = facts_frame(facts).query("when == 'before' and role == 'same'").dropna(subset="value")
     for (group, name), own in known.groupby(["group", "name"], sort=False):
-        nodes_of = own.groupby("value")["node"].agg(list).to_dict()
+        nodes_of = {str(value): [*nodes] for value, nodes in own.groupby("value")["node"]}
         # of equally many the first by name, so that a report does not change by itself
-        yield (group, name), dict(sorted(nodes_of.items(), key=lambda item: -len(item[1])))
+        most_first = sorted(nodes_of.items(), key=lambda item: -len(item[1]))
+        yield (str(group), str(name)), dict(most_first)
 
 
 def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:

@@ -78,7 +78,8 @@ def _model(collectives: Collectives) -> Table:
             continue
         # the faster end of beta is the larger bandwidth
         betas = (own.large.link.beta, *reversed(own.large.beta_interval))
-        bandwidth = Estimate(*(8 / beta if beta else math.inf for beta in betas))
+        value, low, high = (8 / beta if beta else math.inf for beta in betas)
+        bandwidth = Estimate(value, low, high)
         alpha = Estimate(own.large.link.alpha, *own.large.alpha_interval)
         fit = {"way": way, "worst_residual": own.worst,
                **alpha.columns("alpha"), **bandwidth.columns("bandwidth")}  # fmt: skip
