@@ -124,8 +124,8 @@ def lines(verdict: Verdict, run: str) -> list[str]:
         # sinfo -R cuts at twenty characters: the code and the number come first
         ratio = "" if finding.ratio is None else f" {finding.ratio:.2f}x"
         reason = _word(f"{_CODES[finding.what]}{ratio} run={run}")
-        commands.append(f"scontrol update NodeName={name} State=DRAIN Reason={reason}")
-        commands.append(f"# once it is fixed: scontrol update NodeName={name} State=RESUME")
+        update = f"scontrol update NodeName={name} State="
+        commands += [f"{update}DRAIN Reason={reason}", f"# once it is fixed: {update}RESUME"]
     return [*commands, f"# or keep jobs away from it: --exclude={_word(','.join(names))}"]
 
 

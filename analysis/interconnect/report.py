@@ -15,11 +15,9 @@ from rich.text import Text
 
 from analysis.interconnect.collectives import collectives_frame, series_findings, title
 from analysis.interconnect.facts import facts_frame
-from analysis.interconnect.figures import curves, heatmaps
 from analysis.interconnect.finding import Finding, Verdict, bits, headline, lines, seconds
-from analysis.interconnect.links import line_of
 from analysis.interconnect.run import Run, pairs_frame
-from analysis.interconnect.tables import findings_table, rates_table, tables_of
+from analysis.interconnect.tables import figures_of, findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
 from analysis.plots.figure import Figure
 from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
@@ -64,22 +62,6 @@ def frames_of(run: Run) -> dict[str, pd.DataFrame]:
     if run.facts:
         frames["nodes"] = facts_frame(run.facts)
     return frames
-
-
-def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
-    """line_bits: of the links, where it is known from elsewhere than the nodes."""
-    figures = []
-    found = run.tournament
-    if found is not None and found.decision.middle is not None:
-        leaf_by_leaf = sorted(
-            (node.name for node in found.nodes), key=lambda name: found.switches.get(name, "")
-        )
-        own = pairs_frame(found).query("phase == 'tournament'")
-        figures += heatmaps(own, leaf_by_leaf, found.decision.middle)
-    if run.collectives is not None:
-        calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
-        figures.append(curves(calls, ranks, line_bits or line_of(run.facts)))
-    return [figure for figure in figures if figure.svg is not None]
 
 
 def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequence[str] = ()) -> str:

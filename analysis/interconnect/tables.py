@@ -1,9 +1,12 @@
-"""The tables of a run, for terminal and page alike."""
+"""The tables and figures of a run, for terminal and page: who reaches what with whom, collectives
+over their size beside what such links should give, and every finding."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +20,22 @@ from analysis.interconnect.collectives import (
     shape_of,
     summary_frame,
 )
-from analysis.interconnect.figures import square
 from analysis.interconnect.finding import Verdict, bits, seconds, size
+from analysis.interconnect.links import line_of
 from analysis.interconnect.run import Run, pairs_frame
+from analysis.plots.figure import Figure, Svg, looks
+from analysis.plots.lines import Axis, Line, lines
+from analysis.plots.matrix import squares
 from analysis.prediction.alpha_beta import WORST
 from analysis.table import Column, Estimate, Row, Table, frame
 from train.interconnect.collectives.record import WAYS, Collectives
 from train.interconnect.record import Tournament
+
+_FAINTEST = 0.08  # so that it is no empty square
+_PAIRS = ["sender", "receiver", "rate", "latency_s", "latency_min_s", "error"]
+_CALLS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
+#: Of a line, what collectives usually reach (ml-engineering by S. Bekman).
+_COLLECTIVE = 0.80
 
 
 def tables_of(run: Run) -> list[Table]:
@@ -123,9 +135,94 @@ def rates_table(tournament: Tournament) -> Table:
     rates = pairs["rate"].astype(float)
     unit, one = ("Gbit/s", 1e9) if rates.dropna().median() >= 1e9 else ("Mbit/s", 1e6)
     texts = rates.map(lambda rate: "none" if pd.isna(rate) else f"{rate / one:.1f}")
-    wide = square(pairs, names, texts).fillna("").add_prefix("to ")
+    wide = _square(pairs, names, texts).fillna("").add_prefix("to ")
     columns = (
         Column("sender", "string", "sends"),
         *(Column(f"to {name}", heading=name, format=str) for name in names),
     )
     return Table("rates", f"{unit}, row sends, column receives", columns, wide.reset_index())
+
+
+def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
+    """line_bits: of the links, where it is known from elsewhere than the nodes."""
+    figures = []
+    found = run.tournament
+    if found is not None and found.decision.middle is not None:
+        leaf_by_leaf = sorted(
+            (node.name for node in found.nodes), key=lambda name: found.switches.get(name, "")
+        )
+        own = pairs_frame(found).query("phase == 'tournament'")
+        figures += _heatmaps(own, leaf_by_leaf, found.decision.middle)
+    if run.collectives is not None:
+        calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
+        figures.append(_curves(calls, ranks, line_bits or line_of(run.facts)))
+    return [figure for figure in figures if figure.svg is not None]
+
+
+def _heatmaps(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> list[Figure]:
+    """Who reaches what with whom, and latencies; failed pairs hatched.
+
+    pairs: of the phase "tournament". middle: bit/s, of the median node.
+    """
+    shares, us = pairs["rate"] / middle, 1e6 * pairs["latency_s"]
+    longest = us.max()
+    return [
+        Figure(
+            "rates", "Who reaches what with whom",
+            "Rate as a share of the median node's, row sends, column receives. A row or column in "
+            "full colour is a node's direction, a square a link. Colour: full at 0, faint from the "
+            "median on. Hatched: nothing came through; empty: not measured.",
+            pairs[_PAIRS], _squares(pairs, names, shares, 1 - shares, "{:.2f}"),
+        ),
+        Figure(
+            "latency", "Latency",
+            "Half of a round trip of 8 bytes, the median of 51, in microseconds; row sends, column "
+            f"receives. Colour: full at {fmt.significant(longest)}."
+            if us.notna().any() else "Not measured.",
+            pairs[_PAIRS], _squares(pairs, names, us, us / longest, "{:.0f}"),
+        ),
+    ]  # fmt: skip
+
+
+def _squares(
+    pairs: pd.DataFrame,
+    names: Sequence[str],
+    numbers: pd.Series[Any],
+    fills: pd.Series[Any],
+    form: str,
+) -> Svg:
+    """fills: 0 to 1."""
+    failed = _square(pairs, names, pairs["error"].notna()).eq(other=True).to_numpy()
+    filled = _square(pairs, names, fills).astype(float).clip(_FAINTEST, 1).mask(failed).to_numpy()
+    texts = _square(pairs, names, numbers.map(form.format, na_action="ignore")).to_numpy().tolist()
+    hatched = {(int(a), int(b)) for a, b in np.argwhere(failed)}
+    return squares(filled, texts, names, hatched, "sends", "receives")
+
+
+def _square(pairs: pd.DataFrame, names: Sequence[str], values: pd.Series[Any]) -> pd.DataFrame:
+    """Row sends, column receives; null: not measured, or no value."""
+    last = pairs.assign(value=values).drop_duplicates(["sender", "receiver"], keep="last")
+    wide = last.pivot(index="sender", columns="receiver", values="value")
+    return wide.reindex(index=[*names], columns=[*names])
+
+
+def _curves(calls: pd.DataFrame, ranks: int, line: float | None) -> Figure:
+    """Of all ranks, out of place. line: of the links, bit/s, to draw beside."""
+    levels = [("line", line), ("80 % of it", _COLLECTIVE * line)] if line else []
+    own = calls.query("ranks == @ranks and place == 'out' and mode == 'pipelined'")
+    colours = looks(list(dict.fromkeys(own["operation"])))
+    drawn = [
+        Line(rows["bytes"], rows["busbw"],
+             replace(colours[str(operation)], dashes="-" if way == "horovod" else "--"),
+             str(operation).replace("_", "-") if way == "horovod" else "", size=2.5)
+        for (operation, way), rows in own.groupby(["operation", "way"], sort=False)
+    ]  # fmt: skip
+    x, y = Axis("size", "octaves", size), Axis("bus bandwidth", "decades", bits)
+    return Figure(
+        "bandwidth", "Bandwidth of collectives",
+        "Bus bandwidth, calls back to back, median: algorithm bandwidth times the factor of "
+        "nccl-tests, so that it can be held against a link's rate. Solid: Horovod; dashed: plain "
+        "sockets between the same ranks. Small messages may pass a shaper or a switch's buffer at "
+        "once, and then show more than the line.",
+        own[_CALLS], lines({"": drawn}, x, y, levels=levels) if drawn else None,
+    )  # fmt: skip
