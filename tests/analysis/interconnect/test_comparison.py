@@ -197,6 +197,14 @@ def test_force_compares_and_the_difference_is_told() -> None:
     assert judged(eight(company=1), eight(company=4), force=True).status == "PASS"
 
 
+def test_a_round_of_uplinks_in_which_a_pair_failed_is_left_out() -> None:
+    *others, last = with_uplinks(1.0, 0.9).tournament.measurements
+    failed = last.model_copy(update={"rates": (), "error": "no answer"})
+    found = with_uplinks().tournament.model_copy(update={"measurements": (*others, failed)})
+    rates = [one.rates for one in baseline_of(run(found)).uplinks]
+    assert rates == [(HEALTHY, 0.9 * HEALTHY), (HEALTHY,)]
+
+
 def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
     """Within its leaf it has one pair, whose samples do not know what differs from run to run."""
     before = eight(switches=UNEVEN)

@@ -27,6 +27,7 @@ from tests.analysis.interconnect.runs import (
     step,
     tournament,
 )
+from train.interconnect.facts.record import NetworkFault
 from train.interconnect.record import Clock, Noise, Suspect, Tcp, Trouble
 
 EIGHT = "abcdefgh"
@@ -91,6 +92,14 @@ def paths(usual: int, small: int = 0, where: str = "", mtu: str | None = "9000")
         for a, b in permutations("abcd", 2)
     }  # fmt: skip
     return run(tournament(changes=changes), facts=facts_of("abcd", MTU=mtu) if mtu else ())
+
+
+def apart() -> Run:
+    """Two nodes whose packets do not pass, so that no pair could be measured."""
+    fault = NetworkFault(what="MTU", nodes=("a", "b"), found="packets of 9,000 bytes do not arrive",
+                         fix="set it")  # fmt: skip
+    first, *others = facts_of("abc", MTU="9000")
+    return run(None, facts=(first.model_copy(update={"faults": (fault,)}), *others))
 
 
 def ports(link: str | None, layer: str) -> Run:
@@ -167,6 +176,7 @@ ROWS: list[tuple[Run, str, str]] = [
     (came(None), "open absent d", ""),
     (run(tournament(), note(step("preflight"), step()), facts=facts_of("abc", MTU="1500")),
      "open unknown d", ""),
+    (apart(), "fault MTU a b; open nothing", "packets of 9,000 bytes do not arrive; set it"),
     # clocks, where they are surely off; path MTUs; another fabric than the one that was measured
     (clocks(0.01), "remark clock c", "its clock is 5.0 s behind the others'"),
     (clocks(6.0), "", ""),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.facts import facts_findings, facts_frame
-from analysis.interconnect.verdict import judge
 from analysis.table import plain_rows
-from tests.analysis.interconnect.runs import facts_of, node_facts, run
-from train.interconnect.facts.record import NetworkFault, NodeFacts
+from tests.analysis.interconnect.runs import node_facts
+from train.interconnect.facts.record import NodeFacts
 
 WIDTH, STATE, ADDRESS = "mlx5_0 PCIe width", "mlx5_1:1 state", "name is its address's"
 
@@ -60,19 +59,6 @@ def test_evidence_says_who_reports_what() -> None:
 
     assert evidence("1500", "1400", "1500") == "MTU: 1400; elsewhere 1500"
     assert evidence("9000", "9000", "1500", "1500").startswith("MTU: 1500 (c, d); 9000 (a, b): no")
-
-
-def test_what_keeps_nodes_from_talking_is_a_fault_of_both() -> None:
-    fault = NetworkFault(
-        what="MTU", nodes=("a", "b"), fix="set it",
-        found="a -> b: packets of 9,000 bytes do not arrive, packets of 1,500 do",
-    )  # fmt: skip
-    first, *others = facts_of("abc", MTU="9000")
-    told = (first.model_copy(update={"faults": (fault,)}), *others)
-    verdict = judge(run(None, facts=told))
-    assert verdict.status == "FAIL", "also where no pair could be measured"
-    (found,) = [f for f in verdict.findings if f.weight == "fault"]
-    assert (found.what, found.nodes) == ("MTU", ("a", "b")) and "1,500 do; set it" in found.evidence
 
 
 @pytest.mark.parametrize(
