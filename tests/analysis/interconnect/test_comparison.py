@@ -126,6 +126,9 @@ ROWS: list[tuple[Run, Run, str, str]] = [
     (GOOD, run(tournament()), "open baseline", "not comparable with r1: it has no preflight"),
     (four(streams=16), GOOD, "open baseline", "r1: connections of a pair: 1 then, 16 now"),
     (four(nodes=IB0), GOOD, "open baseline", "r1: interfaces: eth0 then, ib0 now"),
+    (four(facts=facts_of("abcd", MTU="1500", driver="mlx5_core", **{"frequency governor": "now"})),
+     four(facts=facts_of("abcd", MTU="1500", driver="mlx5_core", **{"frequency governor": "then"})),
+     "", ""),
     (four("wxyz", facts_of("wxyz", MTU="1500")), GOOD, "open baseline", "no pair of nodes in"),
     # fewer pairs at once
     (eight(company=1), eight(company=4), "open concurrency",
