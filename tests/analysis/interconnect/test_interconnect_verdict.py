@@ -107,9 +107,7 @@ def ports(link: str | None, layer: str) -> Run:
     return run(tournament(), facts=facts_of("abcd", **told))
 
 
-def uplinks(
-    *on: str, crossed: str = "", dead: str = "", fields: Any = None, **decided: object
-) -> Run:
+def uplinks(*on: str, crossed: str = "", dead: str = "", fields: Any = None, **decided: Any) -> Run:
     """on: nodes of each leaf switch. crossed: pairs that loaded uplinks; dead: without a number."""
     found = tournament("".join(on), switches=leaves(*on), **(fields or {}))
     more = [measurement(a, b, phase="uplinks") for a, b in crossed.split()]
@@ -152,7 +150,8 @@ ROWS: list[tuple[Run, str, str]] = [
     (noisy(0.01, 0.0), "open contention", ""),
     (made(**BUSY), "open cpu-limited", "processors, not links"),
     (ab(at_sender=end(carried=0.1)), "open interface a", "carried 10%"),
-    (ab(at_sender=end().model_copy(update={"sent_bytes": None})), "open interface a", "could not be read"),
+    (ab(at_sender=end().model_copy(update={"sent_bytes": None})), "open interface a",
+     "its byte counters could not be read"),
     # many slow links are one finding
     (many("recovered", 1.0), "remark contention a b; remark contention",
      "3 more links were slow (0.60 b -> c, 0.60 c -> d, 0.70 d -> e)"),
@@ -203,7 +202,7 @@ ROWS: list[tuple[Run, str, str]] = [
      "whole leaf switches reach 0.50 of each other"),
     (THREE(crossing=0.5), "remark uplinks", "whole leaf switches reach 0.50 of each other"),
     (THREE(visible_across=0.5), "remark uplinks", "below 0.50 of what is usual within"),
-    (THREE(crossing=0.95), "", ""),
+    (THREE(crossing=0.95, visible_across=0.9), "", ""),
     (uplink(), "fault uplink-send leaf1 leaf2", ""),
     (uplink(changes={("a", "b"): {"at_sender": end(carried=0.1)}}),
      "open uplink-send leaf1 leaf2; open interface a", ""),
