@@ -155,25 +155,19 @@ def rates_table(tournament: Tournament) -> Table:
 
 def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
     """line_bits: of the links, where it is known from elsewhere than the nodes."""
-    figures = []
-    found = run.tournament
-    if found is not None and found.decision.middle is not None:
-        leaf_by_leaf = sorted(
-            (node.name for node in found.nodes), key=lambda name: found.switches.get(name, "")
-        )
-        own = pairs_frame(found).query("phase == 'tournament'")
-        figures += _heatmaps(own, leaf_by_leaf, found.decision.middle)
+    figures = [] if run.tournament is None else _heatmaps(run.tournament)
     if run.collectives is not None:
-        calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
-        figures.append(_curves(calls, ranks, line_bits or line_of(run.facts)))
+        figures.append(_curves(run.collectives, line_bits or line_of(run.facts)))
     return [figure for figure in figures if figure.svg is not None]
 
 
-def _heatmaps(pairs: pd.DataFrame, names: Sequence[str], middle: float) -> list[Figure]:
-    """Who reaches what with whom, and latencies; failed pairs hatched.
-
-    pairs: of the phase "tournament". middle: bit/s, of the median node.
-    """
+def _heatmaps(tournament: Tournament) -> list[Figure]:
+    """Who reaches what with whom, leaf by leaf, and latencies; failed pairs hatched."""
+    if (middle := tournament.decision.middle) is None:
+        return []
+    pairs = pairs_frame(tournament).query("phase == 'tournament'")
+    names = [node.name for node in tournament.nodes]
+    names.sort(key=lambda name: tournament.switches.get(name, ""))
     shares, us = pairs["rate"] / middle, 1e6 * pairs["latency_s"]
     longest = us.max()
     return [
@@ -216,10 +210,11 @@ def _square(pairs: pd.DataFrame, names: Sequence[str], values: pd.Series[Any]) -
     return wide.reindex(index=[*names], columns=[*names])
 
 
-def _curves(calls: pd.DataFrame, ranks: int, line: float | None) -> Figure:
+def _curves(collectives: Collectives, line: float | None) -> Figure:
     """Of all ranks, out of place. line: of the links, bit/s, to draw beside."""
     levels = [("line", line), ("80 % of it", _COLLECTIVE * line)] if line else []
-    own = calls.query("ranks == @ranks and place == 'out' and mode == 'pipelined'")
+    calls = collectives_frame(collectives).query("place == 'out' and mode == 'pipelined'")
+    own = calls[calls["ranks"] == len(collectives.ranks)]
     colours = looks(list(dict.fromkeys(own["operation"])))
     drawn = [
         Line(rows["bytes"], rows["busbw"],
