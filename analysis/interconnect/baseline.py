@@ -3,7 +3,6 @@ is slow as a whole: peers within a run cannot."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from pydantic import AwareDatetime, Field
 
 from analysis.interconnect.collectives import SeriesTimes, series_now, shape_of, through_ports
 from analysis.interconnect.facts import environment
-from analysis.interconnect.run import Run, RunError, read
+from analysis.interconnect.run import Run, RunError, pairs_frame, read
 from train.config.frozen import Frozen
 from train.interconnect.record import Tournament
 from train.record.atomic import write_atomically
@@ -112,16 +111,11 @@ def keep(baseline: Baseline, file: Path) -> None:
 def _uplinks(tournament: Tournament) -> Iterator[Crossing]:
     """Rounds lie one after another; a sender takes part in each once. Those in which a pair gave
     no number are left out."""
-    rounds: dict[tuple[str, str], list[dict[str, float]]] = {}  # sender -> bit/s
-    for m in tournament.measurements:
-        if m.phase == "uplinks":
-            ends = tournament.switches[m.sender], tournament.switches[m.receiver]
-            own = rounds.setdefault(ends, [{}])
-            if m.sender in own[-1]:
-                own.append({})
-            own[-1][m.sender] = float(np.median(m.rates)) if m.rates else math.nan
-    for (a, b), own in rounds.items():
-        found = [float(np.quantile([*one.values()], 0.75, method="higher")) for one in own]
-        rates = tuple(rate for rate in found if not math.isnan(rate))
+    crossed = pairs_frame(tournament).query("phase == 'uplinks'")
+    ends = [crossed[end].map(tournament.switches) for end in ("sender", "receiver")]
+    number = crossed.groupby([*ends, crossed["sender"]]).cumcount()
+    for (a, b), own in crossed.groupby(ends, sort=False)["rate"]:
+        rounds = [one for _, one in own.groupby(number)]
+        rates = tuple(one.quantile(0.75, "higher") for one in rounds if one.notna().all())
         if rates:
-            yield Crossing(sender=a, receiver=b, pairs=max(map(len, own)), rates=rates)
+            yield Crossing(sender=a, receiver=b, pairs=max(map(len, rounds)), rates=rates)

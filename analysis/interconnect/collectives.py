@@ -25,8 +25,6 @@ COLLECTIVES = (
                                 "algbw", "busbw", "nicbw")),
 )  # fmt: skip
 FITTED = 2  # ranks
-#: All sizes are fitted; from this one on bandwidth decides the time, and errors are shown.
-LARGE = 1 << 16
 #: Headers add to what is sent; less means that it went another way.
 CARRIED = 0.99
 
@@ -64,24 +62,6 @@ def _row(series: Series, point: Point, collectives: Collectives) -> Row:
     }  # fmt: skip
 
 
-def summary_frame(calls: pd.DataFrame, ranks: int) -> pd.DataFrame:
-    """One row per operation, place and mode of all ranks: the largest size that both ways reached,
-    bus bandwidth of each there, Horovod's over the plain sockets', and the smallest size's times.
-    """
-    keys = ["operation", "place", "mode", "bytes"]
-    of_all = calls[calls["ranks"] == ranks]
-    ways = [of_all.loc[of_all["way"] == way, [*keys, "busbw", "median_s"]] for way in WAYS]
-    # a merge keeps the order of its left side: series as they were measured, sizes going up
-    by = (
-        ways[0]
-        .merge(ways[1], on=keys, suffixes=("_raw", "_horovod"))
-        .groupby(keys[:-1], sort=False)
-    )
-    summary = by.last().assign(**by.first()[["median_s_raw", "median_s_horovod"]])
-    summary["ratio"] = summary["busbw_horovod"] / summary["busbw_raw"]
-    return summary.reset_index()
-
-
 def through_ports(collectives: Collectives) -> bool | None:
     """Whether Horovod's collectives went through InfiniBand ports; None: these were not counted,
     or ranks share them."""
@@ -95,33 +75,19 @@ def through_ports(collectives: Collectives) -> bool | None:
     return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
-def all_reduce_times(collectives: Collectives, way: Way) -> list[Timed]:
-    """Blocked, in place: as gradients are reduced."""
-    return [
-        Timed(series.ranks, point.bytes, point.seconds)
-        for series in collectives.series
-        if (series.way, series.operation, series.place, series.mode)
-        == (way, "all_reduce", "in", "blocked")
-        for point in series.points
-    ]
-
-
 def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments | None:
-    """A ring's alpha and beta from the times of ``ranks`` ranks; None: there are too few, or ranks
-    share a node, and a fit would be of its memory."""
-    own = [timed for timed in all_reduce_times(collectives, way) if timed.ranks == ranks]
+    """A ring's alpha and beta from the times of ``ranks`` ranks, blocked, in place, as gradients
+    are reduced; None: there are too few, or ranks share a node, and a fit would be of its memory.
+    """
+    own = [
+        Timed(s.ranks, point.bytes, point.seconds)
+        for s in collectives.series
+        if (s.way, s.operation, s.place, s.mode, s.ranks)
+        == (way, "all_reduce", "in", "blocked", ranks)
+        for point in s.points
+    ]
     alone = len(collectives.ranks) == collectives.nodes
     return fit_segments(own) if alone and len(own) > 1 else None
-
-
-def misses(collectives: Collectives, way: Way, own: Segments) -> dict[int, list[float]]:
-    """Ranks, more than were fitted -> measured over predicted, minus one, of LARGE calls."""
-    found: dict[int, list[float]] = {}
-    for timed in all_reduce_times(collectives, way):
-        if timed.ranks > FITTED and timed.bytes >= LARGE:
-            error = timed.median / own.seconds(timed.ranks, timed.bytes) - 1
-            found.setdefault(timed.ranks, []).append(error)
-    return found
 
 
 class SeriesTimes(Frozen):
@@ -192,11 +158,9 @@ def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
     for way in WAYS:
         share = min((_carried(s) for s in counted if s.way == way), default=1.0)
         if share < CARRIED:
-            yield Finding(
-                "open", "interface",
-                f"collectives by {way}: the interfaces carried {share:.0%} of what the ranks must "
-                "send: the traffic takes another way, or RDMA that nothing counts here",
-            )  # fmt: skip
+            why = (f"collectives by {way}: interfaces carried {share:.0%} of what must be sent: it "
+                   "took another way, or RDMA that nothing counts here")  # fmt: skip
+            yield Finding("open", "interface", why)
     if through_ports(collectives):
         why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"
         yield Finding("remark", "RDMA", why)

@@ -52,12 +52,9 @@ def against_baseline(
         yield Finding("remark", "forced", f"compared by force with {why}")
     # fewer nodes make fewer pairs; one halving may be chance at the threshold
     if 2 * here.company < min(baseline.company, len(here.nodes) // 2):
-        yield Finding(
-            "remark" if force else "open", "concurrency",
-            f"up to {baseline.company} pairs ran at the same time without loss in "
-            f"{baseline.run}, {here.company} now: more is shared than was, or other jobs "
-            "use the links",
-        )  # fmt: skip
+        why = (f"up to {baseline.company} pairs ran at the same time without loss in "
+               f"{baseline.run}, {here.company} now: more is shared, or in use")  # fmt: skip
+        yield Finding("remark" if force else "open", "concurrency", why)
     populations = _populations(common, run.tournament.switches)
     for name, mine in populations.items():
         reached = ratio(mine, before)
@@ -88,15 +85,14 @@ def _refusals(baseline: Baseline, here: Baseline, now: datetime) -> Iterator[str
     age = now - baseline.made_at
     if age > MAX_AGE:
         yield f"it is {age.days} days old, expected at most {MAX_AGE.days}: keep a new one"
-    if here.interfaces != baseline.interfaces:
-        yield (f"it went over {', '.join(baseline.interfaces)}, this run over "
-               f"{', '.join(here.interfaces)}")  # fmt: skip
-    if here.streams != baseline.streams:
-        yield f"its pairs used {baseline.streams} connections, this run's {here.streams}"
-    for name, then in sorted(baseline.environment.items()):
-        now_is = here.environment.get(name, then)
-        if now_is != then and not name.endswith(_MAY_DIFFER):
-            yield f"{name}: {then} then, {now_is} now"
+    was, is_now = (
+        {"interfaces": ", ".join(one.interfaces), "connections of a pair": str(one.streams),
+         **one.environment}
+        for one in (baseline, here)
+    )  # fmt: skip
+    for name in sorted(was.keys() & is_now.keys()):
+        if is_now[name] != was[name] and not name.endswith(_MAY_DIFFER):
+            yield f"{name}: {was[name]} then, {is_now[name]} now"
     for one, whose in ((baseline, "it"), (here, "this run")):
         if not one.environment:
             yield f"{whose} has no preflight, so it is not known whether the nodes are the same"
@@ -130,13 +126,10 @@ def _nodes_behind(
         if own.n < least or value_of(own) >= SLOWER or own.high is None:
             continue
         others = [{p: r for p, r in rates.items() if node not in p} for rates in populations]
+        rest = [ratio(one, before) for one in others if one]
         # how far below their median ratio the others may be by chance
-        if own.high < min((_sure(ratio(rest, before)) for rest in others if rest), default=1.0):
+        if own.high < min(((one.low or 0.0) / value_of(one) for one in rest), default=1.0):
             yield node, way, own
-
-
-def _sure(others: Estimate) -> float:
-    return 0.0 if others.low is None else others.low / value_of(others)
 
 
 def _as_tested(finding: Finding, tournament: Tournament) -> Finding:
@@ -155,20 +148,16 @@ def _uplinks(here: Baseline, baseline: Baseline) -> Iterator[Finding]:
     then, now = (
         {(c.sender, c.receiver, c.pairs): c.rates for c in one.uplinks} for one in (baseline, here)
     )
-    both = [(now[key], then[key]) for key in now if key in then]
-    if not both:
+    if not (both := [(now[key], then[key]) for key in now if key in then]):
         return
     value = float(np.median([np.median(mine) / np.median(before) for mine, before in both]))
     slow = [mine for mine, before in both if max(mine) < SLOWER * min(before)]
     weight: Weight = "open" if value < SLOWER else "remark"
     if 2 * len(slow) > len(both):
         weight = "fault"
-    yield Finding(
-        weight, UPLINKS_HELD if weight == "remark" else "fabric",
-        f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
-        f"{len(slow)} of {len(both)} ways less in every round",
-        ratio=value,
-    )  # fmt: skip
+    why = (f"whole leaf switches to each other reach {value:.2f} of baseline {baseline.run}, "
+           f"{len(slow)} of {len(both)} ways less in every round")  # fmt: skip
+    yield Finding(weight, UPLINKS_HELD if weight == "remark" else "fabric", why, ratio=value)
 
 
 def _ports(collectives: Collectives, here: Baseline, baseline: Baseline) -> Iterator[Finding]:
@@ -177,12 +166,10 @@ def _ports(collectives: Collectives, here: Baseline, baseline: Baseline) -> Iter
     shared = len(collectives.ranks) > collectives.nodes  # ranks of one node share its ports
     if not baseline.through_ports or here.through_ports or (shared and not known):
         return
-    yield Finding(
-        "fault" if known else "open", "RDMA",
-        f"Horovod's collectives went through the InfiniBand ports in {baseline.run}; now "
-        + ("they do not: see in logs/collectives what its data plane fell back to"
-           if known else "it is not known whether they do"),
-    )  # fmt: skip
+    now = ("they do not: see in logs/collectives what its data plane fell back to"
+           if known else "it is not known whether they do")  # fmt: skip
+    why = f"Horovod's collectives went through the InfiniBand ports in {baseline.run}; now {now}"
+    yield Finding("fault" if known else "open", "RDMA", why)
 
 
 def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Iterator[Finding]:
@@ -194,20 +181,18 @@ def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Ite
         why = f"collectives are not compared: {baseline.shape} in {baseline.run}, {here.shape} now"
         yield Finding("remark", "collectives", why)
         return
+    before = {(series.way, series.name): series.seconds for series in baseline.collectives}
     for way in WAYS:
-        mine, theirs = (
-            {s.name: s.seconds for s in one.collectives if s.way == way} for one in (here, baseline)
-        )
-        largest = {name: max(common) for name in set(mine) & set(theirs)
-                   if (common := set(mine[name]) & set(theirs[name]))}  # fmt: skip
-        now, then = (
-            {name: (1 / own[name][size],) for name, size in largest.items()}
-            for own in (mine, theirs)
-        )
-        if not largest:
+        now, then = dict[str, tuple[float]](), dict[str, tuple[float]]()
+        for series in (series for series in here.collectives if series.way == way):
+            theirs = before.get((way, series.name), {})
+            if common := series.seconds.keys() & theirs.keys():
+                now[series.name] = (1 / series.seconds[max(common)],)
+                then[series.name] = (1 / theirs[max(common)],)
+        if not now:
             continue
         reached = ratio(now, then)
-        reach = reached.text(_SHARE)
-        said = f"collectives by {way} reach {reach} of the speed of baseline {baseline.run}"
+        share = reached.text(_SHARE)
+        said = f"collectives by {way} reach {share} of the speed of baseline {baseline.run}"
         found = _judged(reached, "collectives", said)
         yield replace(found, weight="remark") if collectives.oversubscribed else found

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.interconnect.collectives import CARRIED
-from analysis.interconnect.facts import reported
+from analysis.interconnect.facts import mtus, reported
 from analysis.interconnect.finding import Finding
 from analysis.interconnect.run import pairs_frame
 from train.interconnect.facts.record import NodeFacts
@@ -37,35 +37,25 @@ def doubts(tournament: Tournament) -> Iterator[Finding]:
         seen = {}
     for name, visible in seen.items():
         if visible is not None and visible < VISIBLE:
-            yield Finding(
-                "open", "scatter",
-                f"{name} scatter so much that only faults below {visible:.2f} of what is "
-                "usual would have been seen",
-            )  # fmt: skip
+            why = f"{name} scatter so much that only those below {visible:.2f} would have been seen"
+            yield Finding("open", "scatter", why)
     good = [m for m in tournament.measurements if m.rates]
     busy = [m for m in good if any(end and end.is_busy for end in (m.at_sender, m.at_receiver))]
     if 2 * len(busy) > len(good):
-        yield Finding(
-            "open", "cpu-limited",
-            f"in {len(busy)} of {len(good)} measurements an end computed for more than "
-            f"{BUSY:.0%} of the time: what was measured is processors, not links",
-        )  # fmt: skip
+        why = (f"in {len(busy)} of {len(good)} measurements an end computed for more than "
+               f"{BUSY:.0%} of the time: what was measured is processors, not links")  # fmt: skip
+        yield Finding("open", "cpu-limited", why)
     if noise is None:
         why = "no pair alone gave a number, so it is not known how steady this network is"
         yield Finding("open", "noise", why)
     elif noise.cv > NOISE:
-        yield Finding(
-            "open", "noise",
-            f"repeated samples of {' to '.join(noise.pair)} alone scatter by {noise.cv:.1%}, "
-            f"expected at most {NOISE:.0%}: something else uses these nodes or links",
-        )  # fmt: skip
+        why = (f"samples of {' to '.join(noise.pair)} alone scatter by {noise.cv:.1%}, expected at "
+               f"most {NOISE:.0%}: something else uses these nodes or links")  # fmt: skip
+        yield Finding("open", "noise", why)
     if noise is not None and noise.together is not None and noise.together < TOGETHER:
-        yield Finding(
-            "remark" if noise.together else "open", "contention",
-            f"pairs that run at the same time reach {noise.together:.2f} of their rate alone, "
-            f"so no more than {tournament.company} were measured at once: an oversubscribed "
-            "fabric, or one machine",
-        )  # fmt: skip
+        why = (f"pairs that run at the same time reach {noise.together:.2f} of their rate alone, "
+               f"so no more than {tournament.company} were measured at once")  # fmt: skip
+        yield Finding("remark" if noise.together else "open", "contention", why)
     yield from _coverage(tournament)
     yield from _interfaces(tournament)
 
@@ -75,16 +65,13 @@ def _coverage(tournament: Tournament) -> Iterator[Finding]:
     there = {node.name for node in tournament.nodes} - set(tournament.lost)
     met = {(m.sender, m.receiver) for m in tournament.measurements
            if m.phase == "tournament" and {m.sender, m.receiver} <= there}  # fmt: skip
-    sides = Counter(end for pair in met for end in zip(pair, ("send", "receive"), strict=True))
-    least = min((sides[node, way] for node in there for way in ("send", "receive")), default=0)
+    sides = Counter(side for pair in met for side in enumerate(pair))
+    least = min((sides[side, node] for node in there for side in (0, 1)), default=0)
     if len(there) > 1 and (tournament.cut is not None or least < len(there) - 1):
+        cut = f"{tournament.cut}; " if tournament.cut else ""
+        why = f"{cut}each node met {least} of {len(there) - 1} others or more"
         enough = least >= min(LEAST, len(there) - 1)
-        why = f"{tournament.cut}: a longer time limit, or fewer nodes, would measure more; "
-        yield Finding(
-            "remark" if enough else "open", "coverage",
-            f"{why if tournament.cut else ''}each node met {least} of {len(there) - 1} others or "
-            "more: a slow link may be another",
-        )  # fmt: skip
+        yield Finding("remark" if enough else "open", "coverage", why)
 
 
 def _interfaces(tournament: Tournament) -> Iterator[Finding]:
@@ -95,10 +82,10 @@ def _interfaces(tournament: Tournament) -> Iterator[Finding]:
                                  "receiver": "received_carried"}.items()]  # fmt: skip
     for node, shares in pd.concat(ends).groupby("node")["share"]:
         if (shares < CARRIED).any():
-            why = f"its interface carried {shares.min():.0%} of what was sent: the traffic takes "
-            yield Finding("open", "interface", why + "another way", (str(node),))
+            why = f"its interface carried {shares.min():.0%} of what was sent: it took another way"
+            yield Finding("open", "interface", why, (str(node),))
         if shares.isna().any():
-            why = "its byte counters could not be read: no proof of the way that was taken"
+            why = "its byte counters could not be read: no proof of the way taken"
             yield Finding("open", "interface", why, (str(node),))
 
 
@@ -125,16 +112,13 @@ def _path_mtus(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[F
     paths = {(m.sender, m.receiver): m.tcp.path_mtu for m in tournament.measurements
              if m.tcp is not None and m.phase == "tournament"}  # fmt: skip
     usual = statistics.mode(paths.values()) if paths else 0
-    own = {node: int(mtu) for node, values in reported(facts).items()
-           if (mtu := values.get(("network", "MTU"), "")).isdecimal()}  # fmt: skip
+    own = mtus(facts)
     small = [f"{a} -> {b}: {size}" for (a, b), size in sorted(paths.items())
              if size < min(own.get(a, usual), own.get(b, usual))]  # fmt: skip
     if small:
-        yield Finding(
-            "remark" if len(small) == len(paths) else "open", "path MTU",
-            f"{len(small)} of {len(paths)} paths take smaller packets than their interfaces or "
-            f"most paths do ({fmt.first_of(small, 3)})",
-        )  # fmt: skip
+        why = (f"{len(small)} of {len(paths)} paths take smaller packets than their interfaces or "
+               f"most paths do ({fmt.first_of(small, 3)})")  # fmt: skip
+        yield Finding("remark" if len(small) == len(paths) else "open", "path MTU", why)
 
 
 def _other_fabric(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -151,9 +135,6 @@ def _other_fabric(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterato
     if not up or links <= {"InfiniBand", None}:
         return
     used = ", ".join(sorted({node.interface for node in tournament.nodes}))
-    yield Finding(
-        "open", "RDMA",
-        f"InfiniBand ports are up ({', '.join(sorted(up))}), but pairs were measured over {used}: "
-        "only the collectives measured that fabric. INTERFACE=ib0, or its name here, measures its "
-        "pairs",
-    )  # fmt: skip
+    why = (f"InfiniBand ports are up ({', '.join(sorted(up))}), but pairs were measured over "
+           f"{used}: INTERFACE=ib0, or its name here, measures pairs of that fabric")  # fmt: skip
+    yield Finding("open", "RDMA", why)

@@ -35,7 +35,7 @@ _BAD: tuple[tuple[Weight, str, str, str], ...] = (
 #: Congestion and shapers make these, by design; the curves show what they cost.
 _HARMLESS = (" port_xmit_wait", "TCP segments sent again")
 #: A user who may not read counters gets an error with these words.
-_is_refused = re.compile(r"(?i).*(permission denied|not permitted|may not be run)").match
+_REFUSED = r"(?i).*(permission denied|not permitted|may not be run)"
 #: In the kernel's log, which is root's on most systems.
 _OF_ROOT = "Xid errors"
 
@@ -43,9 +43,7 @@ _OF_ROOT = "Xid errors"
 def facts_frame(facts: Sequence[NodeFacts]) -> pd.DataFrame:
     """One row per node, time and fact, as train.interconnect.facts.record describes them."""
     rows = [
-        {"node": one.node, "when": one.when, **fact.model_dump()}
-        for one in facts
-        for fact in one.facts
+        {"node": one.node, "when": one.when, **dict(fact)} for one in facts for fact in one.facts
     ]
     return pd.DataFrame(rows, columns=["node", "when", *Fact.model_fields])
 
@@ -59,6 +57,11 @@ def reported(facts: Sequence[NodeFacts]) -> dict[str, dict[tuple[str, str], str]
     }
 
 
+def mtus(facts: Sequence[NodeFacts]) -> dict[str, int]:
+    told = {node: own.get(("network", "MTU"), "") for node, own in reported(facts).items()}
+    return {node: int(mtu) for node, mtu in told.items() if mtu.isdecimal()}
+
+
 def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
     """``group: name`` -> what most nodes say, of facts that equal nodes share."""
     return {f"{group}: {name}": next(iter(nodes)) for (group, name), nodes in _shared(facts)}
@@ -67,15 +70,12 @@ def environment(facts: Sequence[NodeFacts]) -> dict[str, str]:
 def _shared(facts: Sequence[NodeFacts]) -> Iterator[tuple[tuple[str, str], dict[str, list[str]]]]:
     """Group and name, and value -> nodes that report it, the most usual value first. Facts that are
     unknown on a node say nothing about it."""
-    nodes_of: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for one in facts:
-        for fact in one.facts if one.when == "before" else ():
-            if fact.role == "same" and fact.value is not None:
-                own = nodes_of.setdefault((fact.group, fact.name), {})
-                own.setdefault(fact.value, []).append(one.node)
-    for key, own in nodes_of.items():
+    known = facts_frame(facts).query("when == 'before' and role == 'same'").dropna(subset="value")
+    for (group, name), own in known.groupby(["group", "name"], sort=False):
+        nodes_of = {str(value): [*nodes] for value, nodes in own.groupby("value")["node"]}
         # of equally many the first by name, so that a report does not change by itself
-        yield key, dict(sorted(own.items(), key=lambda item: (-len(item[1]), item[0])))
+        most_first = sorted(nodes_of.items(), key=lambda item: -len(item[1]))
+        yield (str(group), str(name)), dict(most_first)
 
 
 def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -94,73 +94,57 @@ def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
         for node, value in odd:
             why = f"{name}: {value}; elsewhere {usual}"
             yield Finding("fault" if grave else "remark", what, why, (node,))
-    before = [one for one in facts if one.when == "before"]
+    frame = facts_frame(facts)
+    before, after = frame.query("when == 'before'"), frame.query("when == 'after'")
     yield from _bad(before)
-    yield from _grown(before, [one for one in facts if one.when == "after"])
+    yield from _grown(before, after)
     yield from _unknown(before)
 
 
-def _bad(before: Sequence[NodeFacts]) -> Iterator[Finding]:
+def _bad(before: pd.DataFrame) -> Iterator[Finding]:
     """By what a node says, whatever the others say; all may have the same fault."""
-    nodes_of: dict[tuple[Weight, str], list[str]] = {}
-    for one in before:
-        for fact in (fact for fact in one.facts if fact.value is not None):
-            for weight, name, value, meaning in _BAD:
-                if re.fullmatch(name, fact.name) and re.fullmatch(value, fact.value or ""):
-                    said = f"{fact.name}: {fact.value}: {meaning}"
-                    nodes_of.setdefault((weight, said), []).append(one.node)
-    for (weight, said), nodes in nodes_of.items():
-        if len(nodes) == len(before):
-            yield Finding(weight, "state", f"{said}, on all nodes")
-            continue
-        for node in nodes:
-            yield Finding(weight, "state", said, (node,))
+    for weight, name, value, meaning in _BAD:
+        matches = [before[column].str.fullmatch(pattern).eq(other=True)
+                   for column, pattern in (("name", name), ("value", value))]  # fmt: skip
+        for (fact, found), own in before[matches[0] & matches[1]].groupby(["name", "value"]):
+            said = f"{fact}: {found}: {meaning}"
+            if len(own) == before["node"].nunique():
+                yield Finding(weight, "state", f"{said}, on all nodes")
+                continue
+            for node in own["node"]:
+                yield Finding(weight, "state", said, (node,))
 
 
-def _grown(before: Sequence[NodeFacts], after: Sequence[NodeFacts]) -> Iterator[Finding]:
+def _grown(before: pd.DataFrame, after: pd.DataFrame) -> Iterator[Finding]:
     """Counters that are larger after the run than before it; those set back are left out."""
-    counts = {(one.node, f.group, f.name): f.value
-              for one in before for f in one.facts if f.role == "counter"}  # fmt: skip
-    for node, fact in ((one.node, fact) for one in after for fact in one.facts):
-        was, now = counts.get((node, fact.group, fact.name)), fact.value
-        if not (was and now and was.isdecimal() and now.isdecimal()):
+    counters = before.query("role == 'counter'")
+    both = counters.merge(after, on=["node", "group", "name"], suffixes=("_then", "_now"))
+    now, then = (pd.to_numeric(both[f"value_{at}"], errors="coerce") for at in ("now", "then"))
+    for node, name, by in zip(both["node"], both["name"], now - then, strict=True):
+        if not by > 0 or name.endswith(_HARMLESS):  # not so, too, where either is unknown
             continue
-        by = int(now) - int(was)
-        if by <= 0 or fact.name.endswith(_HARMLESS):
-            continue
-        few = fact.name.endswith(_SOME) and by <= _FEW
-        why = f"{fact.name} grew by {by} during the run"
-        if _counts_errors(fact.name) and not few:
-            yield Finding("fault", "errors", why, (node,))
-        else:
-            yield Finding("remark", "counter", why, (node,))
+        few = name.endswith(_SOME) and by <= _FEW
+        fault = _counts_errors(name) and not few
+        why = f"{name} grew by {by:.0f} during the run"
+        yield Finding(*(("fault", "errors") if fault else ("remark", "counter")), why, (node,))
 
 
-def _unknown(before: Sequence[NodeFacts]) -> Iterator[Finding]:
+def _unknown(before: pd.DataFrame) -> Iterator[Finding]:
     """Facts that some nodes know and others do not, and what nobody may read: no fault, and no pass
     where it is what faults are known by."""
-    known = {(f.group, f.name) for one in before for f in one.facts if f.value is not None}
-    refused: dict[Weight, dict[str, str]] = {"open": {}, "remark": {}}
-    for one in before:
-        missing = []
-        for fact in (fact for fact in one.facts if fact.value is None):
-            if (fact.group, fact.name) in known:
-                missing.append(fact)
-            elif _is_refused(fact.why or ""):
-                refused[_unread(fact.name)][fact.name] = fact.why or ""
-        if missing:
-            weight = min(_unread(fact.name) for fact in missing)  # open before remark
-            names = ", ".join(fact.name for fact in missing)
-            why = f"{names}: {missing[0].why}; other nodes report it"
-            yield Finding(weight, "unknown", why, (one.node,))
-    for weight, whys in refused.items():
-        if whys:
-            why = f"{', '.join(whys)}: {next(iter(whys.values()))}, and no other node reports it"
-            yield Finding(weight, "unknown", why)
+    known = before.groupby(["group", "name"])["value"].transform("count") > 0
+    missing = before[before["value"].isna()]
+    refused = missing[~known.loc[missing.index] & missing["why"].str.match(_REFUSED).eq(other=True)]
+    for node, own in missing[known.loc[missing.index]].groupby("node"):
+        yield _unread(own, "other nodes report it", (str(node),))
+    if len(refused):
+        yield _unread(refused, "and no other node reports it")
 
 
-def _unread(name: str) -> Weight:
-    """Faults are known by it, and who may not read it gets an error; but the kernel's log is root's
-    nearly everywhere."""
-    matters = _is_grave(name) or _counts_errors(name)
-    return "open" if matters and not name.endswith(_OF_ROOT) else "remark"
+def _unread(facts: pd.DataFrame, others: str, nodes: tuple[str, ...] = ()) -> Finding:
+    """Faults are known by some of them, and who may not read these gets an error; but the kernel's
+    log is root's nearly everywhere."""
+    names = [*facts["name"].unique()]
+    matters = any((_is_grave(n) or _counts_errors(n)) and not n.endswith(_OF_ROOT) for n in names)
+    why = f"{', '.join(names)}: {facts['why'].iloc[0]}; {others}"
+    return Finding("open" if matters else "remark", "unknown", why, nodes)

@@ -58,11 +58,7 @@ def doubted(finding: Finding, own: Sequence[Finding], switches: Mapping[str, str
 
     Rates that processors or noise limit show nothing of links, nodes or the fabric. Traffic that
     took, or may have taken, another way shows nothing of its node, that node's leaf switch, or all
-    nodes together.
-
-    Args:
-        own: findings about the run itself, among them the doubts.
-        switches: node -> leaf switch.
+    nodes together. own: findings about the run itself, among them the doubts.
     """
     if finding.weight != "fault" or finding.what not in _BY_RATE:
         return finding
@@ -128,8 +124,8 @@ def lines(verdict: Verdict, run: str) -> list[str]:
         # sinfo -R cuts at twenty characters: the code and the number come first
         ratio = "" if finding.ratio is None else f" {finding.ratio:.2f}x"
         reason = _word(f"{_CODES[finding.what]}{ratio} run={run}")
-        commands.append(f"scontrol update NodeName={name} State=DRAIN Reason={reason}")
-        commands.append(f"# once it is fixed: scontrol update NodeName={name} State=RESUME")
+        update = f"scontrol update NodeName={name} State="
+        commands += [f"{update}DRAIN Reason={reason}", f"# once it is fixed: {update}RESUME"]
     return [*commands, f"# or keep jobs away from it: --exclude={_word(','.join(names))}"]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from analysis.interconnect.facts import reported
-from analysis.interconnect.finding import Finding
+from analysis.interconnect.facts import mtus, reported
+from analysis.interconnect.finding import Finding, bits
 from analysis.interconnect.run import Run
 from train.interconnect.facts.record import NodeFacts
 
@@ -24,8 +24,7 @@ LOADED = 0.5
 def goodput(line: float, facts: Sequence[NodeFacts]) -> float:
     """What TCP's headers leave of an Ethernet line: 1448 of 1538 bytes at MTU 1500, 8948 of 9038 at
     9000."""
-    told = [one.get(("network", "MTU"), "") for one in reported(facts).values()]
-    mtu = min((int(value) for value in told if value.isdecimal()), default=1500)
+    mtu = min(mtus(facts).values(), default=1500)
     return line * (mtu - _HEADERS) / (mtu + _OVERHEAD)
 
 
@@ -59,19 +58,16 @@ def speed_findings(run: Run, sold: float | None) -> Iterator[Finding]:
     if run.tournament is None or (middle := run.tournament.decision.middle) is None:
         return
     line = line_of(run.facts)
-    if line is not None and middle < LOADED * goodput(line, run.facts):
-        yield Finding(
-            "open", "not loaded",
-            f"the median side reaches {middle / 1e9:.3g} Gbit/s of links of {line / 1e9:.4g} "
-            "Gbit/s: a link that lost half of its rate would not be seen",
-            ratio=middle / goodput(line, run.facts),
-        )  # fmt: skip
+    if line is not None and (share := middle / goodput(line, run.facts)) < LOADED:
+        why = (f"the median side reaches {bits(middle)} of links of {bits(line)}: a link that lost "
+               "half of its rate would not be seen")  # fmt: skip
+        yield Finding("open", "not loaded", why, ratio=share)
     if sold is None:
         return
     full = goodput(sold, run.facts)
     share = middle / full
-    why = (f"the median side reaches {middle / 1e6:.4g} Mbit/s, {share:.2f} of what headers leave "
-           f"of {sold / 1e6:.4g} Mbit/s")  # fmt: skip
+    why = (f"the median side reaches {bits(middle)}, {share:.2f} of what headers leave of "
+           f"{bits(sold)}")  # fmt: skip
     if share >= SPEC:
         yield Finding("remark", "spec", why, ratio=share)
     else:  # a faster line is not to be blamed for what one stream does not fill

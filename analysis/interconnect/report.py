@@ -15,11 +15,9 @@ from rich.text import Text
 
 from analysis.interconnect.collectives import collectives_frame, series_findings, title
 from analysis.interconnect.facts import facts_frame
-from analysis.interconnect.figures import curves, heatmaps
 from analysis.interconnect.finding import Finding, Verdict, bits, headline, lines, seconds
-from analysis.interconnect.links import line_of
 from analysis.interconnect.run import Run, pairs_frame
-from analysis.interconnect.tables import findings_table, rates_table, tables_of
+from analysis.interconnect.tables import figures_of, findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
 from analysis.plots.figure import Figure
 from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
@@ -66,23 +64,6 @@ def frames_of(run: Run) -> dict[str, pd.DataFrame]:
     return frames
 
 
-def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
-    """line_bits: of the links, where it is known from elsewhere than the nodes."""
-    figures = []
-    pairs = run.tournament
-    if pairs is not None and pairs.decision.middle is not None:
-        # leaf by leaf
-        names = sorted(
-            (node.name for node in pairs.nodes), key=lambda name: pairs.switches.get(name, "")
-        )
-        own = pairs_frame(pairs).query("phase == 'tournament'")
-        figures += heatmaps(own, names, pairs.decision.middle)
-    if run.collectives is not None:
-        calls, ranks = collectives_frame(run.collectives), len(run.collectives.ranks)
-        figures.append(curves(calls, ranks, line_bits or line_of(run.facts)))
-    return [figure for figure in figures if figure.svg is not None]
-
-
 def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequence[str] = ()) -> str:
     """files: beside the page, with all numbers. Everything that a record says is escaped."""
     template = environment().get_template("interconnect.html.j2")
@@ -98,10 +79,9 @@ def facts(run: Run, verdict: Verdict) -> dict[str, str]:
     terms = {"Run": run.name}
     if run.job is not None:
         terms |= {"Job": f"{run.job.job} on {run.job.nodes}", "Image": run.job.image}
-    unknown = {f.name for one in run.facts if one.when == "before" for f in one.facts
-               if f.value is None}  # fmt: skip
-    if unknown:
-        terms["Not known, so not judged"] = ", ".join(sorted(unknown))
+    known = facts_frame(run.facts).query("when == 'before'")
+    if unknown := sorted(known.loc[known["value"].isna(), "name"].unique()):
+        terms["Not known, so not judged"] = ", ".join(unknown)
     if (tournament := run.tournament) is None:
         return terms
     interfaces = ", ".join(sorted({node.interface for node in tournament.nodes}))
@@ -177,11 +157,11 @@ def _case(name: str, about: Sequence[Finding], measured: bool = True) -> Case:
 
 
 def _nodes(run: Run) -> dict[tuple[str, ...], bool]:
-    """Every node that a phase knows, whether it was looked at; those of the tournament first."""
+    """Every node that a phase knows, whether it was looked at."""
     job, tournament = run.job, run.tournament
     asked = [*job.expected, *(t.node for step in job.steps for t in step.troubles)] if job else []
-    seen = [*(node.name for node in tournament.nodes), *tournament.lost] if tournament else []
-    seen += [one.node for one in run.facts]
+    seen = [one.node for one in run.facts]
+    seen += [*(node.name for node in tournament.nodes), *tournament.lost] if tournament else []
     return {(name,): name in seen for name in [*seen, *asked] if name != "?"}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from analysis import fmt
 from analysis.interconnect.doubts import VISIBLE
 from analysis.interconnect.finding import Finding, Weight
-from train.interconnect.record import Outcome, Retest, Suspect, Tournament
+from train.interconnect.record import Retest, Suspect, Tournament
 
 #: Uplinks that carry this share of what their nodes reach carry all that these can send.
 ALL = 0.93
@@ -32,45 +32,36 @@ def uplink_findings(tournament: Tournament) -> Iterator[Finding]:
     crossed = [m for m in tournament.measurements if m.phase == "uplinks"]
     tested = {switches[m.sender] for m in crossed} & {switches[m.receiver] for m in crossed}
     if left := sorted(set(shared) - tested):
-        yield Finding(
-            "remark" if len(tested) > 1 else "open", "uplinks not tested",
-            f"{', '.join(left)}: too few nodes beside the largest leaf switch to be compared, or "
-            "the time was over; run with as many nodes of each",
-        )  # fmt: skip
-    failed = [m for m in crossed
+        why = (f"{', '.join(left)}: too few nodes beside the largest leaf switch, or the time was "
+               "over; run with as many nodes of each")  # fmt: skip
+        yield Finding("remark" if len(tested) > 1 else "open", "uplinks not tested", why)
+    failed = [f"{m.sender} to {m.receiver}: {m.error}" for m in crossed
               if not m.rates and {m.sender, m.receiver}.isdisjoint(tournament.lost)]  # fmt: skip
     if failed:
-        first = failed[0]
-        yield Finding(
-            "open", "uplinks failed",
-            f"{len(failed)} of {len(crossed)} measurements of pairs that loaded uplinks "
-            f"gave no number, first {first.sender} to {first.receiver}: {first.error}",
-        )  # fmt: skip
+        why = f"{len(failed)} of {len(crossed)} measurements gave no number, first {failed[0]}"
+        yield Finding("open", "uplinks failed", why)
     if len(tested) < 2:
         return
+    hidden = []
     width, most = (of(shared[leaf] for leaf in tested) for of in (min, max))
     if larger := sorted(leaf for leaf in tested if shared[leaf] > width):
-        yield Finding(
-            "remark", "uplinks not loaded",
-            f"uplinks were compared with {width} pairs at a time, as many as the smallest leaf "
-            f"switch has nodes; {', '.join(larger)} have up to {most}: an uplink that lost up "
-            f"to {1 - width / most:.0%} would not be seen",
-        )  # fmt: skip
+        hidden.append(
+            f"{', '.join(larger)} have up to {most} nodes, and {width} pairs crossed at a time: an "
+            f"uplink that lost up to {1 - width / most:.0%} would not be seen"
+        )
     share, seen = decision.crossing, decision.visible_across
     if share is not None and share < ALL:
-        alone = len(tested) == 2
-        yield Finding(
-            "open" if alone else "remark", TWO_LEAVES if alone else "oversubscribed",
-            f"whole leaf switches reach {share:.2f} of each other of what their nodes reach within "
-            "them: as it was built, or uplinks that lost as much; only a baseline shows which",
-            ratio=share,
-        )  # fmt: skip
+        why = (f"whole leaf switches reach {share:.2f} of each other of what their nodes reach "
+               "within them: as it was built, or uplinks that lost as much; only a baseline shows "
+               "which")  # fmt: skip
+        if len(tested) == 2:
+            yield Finding("open", TWO_LEAVES, why, ratio=share)
+        else:
+            hidden.append(why)
     if seen is not None and seen < VISIBLE:
-        yield Finding(
-            "remark", "links across",
-            f"a single link across leaf switches is seen only below {seen:.2f} of what is usual "
-            "within them: above, the uplinks hold it up",
-        )  # fmt: skip
+        hidden.append(f"a single link across is seen only below {seen:.2f} of what is usual within")
+    if hidden:
+        yield Finding("remark", "uplinks", "; ".join(hidden))
 
 
 def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
@@ -86,23 +77,20 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
             left[is_across(suspect.nodes, tournament.switches)].append(suspect)
         else:
             yield _retested(suspect, retest, _or_else(suspect, tournament))
-    again = [retest for retest in tournament.retests if retest.kind == "link"]
+    # more links than are retested: by what became of the slowest of their kind
     for across, links in left.items():
-        like = [r for r in again if is_across(r.nodes, tournament.switches) is across]
-        if links:
-            yield _links_left(
-                links, [r.outcome for r in like], "across leaf switches " if across else ""
-            )
-
-
-def _links_left(left: Sequence[Suspect], outcomes: Sequence[Outcome], where: str) -> Finding:
-    """More links than are retested: by what became of the slowest of their kind."""
-    slowest = sorted(f"{link.ratio:.2f} {' -> '.join(link.nodes)}" for link in left)
-    evidence = f"{len(left)} more links {where}were slow ({fmt.first_of(slowest, 3)})"
-    if set(outcomes) == {"recovered"}:
-        alone = f"the {len(outcomes)} slowest were as fast as others alone: routes that collide"
-        return Finding("remark", "contention", f"{evidence}; {alone}")
-    return Finding("open", "links", evidence)
+        if not links:
+            continue
+        slowest = sorted(f"{link.ratio:.2f} {' -> '.join(link.nodes)}" for link in links)
+        where = "across leaf switches " if across else ""
+        evidence = f"{len(links)} more links {where}were slow ({fmt.first_of(slowest, 3)})"
+        outcomes = {r.outcome for r in tournament.retests if r.kind == "link"
+                    and is_across(r.nodes, tournament.switches) is across}  # fmt: skip
+        if outcomes == {"recovered"}:
+            why = f"{evidence}; the slowest were as fast as others alone: routes that collide"
+            yield Finding("remark", "contention", why)
+        else:
+            yield Finding("open", "links", evidence)
 
 
 def _or_else(suspect: Suspect, tournament: Tournament) -> str:
@@ -110,7 +98,7 @@ def _or_else(suspect: Suspect, tournament: Tournament) -> str:
     switches, decision = tournament.switches, tournament.decision
     leaves = {switches.get(node) for node in suspect.nodes}
     on = {node.name for node in tournament.nodes if switches.get(node.name) in leaves}
-    if len(leaves) > 1 or on != set(suspect.nodes) or None in leaves:
+    if on != set(suspect.nodes) or len(leaves) > 1 or None in leaves:
         return ""
     if len(on) == 1:
         return f"; or the uplink of {leaves.pop()}, where it is alone"

@@ -88,27 +88,21 @@ def _solve(parts: Floats, times: Floats) -> Link:
 
 
 class Segments(NamedTuple):
-    """A line for messages (bytes over ranks) below ``split``, one from there on.
+    """A line for messages (bytes over ranks) below ``split``, one from there on; 0: one for all.
+    worst: largest relative error at a size that was fitted."""
 
-    Where one line holds for all, both are it, and ``split`` is 0.
-    """
-
-    small: Fit
+    small: Link
     large: Fit
     split: float
-
-    @property
-    def worst(self) -> float:
-        """Largest relative error at a size that was fitted."""
-        return max(self.small.worst, self.large.worst)
+    worst: float
 
     @property
     def is_usable(self) -> bool:
         return self.worst <= WORST
 
     def seconds(self, ranks: int, size: float) -> float:
-        fit = self.small if size / ranks < self.split else self.large
-        return ring(ranks, size).seconds(fit.link)
+        link = self.small if size / ranks < self.split else self.large.link
+        return ring(ranks, size).seconds(link)
 
 
 def fit_segments(timed: Sequence[Timed]) -> Segments:
@@ -126,9 +120,11 @@ def fit_segments(timed: Sequence[Timed]) -> Segments:
         errors = np.concatenate([line(side)[1] for side in sides(split)])
         if (criterion := _criterion(errors, _TWO)) < least:
             best, least = split, criterion
-    # only what was chosen is resampled for its intervals
-    small, large = (fit(side or timed) for side in sides(best))
-    return Segments(small, large, best)
+    # only what was chosen, and is shown, is resampled for its intervals
+    below, above = sides(best)
+    small, errors = line(below or above)
+    large = fit(above)
+    return Segments(small, large, best, max(large.worst, float(np.abs(errors).max())))
 
 
 def _criterion(errors: Floats, parameters: int) -> float:

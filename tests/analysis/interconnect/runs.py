@@ -8,6 +8,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+from analysis.interconnect.finding import Verdict
 from analysis.interconnect.run import Run
 from analysis.prediction.collectives import Link, ring
 from train.interconnect.collectives.record import Collectives, Operation, Point, Rank, Series, Way
@@ -89,6 +90,15 @@ def leaves(*names: str) -> dict[str, str]:
 
 def run(found: Tournament | None, job: Any = None, **more: Any) -> Run:
     return Run(Path("results/interconnect/r1"), job, found, **more)
+
+
+def said(verdict: Verdict, *weights: str) -> str:
+    """``weight what nodes`` of each finding; weights: of these alone."""
+    return "; ".join(
+        " ".join((found.weight, found.what, *found.nodes))
+        for found in verdict.findings
+        if found.weight in weights or not weights
+    )
 
 
 def step(phase: Phase = "tournament", *troubles: Trouble, code: int | None = 0) -> Step:

@@ -12,18 +12,21 @@ from analysis.interconnect.collectives import (
     collectives_findings,
     collectives_frame,
     fitted,
-    misses,
-    summary_frame,
 )
 from analysis.interconnect.tables import tables_of
 from analysis.prediction.collectives import Link
-from analysis.table import Shown, plain_rows
+from analysis.table import Table, plain_rows
 from tests.analysis.interconnect.runs import collectives, run, series, tournament
 from train.interconnect.collectives.record import Carried, Collectives, Point
 
 
 def one(**told: object) -> Point:
     return Point(**({"bytes": 2**20, "calls": 3, "seconds": (0.1, 0.2, 0.4), "wrong": 0} | told))
+
+
+def tables(found: Collectives, key: str = "model") -> list[Table]:
+    shown = tables_of(run(tournament(), collectives=found))
+    return [table for table in shown if table.key == key]
 
 
 def row_of(nodes: int = 4, ranks: int = 4, **told: Any) -> dict[str, Any]:
@@ -63,7 +66,8 @@ def test_horovod_beside_the_wire_at_the_largest_size_that_both_reached() -> None
     found = collectives(
         series("raw"), series("horovod", slower=1.25, points=series(slower=1.25).points[:4])
     )
-    (row,) = summary_frame(collectives_frame(found), 4).to_dict("records")
+    (table,) = tables(found, "collectives")
+    (row,) = table.data.to_dict("records")
     assert row["bytes"] == 2**18
     assert row["ratio"] == pytest.approx(0.8)
 
@@ -103,32 +107,28 @@ def test_bytes_that_went_another_way_are_open() -> None:
     assert what(1000, 1000, ports=0) == ["interface"]
 
 
-def model(found: Collectives) -> list[Shown]:
-    tables = tables_of(run(tournament(), collectives=found))
-    return [table.shown() for table in tables if table.key == "model"]
-
-
 def test_ranks_that_share_a_node_are_no_network_to_fit() -> None:
-    assert model(collectives(series(ranks=2), series(ranks=4), ranks=8)) == []
+    assert tables(collectives(series(ranks=2), series(ranks=4), ranks=8)) == []
 
 
 def test_a_fit_on_two_ranks_predicts_the_ring_that_made_the_times() -> None:
     found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
     own = fitted(found, "horovod")
     assert own is not None and 8 / own.large.link.beta == pytest.approx(2e8)
-    errors = misses(found, "horovod", own)
-    assert errors == {ranks: pytest.approx([0, 0, 0], abs=1e-6) for ranks in (3, 4)}
+    (table,) = tables(found)
+    assert list(table.data["ranks"]) == [3, 4]
+    assert list(table.data["worst_error"]) == pytest.approx([0, 0], abs=1e-6)
     assert fitted(found, "raw") is None
 
 
 def test_a_ring_that_is_slower_than_the_model_shows_in_the_error() -> None:
-    (table,) = model(collectives(series(ranks=2), series(ranks=4, slower=1.2)))
-    (row,) = table.rows
+    (table,) = tables(collectives(series(ranks=2), series(ranks=4, slower=1.2)))
+    (row,) = table.shown().rows
     assert row[-3:] == ("4", "+20.0 %", "+20.0 %")
     assert row[2].startswith("200 Mbit/s (")
 
 
 def test_a_bandwidth_that_cannot_be_seen_beside_alpha_has_no_upper_end() -> None:
     same = Link(1.0, 0.0)
-    (table,) = model(collectives(series(ranks=2, link=same), series(ranks=4, link=same)))
-    assert re.fullmatch(r"∞ \(.+bit/s to ∞\)", table.rows[0][2])
+    (table,) = tables(collectives(series(ranks=2, link=same), series(ranks=4, link=same)))
+    assert re.fullmatch(r"∞ \(.+bit/s to ∞\)", table.shown().rows[0][2])

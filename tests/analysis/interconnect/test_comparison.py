@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.interconnect.baseline import baseline_of, keep, read_baseline
-from analysis.interconnect.finding import Finding, Verdict
+from analysis.interconnect.finding import Verdict
 from analysis.interconnect.run import Run, RunError
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
@@ -21,6 +21,7 @@ from tests.analysis.interconnect.runs import (
     measurement,
     retest,
     run,
+    said,
     series,
     tournament,
 )
@@ -34,109 +35,22 @@ ALL_SLOW = {("*", n): 0.5 for n in "abcd"}
 EIGHT = "abcdefgh"
 
 
-def judged(found: Run, before: Run = GOOD, now: datetime = NOW, *, force: bool = False) -> Verdict:
+def judged(found: Run, before: Run, now: datetime = NOW, *, force: bool = False) -> Verdict:
     return judge(found, baseline_of(before), now=now, force=force)
 
 
-def told(verdict: Verdict, what: str = "") -> list[Finding]:
-    """What is no remark, or of this name."""
-    return [f for f in verdict.findings if (f.what == what if what else f.weight != "remark")]
+def four(names: str = "abcd", facts: Any = FACTS, **fields: Any) -> Run:
+    return run(tournament(names, **fields), facts=facts)
+
+
+def sends(*retested: str) -> Run:
+    """Node c at half of the rate; kind and outcome of its retest."""
+    again = (retest(retested[0], ("c",), 0.5, retested[1]),) if retested else ()
+    return four(slow={("c", "*"): 0.5}, retests=again)
 
 
 def eight(**fields: Any) -> Run:
-    return run(tournament(EIGHT, **fields), facts=facts_of(EIGHT, MTU="1500", driver="mlx5_core"))
-
-
-def test_a_fabric_that_is_slow_as_a_whole_only_fails_against_its_baseline() -> None:
-    slow = run(tournament(slow=ALL_SLOW), facts=FACTS)
-    assert judge(slow).status == "PASS"
-    (fault,) = told(judged(slow))
-    assert (fault.weight, fault.what) == ("fault", "fabric")
-    assert fault.ratio == pytest.approx(0.5)
-    assert judged(GOOD).status == "PASS"
-
-
-def test_two_nodes_alone_can_be_judged_by_a_baseline() -> None:
-    two = run(tournament("ab"), facts=FACTS[:2])
-    assert judge(two).status == "UNDECIDED"
-    assert judged(two).status == "PASS"
-    slow = run(tournament("ab", slow={("a", "b"): 0.5, ("b", "a"): 0.5}), facts=FACTS[:2])
-    assert judged(slow).status == "FAIL"
-    # an interval that leaves it open does not free them
-    mixed = run(tournament("ab", slow={("a", "b"): 0.5}), facts=FACTS[:2])
-    assert judged(mixed, two).status == "UNDECIDED"
-
-
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [("confirmed", "FAIL"), ("recovered", "PASS"), ("cpu", "UNDECIDED"), (None, "UNDECIDED")],
-)
-def test_what_a_node_does_alone_decides_with_a_baseline_too(outcome: str, status: str) -> None:
-    again = (retest("send", ("c",), 0.5, outcome),) if outcome else ()
-    slow = run(tournament(slow={("c", "*"): 0.5}, retests=again), facts=FACTS)
-    assert judge(slow).status == judged(slow).status == status
-    assert {(f.what, f.nodes) for f in told(judged(slow))} <= {("send", ("c",)), ("cpu", ("c",))}
-    other = (retest("receive", ("c",), 0.5, "recovered"),)
-    slow = run(tournament(slow={("c", "*"): 0.5}, retests=other), facts=FACTS)
-    said = [f for f in judged(slow).findings if "not retested" in f.evidence]
-    assert any("what it sends" in f.evidence for f in said), "the other direction was tried"
-
-
-def test_a_baseline_of_another_environment_is_refused_with_the_difference() -> None:
-    def why_not(found: Run, before: Run = GOOD, now: datetime = NOW) -> str:
-        verdict = judged(found, before, now)
-        (finding,) = told(verdict)
-        assert (verdict.status, finding.what) == ("UNDECIDED", "baseline")
-        return finding.evidence.removeprefix("not comparable with r1: ")
-
-    other = run(tournament(), facts=facts_of("abcd", MTU="9000", driver="mlx5_core"))
-    assert why_not(other) == "network: MTU: 1500 then, 9000 now"
-    assert why_not(run(tournament())).startswith("this run has no preflight")
-    assert why_not(GOOD, run(tournament())).startswith("it has no preflight")
-    many = run(tournament(streams=16), facts=FACTS)
-    assert why_not(many) == "its pairs used 1 connections, this run's 16"
-    nodes = tuple(node.model_copy(update={"interface": "ib0"}) for node in GOOD.tournament.nodes)
-    assert why_not(run(tournament(nodes=nodes), facts=FACTS)).endswith("eth0, this run over ib0")
-    old = why_not(GOOD, now=NOW + timedelta(days=200))
-    assert old == "it is 218 days old, expected at most 90: keep a new one"
-
-
-def test_other_hardware_is_compared_by_force_and_the_difference_is_told() -> None:
-    facts = facts_of("abcd", MTU="9000", driver="mlx5_core")
-    verdict = judged(run(tournament(slow=ALL_SLOW), facts=facts), force=True)
-    assert verdict.status == "FAIL"
-    (forced,) = told(verdict, "forced")
-    assert "MTU: 1500 then, 9000 now" in forced.evidence
-    strangers = run(tournament("wxyz"), facts=facts_of("wxyz", MTU="1500", driver="mlx5_core"))
-    for force in (False, True):
-        (found,) = told(judged(strangers, force=force))
-        assert found.weight == "open" and "no pair of nodes" in found.evidence
-
-
-def test_fewer_pairs_at_once_than_there_were_is_no_pass() -> None:
-    good, crowded = (eight(company=company) for company in (4, 1))
-    verdict = judged(crowded, good)
-    (found,) = told(verdict, "concurrency")
-    assert (verdict.status, found.weight) == ("UNDECIDED", "open")
-    assert "up to 4 pairs ran at the same time without loss" in found.evidence
-    assert judged(crowded, good, force=True).status == "PASS"
-    assert judged(good, crowded).status == "PASS"
-    assert judged(GOOD, good).status == "PASS", "fewer nodes"
-
-
-def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "baseline.json"
-    keep(baseline_of(GOOD), file)
-    assert read_baseline(file) == baseline_of(GOOD)
-    file.write_text("{}")
-    with pytest.raises(RunError, match=r"run: Field required\. Replace it: .* FORCE=1"):
-        read_baseline(file)
-    with pytest.raises(RunError, match="no such file"):
-        read_baseline(tmp_path / "none.json")
-    with pytest.raises(RunError, match="cannot be read"):
-        read_baseline(tmp_path)
-    with pytest.raises(RunError, match="measured no pairs"):
-        baseline_of(run(None))
+    return four(EIGHT, facts_of(EIGHT, MTU="1500", driver="mlx5_core"), **fields)
 
 
 LEAVES = leaves("abcd", "efgh")
@@ -159,50 +73,6 @@ def with_uplinks(
     return replace(eight(), tournament=found.model_copy(update=more))
 
 
-def test_all_that_is_between_two_leaves_got_slower() -> None:
-    (fault,) = told(judged(with_uplinks(slow=ACROSS), with_uplinks()))
-    assert (fault.weight, fault.what) == ("fault", "fabric")
-    assert fault.ratio == pytest.approx(0.5)
-    assert fault.evidence.startswith("pairs across leaf switches reach 0.50")
-    # where no switch is known, half of the pairs are slower
-    (found,) = told(judged(eight(slow=ACROSS), eight()))
-    assert (found.weight, found.what) == ("open", "fabric")
-    assert found.ratio == pytest.approx(0.5)
-
-
-def test_uplinks_are_held_against_the_baseline_too() -> None:
-    good = with_uplinks(1.0, 0.95, 0.98)
-    assert judged(with_uplinks(0.97, 1.0, 0.96), good).status == "PASS"
-    (fault,) = told(judged(with_uplinks(0.6, 0.58, 0.6), good))
-    assert fault.weight == "fault"
-    assert fault.evidence.startswith("whole leaf switches to each other reach 0.61")
-    assert "2 of 2 ways less in every round" in fault.evidence
-    slow_node = with_uplinks(1.0, 1.0, 1.0, node="c")
-    assert judged(slow_node, good).status == "PASS", "a slow node of a leaf is no slow uplink"
-    # routes may have met in some rounds; another number of pairs over the same uplink
-    assert judged(with_uplinks(0.6, 0.96, 0.6), good).status == "UNDECIDED"
-    assert judged(with_uplinks(0.6, 0.58, 0.6, wide=2), good).status == "PASS"
-
-
-def test_two_leaves_that_are_alone_are_judged_by_a_baseline_of_their_uplinks() -> None:
-    found = with_uplinks(0.5, 0.5, 0.5, crossing=0.5)
-    assert judge(found).status == "UNDECIDED"
-    assert judged(found, with_uplinks(0.5, 0.5, 0.5)).status == "PASS"
-    assert judged(found).status == "UNDECIDED", "the rates of pairs say nothing of uplinks"
-
-
-def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
-    """Within its leaf it has one pair, whose samples do not know what differs from run to run."""
-    uneven = leaves("abcdef", "gh")
-    before = eight(switches=uneven)
-    odd = judged(eight(slow={("g", "h"): 0.88}, switches=uneven), before)
-    assert not [f for f in told(odd) if "baseline" in f.evidence]
-    slow = judged(eight(slow={("g", "*"): 0.6}, switches=uneven), before)
-    assert {(f.weight, f.what, f.nodes) for f in told(slow) if "baseline" in f.evidence} == {
-        ("open", "send", ("g",))
-    }
-
-
 def with_collectives(
     slower: float = 1.0, port: int | None = None, sent: int = 10**9, **changes: object
 ) -> Run:
@@ -221,38 +91,142 @@ def with_collectives(
     return run(tournament(), facts=FACTS, collectives=found)
 
 
-def test_collectives_that_got_slower_fail_though_all_pairs_are_as_they_were() -> None:
-    good, slow = with_collectives(), with_collectives(20.0)
-    assert judged(good, good).status == "PASS"
-    (fault,) = told(judged(slow, good))
-    assert fault.weight == "fault"
-    assert "collectives by horovod reach 0.05 (0.05 to 0.05) of" in fault.evidence
+def alone(slower: float) -> Run:
+    """With one collective."""
+    found = collectives(series("raw"), series("horovod", slower=slower))
+    return run(tournament(), facts=FACTS, collectives=found)
+
+
+TWO = four("ab", FACTS[:2])
+IB0 = tuple(node.model_copy(update={"interface": "ib0"}) for node in GOOD.tournament.nodes)
+UNEVEN = leaves("abcdef", "gh")
+SCATTER = Noise(pair=("a", "b"), cv=0.2, together=1.0)
+UP, FAST, PORTS = with_uplinks(1.0, 0.95, 0.98), with_collectives(), with_collectives(port=10**8)
+LATE = NOW + timedelta(days=200)
+#: Run, its baseline, findings that are no remarks, words of any finding.
+ROWS: list[tuple[Run, Run, str, str]] = [
+    (GOOD, GOOD, "", ""),
+    (four(slow=ALL_SLOW), GOOD, "fault fabric", "all pairs reach 0.50"),
+    (TWO, GOOD, "", ""),
+    (four("ab", FACTS[:2], slow={("a", "b"): 0.5, ("b", "a"): 0.5}), GOOD,
+     "open two nodes; fault fabric", ""),
+    # an interval that leaves it open does not free them
+    (four("ab", FACTS[:2], slow={("a", "b"): 0.5}), TWO,
+     "open links; open two nodes; open fabric", ""),
+    # what a node does alone decides
+    (sends("send", "confirmed"), GOOD, "fault send c; fault send c", ""),
+    (sends("send", "recovered"), GOOD, "", ""),
+    (sends("send", "cpu"), GOOD, "open cpu c; open send c", ""),
+    (sends(), GOOD, "open send c; open send c", "beside the others; 3 compared; not retested"),
+    (sends("receive", "recovered"), GOOD, "open send c", "not retested"),
+    # another environment is refused with the difference
+    (four(facts=facts_of("abcd", MTU="9000", driver="mlx5_core")), GOOD, "open baseline",
+     "not comparable with r1: network: MTU: 1500 then, 9000 now"),
+    (run(tournament()), GOOD, "open baseline", "not comparable with r1: this run has no preflight"),
+    (GOOD, run(tournament()), "open baseline", "not comparable with r1: it has no preflight"),
+    (four(streams=16), GOOD, "open baseline", "r1: connections of a pair: 1 then, 16 now"),
+    (four(nodes=IB0), GOOD, "open baseline", "r1: interfaces: eth0 then, ib0 now"),
+    (four(facts=facts_of("abcd", MTU="1500", driver="mlx5_core", **{"frequency governor": "now"})),
+     four(facts=facts_of("abcd", MTU="1500", driver="mlx5_core", **{"frequency governor": "then"})),
+     "", ""),
+    (four("wxyz", facts_of("wxyz", MTU="1500")), GOOD, "open baseline", "no pair of nodes in"),
+    # fewer pairs at once
+    (eight(company=1), eight(company=4), "open concurrency",
+     "up to 4 pairs ran at the same time without loss"),
+    (eight(company=4), eight(company=1), "", ""),
+    (four(company=1), eight(company=4), "", ""),  # of fewer nodes
+    # between leaf switches; where no switch is known, half of the pairs are slower
+    (with_uplinks(slow=ACROSS), with_uplinks(), "fault fabric",
+     "pairs across leaf switches reach 0.50"),
+    (eight(slow=ACROSS), eight(), "open fabric", "all pairs reach 0.50"),
+    (with_uplinks(0.97, 1.0, 0.96), UP, "", ""),
+    (with_uplinks(0.6, 0.58, 0.6), UP, "fault fabric",
+     "leaf switches to each other reach 0.61 of baseline r1, 2 of 2 ways less in every round"),
+    # a slow node of a leaf is no slow uplink
+    (with_uplinks(1.0, 1.0, 1.0, node="c"), UP, "", ""),
+    # routes may have met in some rounds; another number of pairs over the same uplink
+    (with_uplinks(0.6, 0.96, 0.6), UP, "open fabric", ""),
+    (with_uplinks(0.6, 0.58, 0.6, wide=2), UP, "", ""),
+    (with_uplinks(0.5, 0.5, 0.5, crossing=0.5), with_uplinks(0.5, 0.5, 0.5), "", ""),
+    # the rates of pairs show nothing of uplinks
+    (with_uplinks(0.5, 0.5, 0.5, crossing=0.5), GOOD, "open two leaf switches", ""),
+    # collectives, with pairs as they were
+    (FAST, FAST, "", ""),
+    (with_collectives(20.0), FAST, "fault collectives",
+     "collectives by horovod reach 0.05 (0.05 to 0.05) of"),
     # ranks that share cores wait for each other
-    assert judged(with_collectives(20.0, oversubscribed=True), good).status == "PASS"
-    assert judged(GOOD, good).status == "PASS", "another phase was not asked for"
-    other = judged(with_collectives(20.0, controller="mpi"), good)
-    assert other.status == "PASS" and "not compared: 4 ranks on 4 nodes, gloo" in str(other)
-    assert judged(with_collectives(20.0, sent=10**6), good).status == "UNDECIDED", "another way"
-    noise = Noise(pair=("a", "b"), cv=0.2, together=1.0)
-    assert judged(replace(slow, tournament=tournament(noise=noise)), good).status == "UNDECIDED"
+    (with_collectives(20.0, oversubscribed=True), FAST, "", ""),
+    (GOOD, FAST, "", ""),  # another phase was not asked for
+    (with_collectives(20.0, controller="mpi"), FAST, "", "not compared: 4 ranks on 4 nodes, gloo"),
+    (with_collectives(20.0, sent=10**6), FAST, "open interface; open collectives", ""),
+    (replace(with_collectives(20.0), tournament=tournament(noise=SCATTER)), FAST,
+     "open noise; open collectives", ""),
+    (alone(1.0), alone(1.0), "", ""),
+    (alone(20.0), alone(1.0), "open collectives",
+     "reach 0.05 of the speed of baseline r1; a single value, so"),
+    # a data plane that fell back to sockets
+    (PORTS, PORTS, "", ""),
+    (with_collectives(port=0), PORTS, "fault RDMA", ""),
+    (with_collectives(port=None), PORTS, "open RDMA", ""),  # not counted
+    (with_collectives(port=0, controller="mpi"), PORTS, "fault RDMA", ""),
+]  # fmt: skip
 
 
-def test_one_common_collective_has_no_interval_and_is_no_fault() -> None:
-    def alone(slower: float) -> Run:
-        found = collectives(series("raw"), series("horovod", slower=slower))
-        return run(tournament(), facts=FACTS, collectives=found)
-
-    assert judged(alone(1.0), alone(1.0)).status == "PASS"
-    (found,) = told(judged(alone(20.0), alone(1.0)))
-    assert (found.weight, found.what) == ("open", "collectives")
-    assert "reach 0.05 of the speed of baseline r1; a single value, so" in found.evidence
+@pytest.mark.parametrize(("found", "before", "findings", "words"), ROWS)
+def test_a_run_against_its_baseline(found: Run, before: Run, findings: str, words: str) -> None:
+    verdict = judged(found, before)
+    assert said(verdict, "fault", "open") == findings
+    assert words in "; ".join(finding.evidence for finding in verdict.findings)
 
 
-def test_a_data_plane_that_fell_back_to_sockets_is_a_fault() -> None:
-    good = with_collectives(port=10**8)
-    assert judged(good, good).status == "PASS"
-    verdict = judged(with_collectives(port=0), good)
-    assert verdict.status == "FAIL"
-    assert [(f.weight, f.what) for f in told(verdict)] == [("fault", "RDMA")]
-    assert judged(with_collectives(port=None), good).status == "UNDECIDED", "ports not counted"
-    assert judged(with_collectives(port=0, controller="mpi"), good).status == "FAIL"
+def test_what_only_a_baseline_shows() -> None:
+    slow = four(slow=ALL_SLOW)
+    assert judge(slow).status == "PASS"
+    (fault,) = (f for f in judged(slow, GOOD).findings if f.weight == "fault")
+    assert fault.ratio == pytest.approx(0.5)
+    assert judge(TWO).status == "UNDECIDED"
+    assert judge(with_uplinks(0.5, 0.5, 0.5, crossing=0.5)).status == "UNDECIDED"
+
+
+def test_force_compares_and_the_difference_is_told() -> None:
+    found = four(slow=ALL_SLOW, facts=facts_of("abcd", MTU="9000", driver="mlx5_core"))
+    verdict = judged(found, GOOD, force=True)
+    assert said(verdict) == "remark forced; fault fabric"
+    assert "MTU: 1500 then, 9000 now" in verdict.findings[0].evidence
+    (old,) = judged(GOOD, GOOD, LATE).findings
+    assert old.evidence.endswith(": it is 218 days old, expected at most 90: keep a new one")
+    strangers = four("wxyz", facts_of("wxyz", MTU="1500", driver="mlx5_core"))
+    assert said(judged(strangers, GOOD, force=True)) == "open baseline"
+    assert judged(eight(company=1), eight(company=4), force=True).status == "PASS"
+
+
+def test_a_round_of_uplinks_in_which_a_pair_failed_is_left_out() -> None:
+    *others, last = with_uplinks(1.0, 0.9).tournament.measurements
+    failed = last.model_copy(update={"rates": (), "error": "no answer"})
+    found = with_uplinks().tournament.model_copy(update={"measurements": (*others, failed)})
+    rates = [one.rates for one in baseline_of(run(found)).uplinks]
+    assert rates == [(HEALTHY, 0.9 * HEALTHY), (HEALTHY,)]
+
+
+def test_a_node_of_a_small_leaf_is_judged_by_all_its_pairs() -> None:
+    """Within its leaf it has one pair, whose samples do not know what differs from run to run."""
+    before = eight(switches=UNEVEN)
+    for slow, expected in (({("g", "h"): 0.88}, []), ({("g", "*"): 0.6}, ["open send g"])):
+        findings = judged(eight(slow=slow, switches=UNEVEN), before).findings
+        own = [f for f in findings if f.weight != "remark" and "baseline" in f.evidence]
+        assert [f"{f.weight} {f.what} {''.join(f.nodes)}" for f in own] == expected
+
+
+def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "baseline.json"
+    keep(baseline_of(GOOD), file)
+    assert read_baseline(file) == baseline_of(GOOD)
+    file.write_text("{}")
+    with pytest.raises(RunError, match=r"run: Field required\. Replace it: .* FORCE=1"):
+        read_baseline(file)
+    with pytest.raises(RunError, match="no such file"):
+        read_baseline(tmp_path / "none.json")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_baseline(tmp_path)
+    with pytest.raises(RunError, match="measured no pairs"):
+        baseline_of(run(None))

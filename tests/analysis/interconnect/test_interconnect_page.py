@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.interconnect.report import figures_of, junit, render, write_run
+from analysis.interconnect.report import junit, render, write_run
 from analysis.interconnect.run import Run, pairs_frame
+from analysis.interconnect.tables import figures_of
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
     CONFIRMED,

@@ -4,10 +4,14 @@ second look."""
 from __future__ import annotations
 
 import subprocess
+from functools import partial
+from itertools import permutations
+from typing import Any
 
 import pytest
 
 from analysis.interconnect.finding import Finding, Verdict, bits, headline, lines, seconds, size
+from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
     CONFIRMED,
@@ -19,47 +23,212 @@ from tests.analysis.interconnect.runs import (
     note,
     retest,
     run,
+    said,
     step,
     tournament,
 )
-from train.interconnect.record import Noise, Suspect, Trouble
+from train.interconnect.facts.record import NetworkFault
+from train.interconnect.record import Clock, Noise, Suspect, Tcp, Trouble
+
+EIGHT = "abcdefgh"
+BUSY = {"changes": {pair: {"at_sender": end(busy=0.95)} for pair in permutations("abcd", 2)}}
+SCATTER = {("a", "*"): 1.0, ("b", "*"): 0.9, ("c", "*"): 0.8, ("d", "*"): 0.95,
+           ("*", "a"): 0.95, ("*", "b"): 0.85, ("*", "c"): 0.75, ("*", "d"): 0.9}  # fmt: skip
+LINKS_SCATTER = {(x, y): 1 - 0.17 * ((3 * i + 5 * j) % 4) / 3 - 0.17 * ((i * j) % 3) / 2
+                 for i, x in enumerate(EIGHT) for j, y in enumerate(EIGHT)}  # fmt: skip
+HALF = {"slow": {(n, "*"): 0.5 for n in "ab"} | {("*", n): 0.5 for n in "ab"}}
+#: Routes that collide make many links slow in company; the slowest are tested again.
+MANY = {("a", "b"): 0.5, ("b", "c"): 0.6, ("c", "d"): 0.6, ("d", "e"): 0.7}
 
 
-def told(verdict: Verdict) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(finding.weight, finding.what, finding.nodes) for finding in verdict.findings]
+def made(names: str = "abcd", **fields: object) -> Run:
+    return run(tournament(names, **fields))
 
 
-def test_a_healthy_run_passes_and_says_what_it_would_have_seen() -> None:
-    verdict = judge(run(tournament()))
-    assert verdict.status == "PASS" and verdict.findings == ()
+def again(retested: str, ratio: float | None = 0.5) -> Run:
+    """Node c is slow; "kind outcome" of its retest."""
+    kind, outcome = retested.split()
+    return made(slow=SLOW, retests=(retest(kind, ("c",), ratio, outcome),))
+
+
+def ab(**changes: object) -> Run:
+    """What is odd about one pair."""
+    return made(changes={("a", "b"): changes})
+
+
+def noisy(cv: float, together: float | None = None) -> Run:
+    return made(noise=Noise(pair=("a", "b"), cv=cv, together=together), company=1)
+
+
+def many(outcome: str, ratio: float) -> Run:
+    return made(EIGHT, slow=MANY, retests=(retest("link", ("a", "b"), ratio, outcome),))
+
+
+def met(*receivers: str, cut: str | None = None) -> Run:
+    """Node a sends to these alone, of seven others."""
+    found = tournament(EIGHT, cut=cut)
+    some = tuple(m for m in found.measurements if m.sender != "a" or m.receiver in receivers)
+    return run(found.model_copy(update={"measurements": some}))
+
+
+def came(what: str | None) -> Run:
+    """Node d did not; what its program reported."""
+    troubles = (Trouble(node="d", what=what, found="ib0 is not there"),) if what else ()
+    return run(tournament("abc"), note(step("tournament", *troubles, code=2 if troubles else 0)))
+
+
+def clocks(within_s: float) -> Run:
+    ahead = zip("abcd", (0, 0.2, -5.0, 0.1), strict=True)
+    return made(clocks={n: Clock(ahead_s=own, within_s=within_s) for n, own in ahead})
+
+
+def paths(usual: int, small: int = 0, where: str = "", mtu: str | None = "9000") -> Run:
+    """Path MTUs; where: pairs whose path is of smaller packets. mtu: of the interfaces."""
+    changes = {
+        (a, b): {"tcp": Tcp(path_mtu=small if a + b in where.split() else usual, rtt_s=1e-4,
+                            min_rtt_s=1e-5, retransmitted=0, busy_s=1.0, rwnd_limited_s=0.0,
+                            sndbuf_limited_s=0.0)}
+        for a, b in permutations("abcd", 2)
+    }  # fmt: skip
+    return run(tournament(changes=changes), facts=facts_of("abcd", MTU=mtu) if mtu else ())
+
+
+def apart() -> Run:
+    """Two nodes whose packets do not pass, so that no pair could be measured."""
+    fault = NetworkFault(what="MTU", nodes=("a", "b"), found="packets of 9,000 bytes do not arrive",
+                         fix="set it")  # fmt: skip
+    first, *others = facts_of("abc", MTU="9000")
+    return run(None, facts=(first.model_copy(update={"faults": (fault,)}), *others))
+
+
+def ports(link: str | None, layer: str) -> Run:
+    told = {"link type": link, "mlx5_0:1 state": "ACTIVE", "mlx5_0:1 link layer": layer,
+            "mlx5_0:1 physical state": "LinkUp"}  # fmt: skip
+    return run(tournament(), facts=facts_of("abcd", **told))
+
+
+def uplinks(*on: str, crossed: str = "", dead: str = "", fields: Any = None, **decided: Any) -> Run:
+    """on: nodes of each leaf switch. crossed: pairs that loaded uplinks; dead: without a number."""
+    found = tournament("".join(on), switches=leaves(*on), **(fields or {}))
+    more = [measurement(a, b, phase="uplinks") for a, b in crossed.split()]
+    more += [measurement(a, b, phase="uplinks", rates=(), error="no answer")
+             for a, b in dead.split()]  # fmt: skip
+    decision = found.decision.model_copy(update=decided)
+    changed = {"measurements": (*found.measurements, *more), "decision": decision}
+    return run(found.model_copy(update=changed))
+
+
+def uplink(**fields: object) -> Run:
+    """The first of two leaf switches sends slowly, in the retest, too."""
+    both = ("leaf1", "leaf2")
+    suspect = Suspect(kind="uplink-send", nodes=both, ratio=0.5, deviations=-9, slow=1, partners=1,
+                      why="slow")  # fmt: skip
+    fields["retests"] = (retest("uplink-send", both, 0.5, "confirmed"),)
+    return uplinks("abcd", "efgh", crossed="ae ea", fields=fields, suspects=(suspect,))
+
+
+PHASES = {"phases": ("preflight", "tournament"), "expected": ""}
+THREE = partial(uplinks, "ab", "cd", "ef", crossed="ac ce ea ca")
+ROWS: list[tuple[Run, str, str]] = [
+    (made(), "", ""),
+    (again("node confirmed"), "fault node c",
+     "0.50 of its peers, with 3 of 3 partners; alone with a, b 0.50"),
+    (again("send confirmed"), "fault send c", "; alone with a, b 0.50"),  # narrowed
+    (again("node recovered"), "remark contention c", "slow only while others run"),
+    (again("node cpu"), "open cpu c", "the processor, not the link"),
+    (again("node unreachable", None), "open node c", "; then slow again"),
+    (again("node unsure"), "open node c", "0.50: slow again"),
+    (made(slow=SLOW), "open node c", "; not retested"),
+    (ab(wrong_bytes=1), "fault corrupt a b", "1 wrong bytes in 1 measurements"),
+    (ab(rates=(), error="no route"), "fault unreachable a b", "no route"),
+    (made(**HALF), "open peers", ""),
+    (made(slow=SCATTER), "open scatter", "would have been seen"),
+    (made(EIGHT, slow=LINKS_SCATTER), "open scatter", "links scatter so much"),
+    (noisy(0.08), "open noise", "scatter by 8.0%"),
+    (made(noise=None), "open noise", "not known how steady"),
+    (noisy(0.01, 0.6), "remark contention", "0.60 of their rate alone"),
+    (noisy(0.01, 0.0), "open contention", ""),
+    (made(**BUSY), "open cpu-limited", "processors, not links"),
+    (ab(at_sender=end(carried=0.1)), "open interface a", "carried 10%"),
+    (ab(at_sender=end().model_copy(update={"sent_bytes": None})), "open interface a",
+     "its byte counters could not be read"),
+    # many slow links are one finding
+    (many("recovered", 1.0), "remark contention a b; remark contention",
+     "3 more links were slow (0.60 b -> c, 0.60 c -> d, 0.70 d -> e)"),
+    (many("confirmed", 0.5), "fault link a b; open links", ""),
+    # each node is to meet enough others
+    (met(*"bcdefgh", cut="9 of 14 rounds in 60 s"), "remark coverage", "9 of 14 rounds in 60 s; "),
+    (met("b", "c", cut="9 of 14 rounds in 60 s"), "open coverage", "met 2 of 7 others or more"),
+    (met("b", "c"), "open coverage", "met 2 of 7 others or more"),
+    (met(*"cdefgh"), "remark coverage", "each node met 6 of 7 others"),
+    # jobs that did not come to their end
+    (run(tournament(), note(step(), ended=False)), "open stopped", ""),
+    (run(tournament(), note(step("preflight", code=None), **PHASES)),
+     "open failed; open not measured", ""),
+    (run(tournament(), note(step("preflight"), **PHASES)), "open not measured", ""),
+    (run(tournament(), note(step("tournament", code=1))), "open failed", ""),
+    (run(None, note(step("tournament", Trouble(node="b", what="container", found="no image"),
+                         code=1))), "open container b; open nothing", ""),
+    (came("gave up"), "open gave up d; fault absent d", "tournament: ib0 is not there"),
+    (came("not met"), "open not met d; open absent d", "tournament: ib0 is not there"),
+    (came(None), "open absent d", ""),
+    (run(tournament(), note(step("preflight"), step()), facts=facts_of("abc", MTU="1500")),
+     "open unknown d", ""),
+    (apart(), "fault MTU a b; open nothing", "packets of 9,000 bytes do not arrive; set it"),
+    # clocks, where they are surely off; path MTUs; another fabric than the one that was measured
+    (clocks(0.01), "remark clock c", "its clock is 5.0 s behind the others'"),
+    (clocks(6.0), "", ""),
+    (paths(9000), "", ""),
+    (paths(9000, 1500, "ab"), "open path MTU",
+     "1 of 12 paths take smaller packets than their interfaces or most paths do (a -> b: 1500)"),
+    (paths(8950), "remark path MTU", ""),  # an overlay network, everywhere
+    (paths(1500, 1400, "da db dc", mtu=None), "open path MTU", "3 of 12 paths"),
+    (ports("Ethernet", "InfiniBand"), "open RDMA", "mlx5_0:1"),
+    (ports("InfiniBand", "InfiniBand"), "", ""),
+    (ports("Ethernet", "Ethernet"), "", ""),  # RoCE
+    (ports(None, "InfiniBand"), "", ""),  # not known
+    # uplinks that were not tested, not loaded, or all carry less than their nodes would
+    (uplinks("abcdef", "gh"), "open uplinks not tested", "leaf1, leaf2: "),
+    (uplinks("abc", *"defgh"), "", ""),  # pairs of single nodes load what there is
+    (uplinks("abcd", "gh", "ef", crossed="ae ea bf fb"),
+     "remark uplinks not tested; remark uplinks", "leaf2: "),
+    (uplinks("abcde", "fgh", crossed="af fa"), "remark uplinks",
+     "leaf1 have up to 5 nodes, and 3 pairs crossed at a time: an uplink that lost up to 40%"),
+    (uplinks("abcd", "efgh", crossed="ae ea", dead="bf"), "open uplinks failed",
+     "1 of 3 measurements gave no number, first b to f: no answer"),
+    (uplinks("abcd", "efgh", crossed="ae ea", dead="bf", fields={"lost": {"f": "gone"}}),
+     "fault lost f", ""),
+    (uplinks("ab", "cd", crossed="ac ca", crossing=0.5), "open two leaf switches",
+     "whole leaf switches reach 0.50 of each other"),
+    (THREE(crossing=0.5), "remark uplinks", "whole leaf switches reach 0.50 of each other"),
+    (THREE(visible_across=0.5), "remark uplinks", "below 0.50 of what is usual within"),
+    (THREE(crossing=0.95, visible_across=0.9), "", ""),
+    (uplink(), "fault uplink-send leaf1 leaf2", ""),
+    (uplink(changes={("a", "b"): {"at_sender": end(carried=0.1)}}),
+     "open uplink-send leaf1 leaf2; open interface a", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "findings", "words"), ROWS)
+def test_what_a_run_shows(found: Run, findings: str, words: str) -> None:
+    verdict = judge(found)
+    assert said(verdict) == findings
+    assert words in "; ".join(finding.evidence for finding in verdict.findings)
+    status = "FAIL" if "fault" in findings else "UNDECIDED" if "open" in findings else "PASS"
+    assert verdict.status == status
+
+
+def test_a_pass_names_what_it_would_have_seen() -> None:
+    verdict = judge(made())
     assert headline(verdict) == (
         "no node or direction below 0.93 of the median, no link below 0.93 of what its ends reach "
         "with others"
     )
     assert lines(verdict, "r1") == []
-
-
-@pytest.mark.parametrize(
-    ("again", "status", "found", "words"),
-    [
-        ("node confirmed", "FAIL", "fault node", "; alone with a, b 0.50"),
-        ("send confirmed", "FAIL", "fault send", "; alone with a, b 0.50"),  # narrowed
-        ("node recovered", "PASS", "remark contention", "slow only while others run"),
-        ("node cpu", "UNDECIDED", "open cpu", "the processor, not the link"),
-        ("node unreachable", "UNDECIDED", "open node", "; then slow again"),
-        ("node unsure", "UNDECIDED", "open node", "0.50: slow again"),
-        ("", "UNDECIDED", "open node", "; not retested"),
-    ],
-)
-def test_a_slow_node_is_what_the_second_look_makes_of_it(again, status, found, words) -> None:
-    kind, _, outcome = again.partition(" ")
-    ratio = None if outcome == "unreachable" else 0.5
-    retests = (retest(kind, ("c",), ratio, outcome),) if again else ()
-    verdict = judge(run(tournament(slow=SLOW, retests=retests)))
-    assert verdict.status == status and told(verdict) == [(*found.split(), ("c",))]
-    (finding,) = verdict.findings
-    assert finding.evidence.startswith("0.50 of its peers, with 3 of 3 partners")
-    assert words in finding.evidence
+    noise = measurement("a", "b", phase="noise")
+    found = tournament()
+    more = found.model_copy(update={"measurements": (noise, *found.measurements)})
+    assert judge(run(more)) == verdict, "other phases count nowhere twice"
 
 
 @pytest.mark.parametrize("pairs", [["ad", "bd", "cd", "da", "db", "dc"], ["ad", "bd"]])
@@ -69,161 +238,25 @@ def test_a_lost_node_is_one_finding(pairs: list[str]) -> None:
     found = tournament(changes=changes, lost={"d": "no answer"})
     others = tuple(m for m in found.measurements if "d" not in (m.sender, m.receiver))
     for some in (found.measurements, others):
-        verdict = judge(run(found.model_copy(update={"measurements": some})))
-        assert told(verdict) == [("fault", "lost", ("d",))] and verdict.status == "FAIL"
-
-
-@pytest.mark.parametrize("doubt", ["noise", "interface", "cpu-limited"])
-def test_rates_that_are_doubtful_blame_nobody(doubt: str) -> None:
-    pairs = [(x, y) for x in "abcd" for y in "abcd"]
-    fields = {
-        "noise": {"noise": Noise(pair=("a", "b"), cv=0.08, together=None)},
-        "interface": {"changes": {("c", "b"): {"at_sender": end(carried=0.1)}}},
-        "cpu-limited": {"changes": {pair: {"at_sender": end(busy=0.95)} for pair in pairs}},
-    }[doubt]
-    verdict = judge(run(tournament(slow=SLOW, retests=CONFIRMED, **fields)))
-    assert verdict.status == "UNDECIDED" and ("open", "node", ("c",)) in told(verdict)
-    other = retest("node", ("d",), 0.5, "confirmed")
-    slow = {("d", "*"): 0.5, ("*", "d"): 0.5}
-    verdict = judge(run(tournament(slow=slow, retests=(other,), **fields)))
-    assert verdict.status == ("FAIL" if doubt == "interface" else "UNDECIDED"), "another node's"
-    corrupt = tournament(changes={("a", "b"): {"wrong_bytes": 1}}, **{"noise": None})
-    assert judge(run(corrupt)).status == "FAIL", "wrong bytes are no matter of speed"
-
-
-def test_a_leaf_whose_node_counts_no_bytes_has_no_slow_uplink() -> None:
-    suspect = Suspect(kind="uplink-send", nodes=("leaf1", "leaf2"), ratio=0.5, deviations=-9,
-                      slow=1, partners=1, why="slow")  # fmt: skip
-    again = (retest("uplink-send", ("leaf1", "leaf2"), 0.5, "confirmed"),)
-
-    def status(**changes: object) -> str:
-        found = tournament("abcdefgh", switches=leaves("abcd", "efgh"), retests=again, **changes)
-        decision = found.decision.model_copy(update={"suspects": (suspect,)})
-        return judge(run(found.model_copy(update={"decision": decision}))).status
-
-    assert status() == "FAIL"
-    assert status(changes={("a", "b"): {"at_sender": end(carried=0.1)}}) == "UNDECIDED"
-
-
-def test_links_that_scatter_would_hide_a_slow_one() -> None:
-    scatter = {(x, y): 1 - 0.17 * ((3 * i + 5 * j) % 4) / 3 - 0.17 * ((i * j) % 3) / 2
-               for i, x in enumerate("abcdefgh") for j, y in enumerate("abcdefgh")}  # fmt: skip
-    verdict = judge(run(tournament("abcdefgh", slow=scatter)))
-    assert verdict.visible_links is not None and verdict.visible_links < 0.75
-    assert verdict.status == "UNDECIDED"
-    assert "links scatter so much" in str(verdict)
-
-
-EVERY = [(a, b) for a in "abcd" for b in "abcd"]
-BLIND = end().model_copy(update={"sent_bytes": None})
-SCATTER = {("a", "*"): 1.0, ("b", "*"): 0.9, ("c", "*"): 0.8, ("d", "*"): 0.95,
-           ("*", "a"): 0.95, ("*", "b"): 0.85, ("*", "c"): 0.75, ("*", "d"): 0.9}  # fmt: skip
-
-
-def noisy(cv: float, together: float | None = None) -> dict[str, object]:
-    return {"noise": Noise(pair=("a", "b"), cv=cv, together=together), "company": 1}
-
-
-def ab(**changes: object) -> dict[str, object]:
-    """What is odd about one pair."""
-    return {"changes": {("a", "b"): changes}}
+        assert said(judge(run(found.model_copy(update={"measurements": some})))) == "fault lost d"
 
 
 @pytest.mark.parametrize(
-    ("fields", "found", "words"),
+    ("fields", "status"),
     [
-        (ab(wrong_bytes=1), ("fault", "corrupt", ("a", "b")), "1 wrong bytes in 1 measurements"),
-        (ab(rates=(), error="no route"), ("fault", "unreachable", ("a", "b")), "no route"),
-        ({"slow": {(n, "*"): 0.5 for n in "ab"} | {("*", n): 0.5 for n in "ab"}},
-         ("open", "peers", ()), ""),
-        ({"slow": SCATTER}, ("open", "scatter", ()), "would have been seen"),
-        (noisy(0.08), ("open", "noise", ()), "scatter by 8.0%"),
-        ({"noise": None}, ("open", "noise", ()), "not known how steady"),
-        (noisy(0.01, 0.6), ("remark", "contention", ()), "0.60 of their rate alone"),
-        (noisy(0.01, 0.0), ("open", "contention", ()), ""),
-        ({"changes": {pair: {"at_sender": end(busy=0.95)} for pair in EVERY}},
-         ("open", "cpu-limited", ()), "processors, not links"),
-        (ab(at_sender=end(carried=0.1)), ("open", "interface", ("a",)), "carried 10%"),
-        (ab(at_sender=BLIND), ("open", "interface", ("a",)), "could not be read"),
+        ({"noise": Noise(pair=("a", "b"), cv=0.08, together=None)}, "UNDECIDED"),
+        ({"changes": {("c", "b"): {"at_sender": end(carried=0.1)}}}, "FAIL"),
+        (BUSY, "UNDECIDED"),
     ],
-)  # fmt: skip
-def test_one_thing_that_is_wrong_is_one_finding(fields, found, words) -> None:
-    verdict = judge(run(tournament(**fields)))
-    assert told(verdict) == [found] and words in verdict.findings[0].evidence
-    assert verdict.status == {"fault": "FAIL", "open": "UNDECIDED", "remark": "PASS"}[found[0]]
-    assert lines(verdict, "r1") == [], "neither end of a link is to be drained"
-
-
-def test_a_run_that_was_cut_short_passes_only_where_each_node_met_enough() -> None:
-    found = tournament("abcdefgh", cut="9 of 14 rounds were measured in 60 s")
-    verdict = judge(run(found))
-    assert verdict.status == "PASS" and told(verdict) == [("remark", "coverage", ())]
-    few = tuple(m for m in found.measurements if m.sender != "a" or m.receiver in "bc")
-    for cut in (found.cut, None):
-        verdict = judge(run(found.model_copy(update={"measurements": few, "cut": cut})))
-        assert verdict.status == "UNDECIDED"
-        assert "met 2 of 7 others or more" in verdict.findings[0].evidence
-    most = found.model_copy(update={"measurements": found.measurements[1:], "cut": None})
-    verdict = judge(run(most))
-    assert verdict.status == "PASS"
-    assert verdict.findings[0].evidence.startswith("each node met 6 of 7 others")
-
-
-@pytest.mark.parametrize(
-    ("job", "whats"),
-    [
-        (note(step(), ended=False), ["stopped"]),
-        (note(step("preflight", code=None), phases=("preflight", "tournament"), expected=""),
-         ["failed", "not measured"]),
-        (note(step("preflight"), phases=("preflight", "tournament"), expected=""),
-         ["not measured"]),
-        (note(step("tournament", code=1)), ["failed"]),
-    ],
-)  # fmt: skip
-def test_a_job_that_did_not_come_to_its_end_is_no_pass(job, whats) -> None:
-    verdict = judge(run(tournament(), job))
-    assert verdict.status == "UNDECIDED"
-    assert told(verdict) == [("open", what, ()) for what in whats]
-
-
-@pytest.mark.parametrize(
-    ("what", "weight"),
-    [("gave up", "fault"), ("not met", "open"), ("container", "open"), (None, "open")],
 )
-def test_a_node_that_did_not_come_is_named(what: str | None, weight: str) -> None:
-    troubles = (Trouble(node="d", what=what, found="ib0 is not there"),) if what else ()
-    verdict = judge(run(tournament("abc"), note(step("tournament", *troubles, code=2))))
-    (absent,) = [f for f in verdict.findings if f.what == "absent"]
-    assert (absent.weight, absent.nodes) == (weight, ("d",))
-    assert not troubles or "ib0 is not there" in absent.evidence
-    assert verdict.status == ("FAIL" if weight == "fault" else "UNDECIDED")
-
-
-def test_nodes_without_facts_are_no_pass() -> None:
-    job = note(step("preflight"), step())
-    verdict = judge(run(tournament(), job, facts=facts_of("abc", MTU="1500")))
-    assert verdict.status == "UNDECIDED" and told(verdict) == [("open", "unknown", ("d",))]
-
-
-def test_many_slow_links_are_one_finding() -> None:
-    """Routes that collide make many links slow in company; the slowest are tested again."""
-    slow = {("a", "b"): 0.5, ("b", "c"): 0.6, ("c", "d"): 0.6, ("d", "e"): 0.7}
-    first = retest("link", ("a", "b"), 1.0, "recovered")
-    verdict = judge(run(tournament("abcdefgh", slow=slow, retests=(first,))))
-    assert verdict.status == "PASS"
-    one, more = verdict.findings
-    assert "3 more links were slow (0.60 b -> c, 0.60 c -> d, 0.70 d -> e)" in more.evidence
-    assert one.nodes == ("a", "b")
-    worse = retest("link", ("a", "b"), 0.5, "confirmed")
-    verdict = judge(run(tournament("abcdefgh", slow=slow, retests=(worse,))))
-    assert [f.weight for f in verdict.findings] == ["fault", "open"]
-
-
-def test_a_job_that_measured_nothing() -> None:
-    trouble = Trouble(node="b", what="container", found="no such image")
-    verdict = judge(run(None, note(step("tournament", trouble, code=1))))
-    assert verdict.status == "UNDECIDED"
-    assert told(verdict) == [("open", "container", ("b",)), ("open", "nothing", ())]
+def test_rates_that_are_doubtful_blame_nobody(fields: dict[str, object], status: str) -> None:
+    """status: where another node than c is slow."""
+    assert "open node c" in said(judge(made(slow=SLOW, retests=CONFIRMED, **fields)))
+    other = (retest("node", ("d",), 0.5, "confirmed"),)
+    slow = {("d", "*"): 0.5, ("*", "d"): 0.5}
+    assert judge(made(slow=slow, retests=other, **fields)).status == status
+    corrupt = made(changes={("a", "b"): {"wrong_bytes": 1}}, noise=None)
+    assert judge(corrupt).status == "FAIL", "wrong bytes are no matter of speed"
 
 
 def test_rates_have_three_digits_and_their_unit() -> None:
@@ -233,27 +266,18 @@ def test_rates_have_three_digits_and_their_unit() -> None:
 
 
 def test_lines_to_paste() -> None:
-    again = (retest("node", ("c",), 0.26, "confirmed"),)
-    verdict = judge(run(tournament(slow=SLOW, retests=again)))
-    assert lines(verdict, "r1") == [
+    assert lines(judge(again("node confirmed", 0.26)), "r1") == [
         "scontrol update NodeName=c State=DRAIN Reason='ic-both 0.26x run=r1'",
         "# once it is fixed: scontrol update NodeName=c State=RESUME",
         "# or keep jobs away from it: --exclude=c",
     ]
+    assert lines(judge(ab(wrong_bytes=1)), "r1") == [], "neither end of a link is to be drained"
     # many slow nodes are not drained one by one
-    slow = {key: 0.5 for n in "ab" for key in ((n, "*"), ("*", n))}
-    again = tuple(retest("node", (n,), 0.5, "confirmed") for n in "ab")
-    verdict = judge(run(tournament("abcdefgh", slow=slow, retests=again)))
+    both = tuple(retest("node", (n,), 0.5, "confirmed") for n in "ab")
+    verdict = judge(made(EIGHT, retests=both, **HALF))
     assert verdict.status == "FAIL"
     (line,) = lines(verdict, "r1")
     assert line.startswith("# 2 of 8 nodes are slow, more than 1: look for what they share (a, b)")
-
-
-def test_measurements_of_other_phases_are_in_no_verdict_twice() -> None:
-    noise = measurement("a", "b", phase="noise")
-    found = tournament()
-    more = found.model_copy(update={"measurements": (noise, *found.measurements)})
-    assert judge(run(more)) == judge(run(found))
 
 
 @pytest.mark.parametrize(
@@ -263,11 +287,10 @@ def test_measurements_of_other_phases_are_in_no_verdict_twice() -> None:
 def test_lines_to_paste_are_what_they_look_like(node: str, name: str) -> None:
     fault = Finding(weight="fault", what="node", nodes=(node,), ratio=0.3, evidence="slow")
     verdict = Verdict(status="FAIL", findings=(fault,), nodes=4, middle=1e9, visible=0.9)
-    said = lines(verdict, name)
-    assert not [line for line in said if "\n" in line]
-    (command,) = (line for line in said if not line.startswith("#"))
-    shown = {"\n": "?"}
-    clean, run_name = (text.translate(str.maketrans(shown)) for text in (node, name))
+    told = lines(verdict, name)
+    assert not [line for line in told if "\n" in line]
+    (command,) = (line for line in told if not line.startswith("#"))
+    clean, run_name = (text.replace("\n", "?") for text in (node, name))
     script = f"set -- {command}; printf '%s\\n' \"$@\""
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+import pytest
+
 from analysis.interconnect.report import junit
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
@@ -65,52 +67,44 @@ def test_junit_has_the_form_of_ant() -> None:
             assert element.tag != "testcase" or len(element) <= 1
 
 
-def test_junit_counts_what_it_shows() -> None:
-    faulty = run(tournament(slow=SLOW | {("a", "b"): 0.25}, retests=(
-        *CONFIRMED, retest("link", ("a", "b"), 0.25, "cpu"),
-    )))  # fmt: skip
-    found = cases(faulty)
-    assert found["nodes/c"] == ["failure"] and found["links/a to b"] == ["error"]
-    for suite in Xml.fromstring(junit(faulty, judge(faulty))):
+WHOLE = tournament()
+UNSURE = tournament(noise=Noise(pair=("b", "c"), cv=0.2, together=None), decision={
+    "suspects": (), "undecided": "half of them", "middle": 1e8, "visible": 0.9,
+})  # fmt: skip
+FAULTY = run(tournament(slow=SLOW | {("a", "b"): 0.25}, retests=(
+    *CONFIRMED, retest("link", ("a", "b"), 0.25, "cpu"),
+)))  # fmt: skip
+TROUBLED = step("tournament", Trouble(node="b", what="container", found="no such image"),
+                Trouble(node="?", what="launch", found="no such partition"), code=1)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "count", "some"),
+    [
+        (run(WHOLE), 4 + 12 + 1, {"nodes/a": [], "links/a to b": [], "run/verdict": []}),
+        (FAULTY, 17, {"nodes/c": ["failure"], "links/a to b": ["error"], "nodes/a": []}),
+        (run(UNSURE), 17, {"run/verdict": ["error"], "links/b to c": []}),
+        (run(tournament("abc"), note()), 11, {"nodes/d": ["error"], "run/verdict": []}),
+        (run(WHOLE.model_copy(update={"measurements": WHOLE.measurements[3:]})), 17,
+         {"links/a to b": ["skipped"], "links/b to a": []}),
+        (run(None), 1, {"run/verdict": ["error"]}),
+        # by what nodes say of themselves, or by how their programs ended
+        (run(None, facts=tuple(node_facts(n, MTU="1400" if n == "c" else "1500") for n in "abc")),
+         4, {"nodes/a": [], "nodes/b": [], "nodes/c": ["failure"], "run/verdict": ["error"]}),
+        (run(None, note(TROUBLED, expected="abc")), 4,
+         {"nodes/a": ["skipped"], "nodes/b": ["error"], "run/verdict": ["error"]}),
+    ],
+)  # fmt: skip
+def test_a_case_for_every_node_and_link_and_the_run(
+    found: Run, count: int, some: dict[str, list[str]]
+) -> None:
+    shown = cases(found)
+    assert len(shown) == count and shown | some == shown
+    for suite in Xml.fromstring(junit(found, judge(found))):
         inside = [child.tag for case in suite.iter("testcase") for child in case]
         for counter, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.get(counter)) == inside.count(tag)
         assert int(suite.get("tests")) == len(suite.findall("testcase"))
-
-
-def test_junit_of_a_run_that_cannot_tell() -> None:
-    noisy = tournament(noise=Noise(pair=("b", "c"), cv=0.2, together=None), decision={
-        "suspects": (), "undecided": "half of them", "middle": 1e8, "visible": 0.9,
-    })  # fmt: skip
-    found = cases(run(noisy))
-    assert found["run/verdict"] == ["error"] and found["links/b to c"] == []
-    assert cases(run(None)) == {"run/verdict": ["error"]}
-
-
-def test_without_a_tournament_each_node_has_its_own_case() -> None:
-    """Faults by what nodes say of themselves, or by how their programs ended."""
-    facts = tuple(node_facts(n, MTU="1400" if n in "cd" else "1500") for n in "abcde")
-    assert cases(run(None, facts=facts)) == {
-        "nodes/a": [], "nodes/b": [], "nodes/c": ["failure"], "nodes/d": ["failure"],
-        "nodes/e": [], "run/verdict": ["error"],
-    }  # fmt: skip
-    steps = step("tournament", Trouble(node="b", what="container", found="no such image"),
-                 Trouble(node="?", what="launch", found="no such partition"), code=1)  # fmt: skip
-    assert cases(run(None, note(steps, expected="abc"))) == {
-        "nodes/a": ["skipped"], "nodes/b": ["error"], "nodes/c": ["skipped"],
-        "run/verdict": ["error"],
-    }  # fmt: skip
-
-
-def test_junit_has_a_case_for_every_node_and_link_and_the_run() -> None:
-    whole = tournament()
-    found = cases(run(whole))
-    assert len(found) == 4 + 12 + 1 and not any(found.values())
-    found = cases(run(tournament("abc"), note()))
-    assert found["nodes/d"] == ["error"] and found["run/verdict"] == [], "it took no part"
-    some = tuple(m for m in whole.measurements if m.sender != "a")
-    found = cases(run(whole.model_copy(update={"measurements": some})))
-    assert found["links/a to b"] == ["skipped"] and found["links/b to a"] == []
 
 
 def test_junit_of_many_nodes_lists_the_links_that_were_to_be_measured() -> None:

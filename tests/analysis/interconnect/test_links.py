@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
-from analysis.interconnect.links import goodput, line_of, speed_findings
+from analysis.interconnect.links import goodput, line_of
+from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
-from tests.analysis.interconnect.runs import end, facts_of, node_facts, run, tournament
+from tests.analysis.interconnect.runs import end, facts_of, node_facts, run, said, tournament
 from train.interconnect.facts.record import Fact
 
 FACTS = facts_of("abcd", MTU="1500", driver="mlx5_core")
 GOOD = run(tournament(), facts=FACTS)
 
 
-def test_a_specification_is_what_headers_leave_of_the_line() -> None:
+BUSY = {pair: {"at_sender": end(busy=0.99)} for pair in permutations("abcd", 2)}
+CLAIMS = facts_of("abcd", **{"speed, Mbit/s": "100000", "driver": "mlx5_core"})
+
+
+def test_headers_leave_less_of_a_line_the_smaller_packets_are() -> None:
     assert goodput(1e9, FACTS) == goodput(1e9, []) == pytest.approx(1e9 * 1448 / 1538)
     assert goodput(1e9, facts_of("ab", MTU="9000")) == pytest.approx(1e9 * 8948 / 9038)
-    (good,) = speed_findings(GOOD, 2.1e8)
-    assert good.weight == "remark"
-    (bad,) = speed_findings(GOOD, 1e9)
-    assert bad.weight == "fault" and bad.ratio == pytest.approx(0.2 * 1538 / 1448, rel=1e-3)
-    assert judge(GOOD, line_bits=1e9).status == "FAIL"
 
 
-def test_processors_that_are_the_limit_do_not_fail_the_links() -> None:
-    """One stream of Python cannot fill 100 Gbit/s: the verdict is that it cannot tell."""
-    busy = {(a, b): {"at_sender": end(busy=0.99)} for a in "abcd" for b in "abcd" if a != b}
-    verdict = judge(run(tournament(changes=busy), facts=FACTS), line_bits=100e9)
-    assert verdict.status == "UNDECIDED"
-    assert {f.what for f in verdict.findings if f.weight == "open"} == {"cpu-limited", "below spec"}
-
-
-def test_links_that_were_hardly_loaded_are_no_pass() -> None:
-    claims = {"speed, Mbit/s": "100000", "driver": "mlx5_core"}
-    verdict = judge(run(tournament(), facts=facts_of("abcd", **claims)))
-    assert verdict.status == "UNDECIDED"
-    assert "0.2 Gbit/s of links of 100 Gbit/s" in verdict.findings[-1].evidence
-
-
-def test_one_stream_is_no_proof_against_a_fast_line() -> None:
-    (found,) = speed_findings(GOOD, 100e9)
-    assert (found.weight, found.what) == ("open", "below spec")
-    many = run(tournament(streams=16), facts=FACTS)
-    (found,) = speed_findings(many, 100e9)
-    assert found.weight == "fault"
+@pytest.mark.parametrize(
+    ("found", "sold", "findings", "words"),
+    [
+        (GOOD, 2.1e8, "remark spec", "200 Mbit/s, 1.01 of what headers leave of 210 Mbit/s"),
+        (GOOD, 1e9, "fault below spec", "200 Mbit/s, 0.21 of"),
+        # one stream of Python cannot fill 100 Gbit/s
+        (GOOD, 100e9, "open below spec", ""),
+        (run(tournament(streams=16), facts=FACTS), 100e9, "fault below spec", ""),
+        (run(tournament(changes=BUSY), facts=FACTS), 1e9, "open cpu-limited; open below spec", ""),
+        (run(tournament(), facts=CLAIMS), None, "open not loaded",
+         "200 Mbit/s of links of 100 Gbit/s"),
+    ],
+)  # fmt: skip
+def test_what_links_should_give(found: Run, sold: float | None, findings: str, words: str) -> None:
+    verdict = judge(found, line_bits=sold)
+    assert said(verdict) == findings and words in verdict.findings[-1].evidence
 
 
 def test_the_speed_of_a_line_is_what_a_real_interface_or_a_port_says() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from analysis.interconnect.facts import facts_findings, facts_frame
-from analysis.interconnect.verdict import judge
 from analysis.table import plain_rows
-from tests.analysis.interconnect.runs import facts_of, node_facts, run
-from train.interconnect.facts.record import NetworkFault, NodeFacts
+from tests.analysis.interconnect.runs import node_facts
+from train.interconnect.facts.record import NodeFacts
 
-WIDTH, STATE = "mlx5_0 PCIe width", "mlx5_1:1 state"
+WIDTH, STATE, ADDRESS = "mlx5_0 PCIe width", "mlx5_1:1 state", "name is its address's"
 
 
 @pytest.mark.parametrize(
@@ -37,10 +36,16 @@ WIDTH, STATE = "mlx5_0 PCIe width", "mlx5_1:1 state"
         (STATE, "DOWN|DOWN", "remark state "),
         (STATE, "ACTIVE|ACTIVE", ""),
         ("mlx5_1:1 physical state", "LinkUp|LinkUp", ""),
+        (ADDRESS, "does not resolve|does not resolve", "remark state "),
+        (ADDRESS, "yes, but nothing leads back|yes, but nothing leads back", ""),
+        (ADDRESS, "yes|yes|loopback: peers talk to themselves",
+         "remark differs c, remark state c"),
+        (ADDRESS, "?|?", ""),
     ],
-)
+)  # fmt: skip
 def test_nodes_are_compared_with_what_most_say(name: str, values: str, found: str) -> None:
-    told = [node_facts(node, **{name: None if value == "?" else value})
+    told = [node_facts(node, when, **{name: None if value == "?" else value})
+            for when in ("before", "after")
             for node, value in zip("abcdef", values.split("|"), strict=False)]  # fmt: skip
     findings = list(facts_findings(told))
     assert ", ".join(f"{f.weight} {f.what} {''.join(f.nodes)}" for f in findings) == found
@@ -54,19 +59,6 @@ def test_evidence_says_who_reports_what() -> None:
 
     assert evidence("1500", "1400", "1500") == "MTU: 1400; elsewhere 1500"
     assert evidence("9000", "9000", "1500", "1500").startswith("MTU: 1500 (c, d); 9000 (a, b): no")
-
-
-def test_what_keeps_nodes_from_talking_is_a_fault_of_both() -> None:
-    fault = NetworkFault(
-        what="MTU", nodes=("a", "b"), fix="set it",
-        found="a -> b: packets of 9,000 bytes do not arrive, packets of 1,500 do",
-    )  # fmt: skip
-    first, *others = facts_of("abc", MTU="9000")
-    told = (first.model_copy(update={"faults": (fault,)}), *others)
-    verdict = judge(run(None, facts=told))
-    assert verdict.status == "FAIL", "also where no pair could be measured"
-    (found,) = [f for f in verdict.findings if f.weight == "fault"]
-    assert (found.what, found.nodes) == ("MTU", ("a", "b")) and "1,500 do; set it" in found.evidence
 
 
 @pytest.mark.parametrize(
@@ -111,16 +103,6 @@ def test_errors_that_grow_during_the_run(
     told = [node_facts("a", **{full: before}), node_facts("a", "after", **{full: after})]
     said = [f"{f.weight} {f.what} {''.join(f.nodes)}: {f.evidence}" for f in facts_findings(told)]
     assert len(said) == bool(found) and all(one.startswith(found) for one in said)
-
-
-def test_a_host_name_that_does_not_lead_to_its_node_and_back_is_told() -> None:
-    said = {"a": "yes", "b": "does not resolve", "c": "leads back to another name", "d": None,
-            "e": "loopback: peers that are told this address talk to themselves",
-            "f": "yes, but nothing leads back from the address"}  # fmt: skip
-    told = [node_facts(node, when, **{"name is its address's": value})
-            for node, value in said.items() for when in ("before", "after")]  # fmt: skip
-    found = [(f.weight, f.nodes) for f in facts_findings(told) if f.what == "state"]
-    assert found == [("remark", ("b",)), ("remark", ("c",)), ("remark", ("e",))]
 
 
 def test_the_table_keeps_what_is_unknown_and_why() -> None:

@@ -60,7 +60,7 @@ def test_one_line_stays_one() -> None:
 def test_two_lines_are_parted_where_they_change() -> None:
     found = fit_segments(timed(0.03, RENDEZVOUS, EAGER))
     assert found.split == BREAK
-    assert found.small.link.alpha == pytest.approx(EAGER.alpha, rel=0.1)
+    assert found.small.alpha == pytest.approx(EAGER.alpha, rel=0.1)
     assert found.large.link.beta == pytest.approx(RENDEZVOUS.beta, rel=0.1)
     assert found.is_usable
 
