@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import fmt
-from analysis.records.columns import DTYPES, SHARED_CORES
+from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
 from analysis.stats.differences import ratio
@@ -31,17 +31,11 @@ CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
     "images, lower than that of the same weights on the images as they are"
 )
-#: Equal for all runs of a condition; in the CSV.
-_SETTINGS = (
-    "dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
-    "validate_on", "partition", "framework", "target", "deterministic", "scaling", "epochs",
-    "epoch_images", "batch_per_rank", "accumulation",
-)  # fmt: skip
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
-    "validation_loss": "real", "train_s": "positive", "images_per_s": "positive",
-    "sharpness_largest": "positive", "sharpness_scaled": "positive",
+    "train_s": "positive", "images_per_s": "positive", "sharpness_largest": "positive",
+    "sharpness_scaled": "positive",
 }  # fmt: skip
 #: Conditions in a sentence.
 _MOST = 3
@@ -51,7 +45,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     sharp = runs["sharpness_largest"].notna().any()
     return (
         *NAMES,
-        *(Column(name, DTYPES[name]) for name in _SETTINGS),
+        Column("framework", "string"),
+        Column("epochs", "Int64"),
         ranks_column(runs),
         Column("global_batch", "Int64", "global batch", "images per optimizer step, over all ranks "
                "and accumulated batches; where it grows, first → last epoch",
@@ -67,7 +62,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "after the final epoch (never the best one): mean of the runs that completed, with "
                "its 95 % t interval over seeds", format=fmt.THREE, estimate=True),
         Column("train_loss", "Float64", estimate=True),
-        Column("validation_loss", "Float64", estimate=True),
         Column("n", "Int64", "runs", "with a seed of their own each"),
         Column("diverged", "Float64", "diverged", "runs that diverged, with the exact 95 % "
                "interval (Clopper and Pearson) of their share; they are in no mean", estimate=True,
@@ -106,7 +100,8 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
     done = runs["status"] == "completed"
     planned, lost = by_row.size(), (~done).groupby(rows).sum()
-    names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch")
+    names = ("technique", "technique_label", "context", "framework", "epochs", "gpus",
+             "global_batch")  # fmt: skip
     steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
     found = {
         name: over_completed(runs, name, rows, len(conditions), kind)

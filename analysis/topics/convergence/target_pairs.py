@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.records.columns import KNOWN_OF_LOST
 from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
 from analysis.table import Column, Table, frame, plain_rows
@@ -20,8 +21,6 @@ from analysis.topics.topic import Sweep
 LATER = "second is later"
 #: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
 MOST = 50
-_OF_PLAN = ("cell_id", "condition", "workload", "target", "technique_label", "context", "gpus",
-            "global_batch")  # fmt: skip
 _LEFT_OUT = "a run did not reach the target, or is lost"
 _RATIOS = [
     Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
@@ -40,13 +39,23 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
+def with_lost(of: Sweep) -> pd.DataFrame:
+    """The frame of goals with the ``workload``, and with the planned cells that are ``lost``, having
+    no usable run: censored at the last time known, which is 0 where nothing is."""
+    planned, goals = of.frames.planned, of.frames.goals
+    asked = planned[planned["target"].notna()]
+    lost = asked[asked["state"] != "usable"].fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
+    lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
+    lost = lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict())
+    every = pd.concat([goals.assign(lost=False), lost.assign(lost=True)], ignore_index=True)
+    every["met"] = every["met"].fillna(False).astype(bool)
+    return every.join(asked.set_index("cell_id")["workload"], on="cell_id")
+
+
 def target_pairs(of: Sweep) -> Table:
     """Pairs of conditions by rising time to their target; see COLUMNS."""
-    planned, goals = of.frames.planned, of.frames.goals
-    asked = planned.loc[planned["target"].notna(), [*_OF_PLAN]]
-    cells = asked.merge(goals[["cell_id", "met", "seconds", "steps"]], on="cell_id", how="left")
-    arm = cells.groupby("condition", sort=False).ngroup().to_numpy()
-    met = cells["met"].fillna(False).to_numpy(bool)
+    cells = of.made(with_lost)
+    arm, met = cells.groupby("condition", sort=False).ngroup().to_numpy(), cells["met"].to_numpy()
     arms = cells.drop_duplicates("condition").reset_index(drop=True)
     lacking = np.bincount(arm, ~met, len(arms)) > 0
     logs = {

@@ -9,12 +9,11 @@ from typing import Any
 import pandas as pd
 
 from analysis import fmt
-from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame
 from analysis.topics.convergence import curves
-from analysis.topics.convergence.target_pairs import LATER, target_pairs
+from analysis.topics.convergence.target_pairs import LATER, target_pairs, with_lost
 from analysis.topics.names import NAMES, named, place_namer, ranks_column, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
@@ -54,25 +53,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 def to_target(of: Sweep) -> Table:
     """One row per condition with a target; cells of the plan without a usable run are lost."""
-    goals, planned = of.frames.goals, of.frames.planned
-    lost = planned[planned["target"].notna() & (planned["state"] != "usable")]
-    # censored at the last time known, which is 0 where nothing is
-    lost = lost.fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
-    lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
-    every = pd.concat(
-        [
-            goals.assign(lost=False),
-            lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict()).assign(lost=True),
-        ]
-    )
-    hours = (every["seconds"] * every["gpus"] / 3600).astype("Float64")
-    known = every.assign(gpu_hours=hours)
-    workloads = planned.drop_duplicates("condition").set_index("condition")["workload"]
-    rows = [
-        _row(group) | {"workload": workloads[condition]}
-        for condition, group in known.groupby("condition", sort=False, observed=True)
-    ]
+    every = of.made(with_lost)
     made = columns(of.runs)
+    rows = [_row(group) for _, group in every.groupby("condition", sort=False, observed=True)]
     found = frame(rows, made)
     found["pareto_optimal"] = _pareto_optimal(found)
     return Table(
@@ -87,38 +70,31 @@ def to_target(of: Sweep) -> Table:
 
 def _row(group: pd.DataFrame) -> dict[str, Any]:
     ordered = group.sort_values("seed", kind="stable")
-    first, n = ordered.iloc[0], len(ordered)
-    met = ordered["met"].fillna(False).astype(bool)
-    about = ("technique", "technique_label", "context", "gpus", "global_batch", "target")
-    row: dict[str, Any] = {name: first[name] for name in about}
-    lost = ordered["lost"].astype(bool).tolist()
-    times = {
-        name: [
-            float(value) if reached or gone else math.inf
-            for value, reached, gone in zip(ordered[name], met, lost, strict=True)
-        ]
-        for name in MEASURES
-    }
-    row |= share_reached(times["epoch"], lost).columns("reached")
-    unmet = ordered.loc[~met & ~ordered["lost"].astype(bool), "why"]
-    row |= {"n": n, "reached_note": reasons([row["reached_note"], *unmet])}
+    about = ("technique", "technique_label", "context", "gpus", "global_batch", "target",
+             "workload")  # fmt: skip
+    row: dict[str, Any] = {name: ordered[name].iloc[0] for name in about}
+    lost, never = ordered["lost"].tolist(), ~(ordered["met"] | ordered["lost"])
+    hours = ordered["seconds"] * ordered["gpus"] / 3600
+    times = ordered.assign(gpu_hours=hours)[[*MEASURES]].astype(float).mask(never, math.inf)
+    row |= share_reached(times["epoch"].tolist(), lost).columns("reached")
+    why = reasons([row["reached_note"], *ordered.loc[never, "why"]])
+    row |= {"n": len(ordered), "reached_note": why}
     for name in MEASURES:
-        row |= _finite(median_time(times[name], lost)).columns(name)
+        row |= _finite(median_time(times[name].tolist(), lost)).columns(name)
     return row
 
 
 def _pareto_optimal(rows: pd.DataFrame) -> pd.Series[Any]:
     """Whether no other row of a workload has medians at most as large in both seconds and
-    rank-hours, and smaller in one; null where one of the two is unknown, or no other row has
-    both."""
+    rank-hours, and smaller in one; null where one of the two is unknown."""
     bounds = rows["seconds_low"].notna() & rows["seconds_high"].isna()
     known = rows.loc[~bounds, ["workload", "seconds", "gpu_hours"]].dropna()
     stands = pd.Series(pd.NA, rows.index, dtype="boolean")
     for _, own in known.groupby("workload"):
         both = own[["seconds", "gpu_hours"]].to_numpy(float)
-        for row, costs in zip(own.index, both, strict=True):
-            beaten = (both <= costs).all(axis=1) & (both < costs).any(axis=1)
-            stands[row] = pd.NA if len(own) == 1 else not beaten.any()
+        mine, others = both[:, None], both[None]
+        beaten = (others <= mine).all(axis=2) & (others < mine).any(axis=2)
+        stands[own.index] = ~beaten.any(axis=1)
     return stands
 
 
