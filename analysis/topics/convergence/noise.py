@@ -113,7 +113,7 @@ def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
     runs, censored = (np.bincount(rows, own, count).astype(int) for own in (None, cut))
     # of the runs that are left a mean would be of the low ones
     told = zip(found["note"], found["n"], runs, censored, strict=True)
-    note = np.array([_note(*row, "no run has it in two epochs") for row in told], object)
+    note = np.array([_note(*row, "no run has it in both epochs") for row in told], object)
     known = {end: found[end].mask(censored > 0) for end in ("value", "low", "high")}
     return found.assign(**known, note=note)
 

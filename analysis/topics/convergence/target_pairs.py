@@ -40,8 +40,8 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def with_lost(of: Sweep) -> pd.DataFrame:
-    """The frame of goals with the ``workload``, and with the planned cells that are ``lost``, having
-    no usable run: censored at the last time known, which is 0 where nothing is."""
+    """The frame of goals with the ``workload``, and with planned cells that are ``lost``, having no
+    usable run: censored at the last time known, which is 0 where nothing is."""
     planned, goals = of.frames.planned, of.frames.goals
     asked = planned[planned["target"].notna()]
     lost = asked[asked["state"] != "usable"].fillna(dict.fromkeys(KNOWN_OF_LOST, 0))

@@ -100,10 +100,9 @@ def test_a_model_that_misses_what_it_was_fitted_to_is_refused() -> None:
 def test_other_refusals() -> None:
     shared = forecast([measured(1), measured(2), measured(4, shared_cores=True)], "weak")
     assert shared.refused == SHARED_CORES
-    assert forecast([measured(1)], "weak").refused == "only one rank was measured"
     two = forecast([measured(1), measured(2)], "weak", all_reduce)
     assert two.refused is not None and two.refused.startswith("no smaller counts")
-    assert forecast([measured(4, parts=False)], "weak").refused is not None
+    assert forecast([measured(4, parts=False)], "weak").refused == two.refused
     odd = [Measured(k, (0.1,), (0.2, 0.1, 0.05)) for k in (2, 4)]
     assert "no time" in str(forecast(odd, "weak", all_reduce).refused)
 
