@@ -21,9 +21,9 @@ from analysis.topics.names import (
     batch_text,
     diverged_text,
     over_completed,
+    place_namer,
     ranks_column,
     reasons,
-    with_context,
 )
 from analysis.topics.topic import Answer, Sweep, Topic
 
@@ -178,13 +178,10 @@ def _direction(times: Estimate) -> str:
 
 def alone(of: Sweep) -> Iterable[Answer]:
     """Of a sweep that compares nothing: what its runs did."""
-    shown = of.rows(conditions)[:_MOST]
-    batches = len({row["global_batch"] for row in shown}) > 1
-    for row in shown:
+    shown = of.made(conditions).data[:_MOST]
+    name = place_namer(shown)
+    for row in plain_rows(shown):
         accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
-        name = with_context(row) + (
-            f" at batch {fmt.count(row['global_batch'])}" if batches else ""
-        )
         told = [
             f"validation accuracy {accuracy.text(fmt.THREE)}",
             f"{fmt.significant(row['images_per_s'])} images/s" if row["images_per_s"] else "",
@@ -193,7 +190,7 @@ def alone(of: Sweep) -> Iterable[Answer]:
         ]
         text = fmt.joined(told, ", ") + (f"; {fmt.runs(lost)} diverged" if lost else "")
         text = all_diverged(row["n"]) if lost == row["n"] else text
-        yield Answer("one", "What did it do?", f"{name}: {text}.", "convergence", "runs",
+        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence", "runs",
                      {"accuracy": accuracy.value})  # fmt: skip
 
 

@@ -41,8 +41,9 @@ def ahead(of: Sweep) -> Table:
         made = forecast(measured_counts(own), first["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
-        if made.points and (stalls := of.made(uneven).get(first["series"])):
-            made = made._replace(points=(), refused=stalls[max(stalls)])
+        stalls = [why for (one, _), why in of.made(uneven).items() if one == series]
+        if made.points and stalls:
+            made = made._replace(points=(), refused=stalls[-1])
         by_network |= reduce is not None
         rows += _rows(first, made)
     columns = _columns(runs)
@@ -60,22 +61,23 @@ def ahead(of: Sweep) -> Table:
     )  # fmt: skip
 
 
-def uneven(of: Sweep) -> dict[int, dict[int, str]]:
+def uneven(of: Sweep) -> dict[tuple[int, int], str]:
     """Why the median step of a series and rank count does not stand for its throughput, by these,
-    where it does not: by the throughput that it gives, compared with that on the fewest ranks."""
+    where it does not: by the throughput that it gives, compared with that on the fewest ranks.
+    Counts rise."""
     runs = timed(of.made(by_series))
     share = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
     found = share.groupby([runs["series"], runs["gpus"]]).median().dropna().reset_index(name="of")
     first = found.groupby("series")[["gpus", "of"]].transform("first")
     found = found.assign(fewest=first["gpus"], of=found["of"] / first["of"])
-    why: dict[int, dict[int, str]] = {}
-    for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN]):
-        why.setdefault(row["series"], {})[row["gpus"]] = (
+    return {
+        (row["series"], row["gpus"]): (
             f"compared with {row['fewest']}, {row['gpus']} ranks have {fmt.percent(row['of'])} of "
             "the throughput that the median step gives: what makes other steps "
             f"{'longer' if row['of'] < 1 else 'shorter'} is in no model"
         )
-    return why
+        for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN])
+    }
 
 
 def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
@@ -96,12 +98,10 @@ def _rows(first: Row, found: Forecast) -> list[Row]:
         "hold_out_ranks": last.ranks if last else None,
         "why": found.refused,
     }
-    if found.refused is not None:
-        none = Estimate(None, note=found.refused)
-        return [row | none.columns("step_s") | none.columns("efficiency")]
+    none = Estimate(None, note=found.refused)
     return [
         row | {"gpus": ranks} | step.columns("step_s") | efficiency.columns("efficiency")
-        for ranks, step, efficiency in found.points
+        for ranks, step, efficiency in found.points or [(None, none, none)]
     ]
 
 
