@@ -58,8 +58,9 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def table(ranks: pd.DataFrame) -> Table:
+def table(of: Sweep) -> Table:
     """One row per rank of the runs with several; those that stand out first."""
+    ranks = of.frames.ranks
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
     tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
@@ -114,7 +115,7 @@ def p_alone(t: ArrayLike, count: ArrayLike) -> Floats:
 
 def answer(of: Sweep) -> Iterable[Answer]:
     """Who holds up the others, with the command that measures the pairs of hosts."""
-    by_run = {own[0]["cell_id"]: own for own in groups(of.rows(each_rank), ("cell_id",))}
+    by_run = {own[0]["cell_id"]: own for own in groups(of.rows(table), ("cell_id",))}
     late = {cell: slow for cell, own in by_run.items() if (slow := [r for r in own if r["late"]])}
     if not late:
         return
@@ -161,8 +162,4 @@ def _pair_test(rows: Sequence[Row], site: object) -> str:
     return ready_command(slow, hosts, site) if site and len(hosts) > len(slow) else ""
 
 
-def each_rank(of: Sweep) -> Table:
-    return table(of.frames.ranks)
-
-
-TOPIC = Topic(tables=(each_rank,), answers=(answer,))
+TOPIC = Topic(tables=(table,), answers=(answer,))

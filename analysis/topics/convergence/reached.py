@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from analysis import fmt
+from analysis.plots.figure import GREY, Figure, Look, hidden, left_out, n_of
+from analysis.plots.lines import Axis, Line, lines
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
 from analysis.table import Column, Estimate, Table, estimate_in, estimates_as, frame, plain_rows
-from analysis.topics.convergence import by_batch, curves
+from analysis.topics.convergence import curves
 from analysis.topics.names import (
     NAMES,
     all_diverged,
@@ -24,6 +26,7 @@ from analysis.topics.names import (
     place_namer,
     ranks_column,
     reasons,
+    with_context,
 )
 from analysis.topics.topic import Answer, Sweep, Topic
 
@@ -37,8 +40,8 @@ _MEASURES: dict[str, Kind] = {
     "train_s": "positive", "images_per_s": "positive", "sharpness_largest": "positive",
     "sharpness_scaled": "positive",
 }  # fmt: skip
-#: Conditions in a sentence.
-_MOST = 3
+#: Conditions in a sentence, and panels of the figure.
+_MOST, MOST_PANELS = 3, 4
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -144,6 +147,59 @@ def _validated_on(runs: pd.DataFrame) -> str:
     return f"{whole}, or where so named {part}" if "train_part" in found else whole
 
 
+def by_batch(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """Figure of the final accuracy against the global batch; None where accuracies are of one.
+
+    Args:
+        reached: the table of conditions.
+        seen: the look of each technique drawn.
+    """
+    known = reached[reached["validation_accuracy"].notna()]
+    more = hidden(seen, known["technique_label"])
+    known = known[known["technique_label"].isin(list(seen))]
+    low, high = known["global_batch"].min(), known["global_batch"].max()
+    if known["global_batch"].nunique() < 2:
+        return None
+    # under weak scaling each rank count has one batch: lines then join rank counts
+    several = known.groupby(["gpus", "epochs"])["global_batch"].nunique().max() > 1
+    every = [own for _, own in known.groupby(["gpus", "epochs"] if several else ["epochs"])]
+    drawn = every[-MOST_PANELS:]
+    lengths = known["epochs"].nunique() > 1
+    panels = {}
+    for own in drawn:
+        counts = sorted(set(own["gpus"]))
+        name = ", ".join(map(str, counts)) + (" rank" if counts == [1] else " ranks")
+        name += f", {own['epochs'].iloc[0]} epochs" if lengths else ""
+        panels[name] = [*_by_batch(own, seen)]
+    svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
+    n = n_of(pd.concat(drawn)["validation_accuracy_n"])
+    grey = [f" Grey: the reference, {name}." for name, look in seen.items() if look.color == GREY]
+    caption = "Mean validation accuracy after the last epoch of the runs that completed"
+    if known["validation_accuracy_low"].notna().any():
+        caption += ", with its 95 % t interval over seeds as a band"
+    caption += f" ({n}).{''.join(grey)}"
+    caption += left_out(len(drawn), len(every), "panels, those of the most ranks") + more
+    title = f"Accuracy from batch {fmt.count(low)} to {fmt.count(high)}"
+    return Figure("accuracy_by_batch", title, caption, known, svg)
+
+
+def _by_batch(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
+    """What differs in more than the batch is no line."""
+    contexts = panel["context"].map(without_batch)
+    for label, look in seen.items():
+        own = panel[panel["technique_label"] == label].sort_values("global_batch")
+        by_context = own.groupby(contexts, sort=False)
+        for context, line in by_context:
+            found = [(row, estimate_in(row, "validation_accuracy")) for row in plain_rows(line)]
+            yield Line(
+                line["global_batch"], line["validation_accuracy"], look,
+                f"{label}; {context}" if len(by_context) > 1 else label,
+                line["validation_accuracy_low"], line["validation_accuracy_high"],
+                tips=[f"{with_context(row)}, batch {fmt.count(row['global_batch'])}: "
+                      f"{own.text(fmt.THREE)}, {fmt.runs(own.n)}" for row, own in found],
+            )  # fmt: skip
+
+
 def _sharpness(of: Sweep) -> Iterable[Answer]:
     """What a larger batch does to the sharpest direction of the minimum: of each technique, its
     largest batch against its smallest."""
@@ -197,7 +253,7 @@ def alone(of: Sweep) -> Iterable[Answer]:
 TOPIC = Topic(
     tables=(conditions,),
     plots=(
-        lambda of: by_batch.figure(of.made(conditions).data, of.seen),
+        lambda of: by_batch(of.made(conditions).data, of.seen),
         curves.accuracy,
         curves.loss,
     ),

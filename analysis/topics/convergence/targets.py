@@ -1,4 +1,4 @@
-"""What it took to reach the target: epochs, steps, seconds and GPU-hours."""
+"""What it took to reach the target: epochs, steps, seconds and GPU-hours, and who was sooner."""
 
 from __future__ import annotations
 
@@ -6,18 +6,42 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis import fmt
+from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
+from analysis.stats.differences import ALPHA
+from analysis.stats.intervals import grouped_moments
 from analysis.stats.survival import median_time, share_reached
-from analysis.table import Column, Estimate, Row, Table, estimate_in, frame
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
+from analysis.topics.comparisons.arms import numbers
+from analysis.topics.comparisons.contrast import HIGHER, Contrast, contrasts, pairs_of
 from analysis.topics.convergence import curves
-from analysis.topics.convergence.target_pairs import LATER, target_pairs, with_lost
-from analysis.topics.names import NAMES, named, place_namer, ranks_column, reasons
+from analysis.topics.names import NAMES, named, place_namer, ranks_column, ratio_text, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
-MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
+MEASURES = ("epoch", "steps", "seconds", "train_s", "gpu_hours")
+LATER = "second is later"
+#: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
+MOST_PAIRED = 50
+_LEFT_OUT = "a run did not reach the target, or is lost"
+_RATIOS = [
+    Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
+             ratio=True, tests=f"{name}_")
+    for name in ("seconds", "steps")
+]  # fmt: skip
+PAIR_COLUMNS: tuple[Column, ...] = (
+    Column("target", "string", heading="target", only_if_varied=True),
+    Column("first", "string", heading="sooner"),
+    Column("second", "string", heading="later"),
+    Column("n", "Int64", heading="runs", cell=lambda row: f"{row['n']} / {row['n_second']}"),
+    Column("n_second", "Int64"),
+    *(column for one in _RATIOS for column in one.columns),
+    Column("verdict", "string", heading="seconds", description=f"by p (Holm) at {ALPHA:g}"),
+    Column("family", "Int64", description="tests that Holm's adjustment counts: two for each pair"),
+)
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -38,7 +62,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                   "median over all runs, one that never reached it counting as infinite, with its "
                   "95 % interval where there are runs enough"),
         median_of("steps", "steps", "optimizer steps until then, median likewise"),
-        Column("images", "Float64", estimate=True),
         median_of("seconds", "seconds", "of training and evaluation until then, the clock of the "
                   "target, all starts together, median likewise"),
         median_of("train_s", "training s", "the same without evaluation"),
@@ -49,6 +72,19 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                cell=lambda row: "yes" if row["pareto_optimal"] else "", only_if_varied=True),
         Column("workload", "string"),
     )  # fmt: skip
+
+
+def with_lost(of: Sweep) -> pd.DataFrame:
+    """The frame of goals with the ``workload``, and with planned cells that are ``lost``, having no
+    usable run: censored at the last time known, which is 0 where nothing is."""
+    planned, goals = of.frames.planned, of.frames.goals
+    asked = planned[planned["target"].notna()]
+    lost = asked[asked["state"] != "usable"].fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
+    lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
+    lost = lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict())
+    every = pd.concat([goals.assign(lost=False), lost.assign(lost=True)], ignore_index=True)
+    every["met"] = every["met"].fillna(False).astype(bool)
+    return every.join(asked.set_index("cell_id")["workload"], on="cell_id")
 
 
 def to_target(of: Sweep) -> Table:
@@ -116,6 +152,50 @@ def _reached(row: Row) -> str:
 def _short(value: float) -> str:
     """Counts as they are, also the half that a median of two may have."""
     return f"{value:,.0f}" if float(value).is_integer() else fmt.significant(value)
+
+
+def target_pairs(of: Sweep) -> Table:
+    """Every pair of conditions with one target, by rising time to it.
+
+    Ratios of geometric means, Welch's t on logarithms, Holm over all tests. A condition with a run
+    that did not reach the target, or is lost, has no mean: it is not compared.
+    """
+    cells = of.made(with_lost)
+    arm, met = cells.groupby("condition", sort=False).ngroup().to_numpy(), cells["met"].to_numpy()
+    arms = cells.drop_duplicates("condition").reset_index(drop=True)
+    lacking = np.bincount(arm, ~met, len(arms)) > 0
+    logs = {
+        one: grouped_moments(np.log(numbers(cells[one.name].where(met))), arm, len(arms))
+        for one in _RATIOS
+    }
+    seconds = logs[_RATIOS[0]]
+    order = np.argsort(np.where(lacking, np.inf, seconds.mean), kind="stable")
+    listed, family = [np.empty((2, 0), int)], 0
+    for _, rows in arms.iloc[order].groupby(["workload", "target"], sort=False):
+        family += len(rows) * (len(rows) - 1)
+        pairs_here = np.triu_indices(min(len(rows), MOST_PAIRED), 1)
+        listed.append(rows.index.to_numpy()[np.stack(pairs_here)])
+    first, second = np.concatenate(listed, axis=1)
+    why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
+    pairs = {one: pairs_of(own.at(second), own.at(first), why) for one, own in logs.items()}
+    name_of = place_namer(arms)
+    names = pd.array([name_of(row) for row in plain_rows(arms)], "string")
+    answers = contrasts(pairs, family)
+    found = {
+        "target": arms["target"].to_numpy()[first],
+        "first": names[first], "second": names[second],
+        "n": seconds.n[first], "n_second": seconds.n[second],
+        "family": np.full(len(first), family),
+        "verdict": [LATER if one == HIGHER else one for one in answers["seconds_verdict"]],
+        **answers,
+    }  # fmt: skip
+    return Table(
+        "target_pairs",
+        "Pairs of conditions: time to the target",
+        PAIR_COLUMNS,
+        frame(found, PAIR_COLUMNS),
+        folded=True,
+    )
 
 
 def _how_long(of: Sweep) -> Iterable[Answer]:

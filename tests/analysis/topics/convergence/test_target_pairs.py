@@ -7,7 +7,7 @@ from scipy import stats
 
 from analysis.table import plain_rows
 from analysis.topics.comparisons.ranking import UNDECIDED
-from analysis.topics.convergence.target_pairs import target_pairs
+from analysis.topics.convergence.targets import target_pairs
 from tests.analysis.builders import config
 from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.test_targets_table import TARGET, run
