@@ -138,11 +138,6 @@ def test_what_is_no_mean_over_runs_has_its_reason(runs, last: str, note: str) ->
     assert with_lost == shown, "a diverged run is in no mean"
 
 
-def test_of_three_runs_one_lacks_the_value() -> None:
-    two = [run(s, measured(v, v, v)) for s, v in enumerate((50, 60))]
-    assert "1 of 3 runs lack the value" in table(*two, run(2, too_short())).iloc[0]["last_note"]
-
-
 def test_a_batch_that_grew_is_shown_from_first_to_last() -> None:
     item = run(0, measured(50, 40, 60), measured(50, 40, 60, batch_big=400))
     assert cells(item)["global batch"] == "32 → 400"
