@@ -98,8 +98,7 @@ def points(of: Sweep) -> pd.DataFrame:
 
     ``steps``: to the target; of a run that is not ``met``, the steps that it had. A run that had
     none is left out. ``grows``: its batch did. ``technique_label``: without the learning rate.
-    ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest of
-    several.
+    ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest.
     """
     about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
     same = about.groupby(_WORKLOAD, sort=False, dropna=False)
@@ -128,16 +127,15 @@ def _of_best_rates(known: pd.DataFrame) -> pd.DataFrame:
     at = ["series", "global_batch"]
     longest = known["steps"].max()
     taken = known["steps"].astype(float).where(known["met"], 3 * longest - known["steps"])
-    found = known.assign(taken=taken, rates=known.groupby(at)["base_lr"].transform("nunique"))
+    rates, rate = known.groupby(at)["base_lr"], known["base_lr"]
+    edge = (rate == rates.transform("min")) | (rate == rates.transform("max"))
+    found = known.assign(taken=taken, rates=rates.transform("nunique"), edge=edge)
     with_seed = found.groupby([*at, "seed"])["base_lr"].transform("nunique")
     shared = with_seed == found["rates"]
     compared = found[shared | ~shared.groupby([found[name] for name in at]).transform("any")]
     medians = compared.groupby([*at, "base_lr"])["taken"].median().reset_index()
     best = medians.sort_values("taken", kind="stable").drop_duplicates(at)
-    ends = found.groupby(at)["base_lr"].agg(["min", "max"])
-    kept = found.merge(best[[*at, "base_lr"]], on=[*at, "base_lr"]).join(ends, on=at)
-    edge = (kept["base_lr"] == kept["min"]) | (kept["base_lr"] == kept["max"])
-    return kept.assign(edge=edge & (kept["rates"] > 1)).drop(columns=["min", "max", "taken"])
+    return found.merge(best[[*at, "base_lr"]], on=[*at, "base_lr"])
 
 
 def _row(group: pd.DataFrame) -> Row:
@@ -198,12 +196,10 @@ def figure(of: Sweep) -> Figure | None:
         "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
         if drawn["series"].isin(laws).any() else "",
     ])  # fmt: skip
-    if searched:
-        more += left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
-    else:
-        more += hidden(seen, labels)
-    return Figure("steps_by_batch", "Steps to the target against the batch", caption + more,
-                  data[_DRAWN], svg)  # fmt: skip
+    first = left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
+    caption += more + (first if searched else hidden(seen, labels))
+    title = "Steps to the target against the batch"
+    return Figure("steps_by_batch", title, caption, data[_DRAWN], svg)
 
 
 def _lines(
@@ -228,28 +224,23 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     known = [row for row in found if row["critical_batch"] is not None]
     if not known:
         return
-    said = []
-    for row in known:
-        batch = estimate_in(row, "critical_batch").text(images)
-        text = f"{batch} images with {named(row, found)}, "
-        text += fmt.runs(row["reached"] + row["censored"])
-        said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
+    said = [
+        f"{estimate_in(row, 'critical_batch').text(images)} images with {named(row, found)}, "
+        + fmt.runs(row["reached"] + row["censored"])
+        + (f" ({row['censored']:,} censored)" if row["censored"] else "")
+        for row in known
+    ]
     more = ["at the critical batch a run takes twice the fewest steps and twice the fewest images",
             "doubling the batch from there saves a quarter of the steps"]  # fmt: skip
     first = known[0]
-    ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
-    bounded = (ends[0] is None) != (ends[1] is None)
+    low, high = (first[f"critical_batch_{end}"] for end in ("low", "high"))
+    is_bound = (low is None) != (high is None)
     yield Answer("critical_batch", "Which batch balances steps against images?",
                  fmt.sentence(fmt.joined(fmt.few(said), "; ")), "critical_batch", "fits",
                  {"technique": first["technique_label"],
-                  "images": None if bounded else first["critical_batch"],
-                  "low": ends[0], "high": ends[1],
+                  "images": None if is_bound else first["critical_batch"],
+                  "low": low, "high": high,
                   "runs": first["reached"], "censored": first["censored"]}, more)  # fmt: skip
 
 
-TOPIC = Topic(
-    tables=(fits,),
-    plots=(figure,),
-    answers=(_saves_up_to,),
-    needs=has_goals,
-)
+TOPIC = Topic(tables=(fits,), plots=(figure,), answers=(_saves_up_to,), needs=has_goals)

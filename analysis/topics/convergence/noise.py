@@ -212,7 +212,4 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
                        label if bound.all() else "", width=0, hollow=True)  # fmt: skip
 
 
-TOPIC = Topic(
-    tables=(table,),
-    plots=(figure,),
-)
+TOPIC = Topic(tables=(table,), plots=(figure,))

@@ -205,23 +205,24 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
     largest batch against its smallest."""
     known = of.runs[of.runs["sharpness_largest"] > 0]
     context = known["context"].map(without_batch)
-    said, all_times = list[str](), list[Estimate]()
+    said = list[tuple[str, Estimate]]()
     for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
         values = own.groupby("global_batch")["sharpness_largest"].apply(list)
         small, large = values.index.min(), values.index.max()
         if small != large:
             times = ratio(values[large], values[small])
-            what = "it" if said else "the largest eigenvalue of the Hessian"
             runs = f"{len(values[small])} + {fmt.runs(len(values[large]))}"
-            said.append(f"from batch {fmt.count(small)} to {fmt.count(large)} with {label}, {what} "
-                        f"is multiplied by {times.text(fmt.significant)} ({runs}): "
-                        f"{_direction(times)}")  # fmt: skip
-            all_times.append(times)
+            text = (
+                f"from batch {fmt.count(small)} to {fmt.count(large)} with {label}, the largest "
+                f"eigenvalue of the Hessian is multiplied by {times.text(fmt.significant)} "
+                f"({runs}): {_direction(times)}"
+            )
+            said.append((text, times))
     if said:
-        numbers = {"times": all_times[0].value, "low": all_times[0].low, "high": all_times[0].high}
+        verdict, *more = fmt.few([text for text, _ in said])
+        numbers = dict(zip(("times", "low", "high"), said[0][1], strict=False))
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     fmt.sentence(said[0]), "convergence", "runs", numbers,
-                     fmt.few(said)[1:])  # fmt: skip
+                     fmt.sentence(verdict), "convergence", "runs", numbers, more)  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:

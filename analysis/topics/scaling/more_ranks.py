@@ -47,18 +47,18 @@ def ahead(of: Sweep) -> Table:
         by_network |= reduce is not None
         rows += _rows(first, made)
     columns = _columns(runs)
+    network = "that of the interconnect run beside the sweep" if by_network else (
+        "as training shows it: no usable interconnect run of these nodes lies beside the sweep"
+    )  # fmt: skip
     return Table(
-        "forecast", "The next two doublings, by a model", columns,
+        "forecast",
+        "The next two doublings, by a model",
+        columns,
         in_order(frame(rows, columns), of.order),
         intro="The measured parts of a step, continued: computing and input as they are, the "
         "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
-        "for the longest delay. "
-        "The network is "
-        + ("that of the interconnect run beside the sweep."
-           if by_network
-           else "as training shows it: no usable interconnect run of these nodes lies beside the "
-           "sweep."),
-    )  # fmt: skip
+        f"for the longest delay. The network is {network}.",
+    )
 
 
 def uneven(of: Sweep) -> dict[tuple[int, int], str]:
@@ -90,14 +90,10 @@ def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
 
 
 def _rows(first: Row, found: Forecast) -> list[Row]:
-    last = found.held_out[-1] if found.held_out else None
-    row = {
-        **{name: first[name] for name in (*types(SERIES), "global_batch")},
-        "fitted_on": ", ".join(map(fmt.count, found.fitted_on)),
-        "hold_out": last.error if last else None,
-        "hold_out_ranks": last.ranks if last else None,
-        "why": found.refused,
-    }
+    row = {name: first[name] for name in (*types(SERIES), "global_batch")}
+    row |= {"fitted_on": ", ".join(map(fmt.count, found.fitted_on)), "why": found.refused}
+    if found.held_out:
+        row |= {"hold_out": found.held_out[-1].error, "hold_out_ranks": found.held_out[-1].ranks}
     none = Estimate(None, note=found.refused)
     return [
         row | {"gpus": ranks} | step.columns("step_s") | efficiency.columns("efficiency")
