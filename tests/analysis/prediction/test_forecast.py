@@ -128,11 +128,6 @@ def test_efficiency_is_against_the_smallest_measured_count_even_within_a_node(
         assert point.efficiency.value == pytest.approx(ideal / point.step_s.value)
 
 
-def test_without_a_network_that_of_a_ring_is_fitted() -> None:
-    found = forecast([measured(k) for k in (2, 3, 4)], "weak")
-    assert found.points[0].step_s.value == pytest.approx(step(8)[0], rel=0.03)
-
-
 @pytest.mark.parametrize("parts", [True, False])
 @pytest.mark.parametrize(
     "sent", [lambda k: 0.06 * (k - 1) / k, lambda k: 0.01 * math.log2(k), lambda k: 0.001 * (k - 1)]
