@@ -143,12 +143,13 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
         runs: completed ones of one series, with a step time.
     """
     found = []
-    for ranks, own in runs.groupby("gpus"):
+    for _, own in runs.groupby("gpus"):
         measured = own[["communication_s", "exposed_s", "waiting_s"]]
         sent, exposed, waiting = measured.to_numpy(float, na_value=np.nan).T
         parts = sent - waiting, np.maximum(exposed - waiting, 0), waiting
         sent, shown, waited = (float(part.mean()) for part in parts)
         known = None if math.isnan(sent + shown + waited) else (sent, shown, waited)
-        nodes, shared = int(own["nodes"].max()), bool(own["oversubscribed"].any())
-        found.append(Measured(int(ranks), tuple(own["step_s"].tolist()), known, nodes, shared))
+        ranks, nodes = int(own["gpus"].max()), int(own["nodes"].max())
+        shared, steps = bool(own["oversubscribed"].any()), tuple(own["step_s"].tolist())
+        found.append(Measured(ranks, steps, known, nodes, shared))
     return found

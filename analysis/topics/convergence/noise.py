@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from analysis.topics.names import NAMES, batch_text, lacking, panel_name, ranks_
 from analysis.topics.topic import Sweep, Topic
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
-WHEN = {"first": "min", "last": "max"}
+WHEN: dict[str, Literal["min", "max"]] = {"first": "min", "last": "max"}
 MOST_PANELS = 6
 
 _PANEL = ["context", "gpus", "global_batch"]
