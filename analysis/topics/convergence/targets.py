@@ -210,11 +210,9 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
     goals = groups(found, ("workload", "target"))
     soonest = [(rows[0]["target"], said) for rows in goals if (said := _soonest(of, rows, found))]
-    if len(targets) == len(soonest) == 1:
-        text, more = f"{text}; {soonest[0][1]}", []
-    else:
-        more = [f"{target}: {said}" if len(targets) > 1 else said
-                for target, said in soonest]  # fmt: skip
+    more = [f"{target}: {said}" if len(targets) > 1 else said for target, said in soonest]
+    if len(targets) == len(more) == 1:
+        text, more = f"{text}; {more[0]}", []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost}, fmt.few(more))  # fmt: skip
 
