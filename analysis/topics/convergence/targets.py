@@ -122,7 +122,8 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
 
 def _pareto_optimal(rows: pd.DataFrame) -> pd.Series[Any]:
     """Whether no other row of a workload has medians at most as large in both seconds and
-    rank-hours, and smaller in one; null where one of the two is unknown."""
+    rank-hours, and smaller in one; null where one of the two is unknown, or no other row has
+    both."""
     bounds = rows["seconds_low"].notna() & rows["seconds_high"].isna()
     known = rows.loc[~bounds, ["workload", "seconds", "gpu_hours"]].dropna()
     stands = pd.Series(pd.NA, rows.index, dtype="boolean")
@@ -130,7 +131,7 @@ def _pareto_optimal(rows: pd.DataFrame) -> pd.Series[Any]:
         both = own[["seconds", "gpu_hours"]].to_numpy(float)
         mine, others = both[:, None], both[None]
         beaten = (others <= mine).all(axis=2) & (others < mine).any(axis=2)
-        stands[own.index] = ~beaten.any(axis=1)
+        stands[own.index] = ~beaten.any(axis=1) if len(own) > 1 else pd.NA
     return stands
 
 
