@@ -1,11 +1,5 @@
 """What larger counts of ranks will cost and reach, predicted from measured smaller ones."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 Scaling = Literal["weak", "strong"]
-
-
-class Refusal(NamedTuple):
-    """Why there is no number."""
-
-    reason: str

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special, stats
 
-from analysis.prediction import Refusal
 from analysis.stats.intervals import LEVEL
 from analysis.table import Estimate
 
@@ -44,10 +43,16 @@ def law(batch: Floats, steps_min: float, critical: float) -> Floats:
     return steps_min * (1 + critical / batch)
 
 
+def without_fit(n: int, why: str) -> CriticalBatch:
+    """``n``: runs that reached the target."""
+    none = Estimate(None, n=n, note=why)
+    return CriticalBatch(none, none)
+
+
 def fit_critical_batch(
     batches: Sequence[float], steps: Sequence[float], reached: Sequence[bool]
-) -> CriticalBatch | Refusal:
-    """Maximum likelihood with log-normal steps; one entry per run.
+) -> CriticalBatch:
+    """Maximum likelihood with log-normal steps; one entry per run. Without a fit the notes say why.
 
     A run that never reached the target enters as more than its budget, as it is: a tobit term.
     Intervals are those of the profile likelihood, with the limit that makes them exact for a
@@ -60,9 +65,8 @@ def fit_critical_batch(
     batch, logs, ok = np.log(batches), np.log(steps), np.asarray(reached, bool)
     n, distinct = int(ok.sum()), len(set(batch[ok]))
     if distinct < LEAST_BATCHES:
-        return Refusal(
-            f"{distinct} batch sizes reached the target, and the law needs {LEAST_BATCHES}"
-        )
+        why = f"{distinct} batch sizes reached the target, and the law needs {LEAST_BATCHES}"
+        return without_fit(n, why)
     # of thousands of runs many end with the same budget
     cut, times = np.unique([batch[~ok], logs[~ok]], axis=1, return_counts=True)
     middle = float(batch[ok].mean())
@@ -107,7 +111,7 @@ def fit_critical_batch(
     limit = least + n * math.log1p(stats.t.ppf((1 + LEVEL) / 2, n - 2) ** 2 / (n - 2)) / 2
     low, high = of_batch = _where_above(lambda c: limit - held(c)[0], best, ends)
     if of_batch == (None, None):
-        return Refusal("these batches do not tell where the critical one is")
+        return without_fit(n, "these batches do not tell where the critical one is")
     within = [e if end is None else end for e, end in zip(ends, of_batch, strict=True)]
 
     def over(a: float) -> float:

@@ -15,14 +15,8 @@ import numpy as np
 from scipy import stats
 
 from analysis import fmt
-from analysis.prediction import Refusal, Scaling
-from analysis.prediction.step_model import (
-    AllReduce,
-    Measured,
-    StepModel,
-    fit_step,
-    ideal_share,
-)
+from analysis.prediction import Scaling
+from analysis.prediction.step_model import AllReduce, Measured, StepModel, fit_step, ideal_share
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
 from analysis.table import Estimate
@@ -41,6 +35,7 @@ PRIOR_PER_DOUBLING, PRIOR_HOLD_OUTS = 0.07, 4
 #: A hold-out nearer than this many doublings shows noise more than the model.
 _NEAREST = 0.5
 UNTRIED = "no smaller counts to predict the largest measured one from"
+NO_TIME = "communication and waiting leave no time of the steps for computing"
 
 
 class HeldOut(NamedTuple):
@@ -85,14 +80,14 @@ def forecast(
     if any(m.shared_cores for m in (baseline, *usable)):
         return Forecast(counts, SHARED_CORES)
     model = fit_step(usable, scaling, network)
-    if isinstance(model, Refusal):
-        return Forecast(counts, model.reason)
+    if model is None:
+        return Forecast(counts, NO_TIME if len(usable) > 1 else UNTRIED)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
     # each count from those below it, where these allow a fit
     below = ((i, fit_step(usable[:i], scaling, network)) for i in range(1, len(usable)))
     held_out = tuple(
         HeldOut(counts[:i], counts[i], smaller.seconds(counts[i]) / usable[i].mean - 1)
-        for i, smaller in below if isinstance(smaller, StepModel)
+        for i, smaller in below if smaller
     )  # fmt: skip
     if why := _why_not(held_out, residual, counts[-1]):
         return Forecast(counts, why, held_out)

@@ -27,7 +27,7 @@ import pandas as pd
 from scipy import special
 from scipy.optimize import nnls
 
-from analysis.prediction import Refusal, Scaling
+from analysis.prediction import Scaling
 
 Floats = npt.NDArray[np.float64]
 #: Seconds of the all-reduce of a step's gradients, by ranks; 0 of one.
@@ -73,18 +73,19 @@ class StepModel(NamedTuple):
 
 def fit_step(
     usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
-) -> StepModel | Refusal:
-    """
+) -> StepModel | None:
+    """None where the counts are too few for a model, or leave no time for computing.
+
     Args:
         usable: by ranks, the first of them being k0.
         network: measured; None: that of a ring, as fitted.
     """
     several = [m for m in usable if m.ranks > 1]
-    if not several:
-        return Refusal("only one rank was measured")
+    has_parts = all(m.parts for m in several)
+    if not several or (len(usable) < 2 and not has_parts):
+        return None
     first, mean = usable[0].ranks, np.array([m.mean for m in usable])
     f = np.array([ideal_share(m.ranks, first, scaling) for m in usable])
-    has_parts = all(m.parts for m in several)
     # one count more than there are coefficients
     room = max(1, len(several) - 1 if has_parts else len(usable) - 2)
     terms = (network,) if network else TERMS[:room]
@@ -98,13 +99,10 @@ def fit_step(
         hidden = max(float(hides[seen].mean() if seen.any() else hides.max()), 0.0)
         skew = np.array([[largest_of_normals(m.ranks)] for m in usable])
         c, (s,) = _fitted(needed, sent, mean), _fitted(skew, waited, mean)
-    elif len(usable) < 2:
-        return Refusal("one count, and its runs have no parts of their steps")
     else:
         base, *c = _fitted(np.c_[f, needed], mean, mean)
-    if base <= 0:
-        return Refusal("communication and waiting leave no time of the steps for computing")
-    return StepModel(base, tuple(zip(c, terms, strict=True)), hidden, s, first, scaling)
+    network_terms = tuple(zip(c, terms, strict=True))
+    return StepModel(base, network_terms, hidden, s, first, scaling) if base > 0 else None
 
 
 def _fitted(terms: Floats, seconds: Floats, step: Floats) -> list[float]:
@@ -144,19 +142,14 @@ def measured_counts(runs: pd.DataFrame) -> list[Measured]:
     Args:
         runs: completed ones of one series, with a step time.
     """
-    step, sent, exposed, waiting = (
-        runs[name].to_numpy(float, na_value=np.nan)
-        for name in ("step_s", "communication_s", "exposed_s", "waiting_s")
-    )
-    parts = np.stack([sent - waiting, np.maximum(exposed - waiting, 0), waiting])
-    ranks, nodes, shared = (runs[name].to_numpy() for name in ("gpus", "nodes", "oversubscribed"))
     found = []
-    for count in np.unique(ranks).tolist():
-        own = ranks == count
-        sent, shown, waited = parts[:, own].mean(axis=1).tolist()
+    for _, own in runs.groupby("gpus"):
+        measured = own[["communication_s", "exposed_s", "waiting_s"]]
+        sent, exposed, waiting = measured.to_numpy(float, na_value=np.nan).T
+        parts = sent - waiting, np.maximum(exposed - waiting, 0), waiting
+        sent, shown, waited = (float(part.mean()) for part in parts)
         known = None if math.isnan(sent + shown + waited) else (sent, shown, waited)
-        found.append(
-            Measured(count, tuple(step[own].tolist()), known, int(nodes[own].max()),
-                     bool(shared[own].any()))
-        )  # fmt: skip
+        ranks, nodes = int(own["gpus"].max()), int(own["nodes"].max())
+        shared, steps = bool(own["oversubscribed"].any()), tuple(own["step_s"].tolist())
+        found.append(Measured(ranks, steps, known, nodes, shared))
     return found

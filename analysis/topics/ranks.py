@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from analysis import fmt
-from analysis.records.frames import Frames
 from analysis.stats.intervals import Floats
 from analysis.table import Column, Row, Table, frame
 from analysis.topics.names import NAMES, only
@@ -59,8 +58,9 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def table(ranks: pd.DataFrame) -> Table:
+def table(of: Sweep) -> Table:
     """One row per rank of the runs with several; those that stand out first."""
+    ranks = of.frames.ranks
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
     tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
@@ -113,18 +113,16 @@ def p_alone(t: ArrayLike, count: ArrayLike) -> Floats:
     return np.asarray(special.stdtr(_EFFICIENCY * (np.asarray(count) - 1), -np.asarray(t)), float)
 
 
-def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
-    """Who holds up the others, with the command that measures the pairs of hosts; ``rows``: of the
-    table."""
-    by_run = {own[0]["cell_id"]: own for own in groups(rows, ("cell_id",))}
+def answer(of: Sweep) -> Iterable[Answer]:
+    """Who holds up the others, with the command that measures the pairs of hosts."""
+    by_run = {own[0]["cell_id"]: own for own in groups(of.rows(table), ("cell_id",))}
     late = {cell: slow for cell, own in by_run.items() if (slow := [r for r in own if r["late"]])}
     if not late:
         return
     cell, slow = next(iter(late.items()))
     first, upto = slow[0], "up to " if len(slow) > 1 else ""
-    others = (
-        f"; ranks stand out in {fmt.counted(len(late) - 1, 'more run')}" if len(late) > 1 else ""
-    )
+    more = f"; ranks stand out in {fmt.counted(len(late) - 1, 'more run')}"
+    others = more if len(late) > 1 else ""
     numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
     text = (
         f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"
@@ -134,8 +132,7 @@ def answer(frames: Frames, rows: Sequence[Row]) -> Iterable[Answer]:
         f"seed {first['seed']}){others}"
     )
     test = "measure it before you act, since p assumes that the ranks' lateness is normal"
-    site = only(frames.sites)
-    if command := _pair_test(by_run[cell], site):
+    if command := _pair_test(by_run[cell], only(of.frames.sites)):
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"
     yield Answer("nodes", "Does a rank hold up the others?", fmt.sentence(text), "ranks", "ranks",
@@ -165,8 +162,4 @@ def _pair_test(rows: Sequence[Row], site: object) -> str:
     return ready_command(slow, hosts, site) if site and len(hosts) > len(slow) else ""
 
 
-def each_rank(of: Sweep) -> Table:
-    return table(of.frames.ranks)
-
-
-TOPIC = Topic(tables=(each_rank,), answers=(lambda of: answer(of.frames, of.rows(each_rank)),))
+TOPIC = Topic(tables=(table,), answers=(answer,))

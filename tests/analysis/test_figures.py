@@ -19,7 +19,7 @@ from analysis.plots.figure import (
     looks,
     roles,
 )
-from analysis.topics.convergence import by_batch, curves, reached
+from analysis.topics.convergence import curves, reached
 from tests.analysis.builders import config, epochs_frame, record
 from tests.analysis.planned import sweep
 
@@ -34,7 +34,7 @@ SEEN = looks(["naive"])
 def drawn() -> list[Figure]:
     epochs = epochs_frame(ITEMS)
     found = reached.conditions(sweep(ITEMS))
-    return [curves.figure(epochs, SEEN), by_batch.figure(found.data, SEEN)]
+    return [curves.figure(epochs, SEEN), reached.by_batch(found.data, SEEN)]
 
 
 def test_a_drawing_is_a_file_with_ink_on_white_or_shares_a_page() -> None:

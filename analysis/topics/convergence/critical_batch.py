@@ -9,7 +9,6 @@ fit: analysis/prediction/critical_batch.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ import pandas as pd
 from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, left_out, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.prediction import Refusal
-from analysis.prediction.critical_batch import CriticalBatch, fit_critical_batch, law
+from analysis.prediction.critical_batch import fit_critical_batch, law, without_fit
 from analysis.records.extract import WORKLOAD
 from analysis.records.frames import in_order
 from analysis.records.labels import without, without_batch, without_rates
-from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
+from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.names import NAMES, named
 from analysis.topics.topic import Answer, Sweep, Topic, has_goals
@@ -42,13 +40,8 @@ def images(value: Any) -> str:
     return fmt.significant(value, 2)
 
 
-def _batches(row: Row) -> str:
-    low, high = fmt.count(row["batch_low"]), fmt.count(row["batch_high"])
-    return f"{row['batches']} of {row['batches_tried']}, {low} to {high}"
-
-
-def _epochs(row: Row) -> str:
-    low, high = fmt.count(row["epochs_low"]), fmt.count(row["epochs_high"])
+def _ends(row: Row, name: str) -> str:
+    low, high = (fmt.count(row[f"{name}_{end}"]) for end in ("low", "high"))
     return low if low == high else f"{low} to {high}"
 
 
@@ -57,7 +50,8 @@ COLUMNS = (
     Column("series", "Int64"),
     Column("target", "string", "target", only_if_varied=True),
     Column("batches", "Int64", "batches", "global batches at which a run reached the target, of "
-           "those that were run: the smallest and the largest of these", cell=_batches),
+           "those that were run: the smallest and the largest of these",
+           cell=lambda row: f"{row['batches']} of {row['batches_tried']}, {_ends(row, 'batch')}"),
     Column("batches_tried", "Int64"),
     Column("batch_low", "Int64"),
     Column("batch_high", "Int64"),
@@ -67,7 +61,7 @@ COLUMNS = (
            cell=lambda row: f"{row['reached']} of {row['reached'] + row['censored']}"),
     Column("censored", "Int64"),
     Column("epochs_low", "Int64", "epochs", "until the target, of the runs that reached it",
-           cell=_epochs),
+           cell=lambda row: _ends(row, "epochs")),
     Column("epochs_high", "Int64"),
     Column("rates", "string", "best rates", "base_lr by batch, where several were run; *: the "
            "lowest or the highest of them, so that another one may need fewer steps"),
@@ -84,10 +78,7 @@ def fits(of: Sweep) -> Table:
     """One row per series of :func:`points`, with the law's parameters or why there are none."""
     rows = [_row(group) for _, group in of.made(points).groupby("series", sort=False)]
     searched = any(row["rates"] for row in rows)
-    made = tuple(
-        replace(column, heading="") if column.name == "rates" and not searched else column
-        for column in COLUMNS
-    )
+    made = tuple(column for column in COLUMNS if searched or column.name != "rates")
     return Table(
         "critical_batch",
         "Critical batch: how far a larger batch saves steps",
@@ -107,8 +98,7 @@ def points(of: Sweep) -> pd.DataFrame:
 
     ``steps``: to the target; of a run that is not ``met``, the steps that it had. A run that had
     none is left out. ``grows``: its batch did. ``technique_label``: without the learning rate.
-    ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest of
-    several.
+    ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest.
     """
     about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
     same = about.groupby(_WORKLOAD, sort=False, dropna=False)
@@ -137,30 +127,24 @@ def _of_best_rates(known: pd.DataFrame) -> pd.DataFrame:
     at = ["series", "global_batch"]
     longest = known["steps"].max()
     taken = known["steps"].astype(float).where(known["met"], 3 * longest - known["steps"])
-    found = known.assign(taken=taken, rates=known.groupby(at)["base_lr"].transform("nunique"))
+    rates, rate = known.groupby(at)["base_lr"], known["base_lr"]
+    edge = (rate == rates.transform("min")) | (rate == rates.transform("max"))
+    found = known.assign(taken=taken, rates=rates.transform("nunique"), edge=edge)
     with_seed = found.groupby([*at, "seed"])["base_lr"].transform("nunique")
     shared = with_seed == found["rates"]
     compared = found[shared | ~shared.groupby([found[name] for name in at]).transform("any")]
     medians = compared.groupby([*at, "base_lr"])["taken"].median().reset_index()
     best = medians.sort_values("taken", kind="stable").drop_duplicates(at)
-    ends = found.groupby(at)["base_lr"].agg(["min", "max"])
-    kept = found.merge(best[[*at, "base_lr"]], on=[*at, "base_lr"]).join(ends, on=at)
-    edge = (kept["base_lr"] == kept["min"]) | (kept["base_lr"] == kept["max"])
-    return kept.assign(edge=edge & (kept["rates"] > 1)).drop(columns=["min", "max", "taken"])
+    return found.merge(best[[*at, "base_lr"]], on=[*at, "base_lr"])
 
 
 def _row(group: pd.DataFrame) -> Row:
     first, reached = group.iloc[0], group[group["met"]]
     tried = group["global_batch"]
     names = ("technique", "technique_label", "series", "target")
-    found: CriticalBatch | Refusal = Refusal(GROWS)
-    if not group["grows"].any():
-        of_runs = (group[name].tolist() for name in ("global_batch", "steps", "met"))
-        found = fit_critical_batch(*of_runs)
-    if isinstance(found, Refusal):
-        least = critical = Estimate(None, n=len(reached), note=found.reason)
-    else:
-        least, critical = found.steps_min, found.batch
+    of_runs = (group[name].tolist() for name in ("global_batch", "steps", "met"))
+    grows = group["grows"].any()
+    found = without_fit(len(reached), GROWS) if grows else fit_critical_batch(*of_runs)
     return {
         **{name: first[name] for name in names},
         "context": without(without_batch(first["context"]), " epochs", " images an epoch"),
@@ -169,7 +153,7 @@ def _row(group: pd.DataFrame) -> Row:
         "batch_low": tried.min(), "batch_high": tried.max(),
         "reached": len(reached), "censored": len(group) - len(reached),
         "epochs_low": reached["epoch"].min(), "epochs_high": reached["epoch"].max(),
-        **least.columns("steps_min"), **critical.columns("critical_batch"),
+        **found.steps_min.columns("steps_min"), **found.batch.columns("critical_batch"),
     }  # fmt: skip
 
 
@@ -212,12 +196,10 @@ def figure(of: Sweep) -> Figure | None:
         "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
         if drawn["series"].isin(laws).any() else "",
     ])  # fmt: skip
-    if searched:
-        more += left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
-    else:
-        more += hidden(seen, labels)
-    return Figure("steps_by_batch", "Steps to the target against the batch", caption + more,
-                  data[_DRAWN], svg)  # fmt: skip
+    first = left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
+    caption += more + (first if searched else hidden(seen, labels))
+    title = "Steps to the target against the batch"
+    return Figure("steps_by_batch", title, caption, data[_DRAWN], svg)
 
 
 def _lines(
@@ -242,28 +224,23 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     known = [row for row in found if row["critical_batch"] is not None]
     if not known:
         return
-    said = []
-    for row in known:
-        batch = estimate_in(row, "critical_batch").text(images)
-        text = f"{batch} images with {named(row, found)}, "
-        text += fmt.runs(row["reached"] + row["censored"])
-        said.append(text + (f" ({row['censored']:,} censored)" if row["censored"] else ""))
+    said = [
+        f"{estimate_in(row, 'critical_batch').text(images)} images with {named(row, found)}, "
+        + fmt.runs(row["reached"] + row["censored"])
+        + (f" ({row['censored']:,} censored)" if row["censored"] else "")
+        for row in known
+    ]
     more = ["at the critical batch a run takes twice the fewest steps and twice the fewest images",
             "doubling the batch from there saves a quarter of the steps"]  # fmt: skip
     first = known[0]
-    ends = [first[f"critical_batch_{end}"] for end in ("low", "high")]
-    bounded = (ends[0] is None) != (ends[1] is None)
+    low, high = (first[f"critical_batch_{end}"] for end in ("low", "high"))
+    is_bound = (low is None) != (high is None)
     yield Answer("critical_batch", "Which batch balances steps against images?",
                  fmt.sentence(fmt.joined(fmt.few(said), "; ")), "critical_batch", "fits",
                  {"technique": first["technique_label"],
-                  "images": None if bounded else first["critical_batch"],
-                  "low": ends[0], "high": ends[1],
+                  "images": None if is_bound else first["critical_batch"],
+                  "low": low, "high": high,
                   "runs": first["reached"], "censored": first["censored"]}, more)  # fmt: skip
 
 
-TOPIC = Topic(
-    tables=(fits,),
-    plots=(figure,),
-    answers=(_saves_up_to,),
-    needs=has_goals,
-)
+TOPIC = Topic(tables=(fits,), plots=(figure,), answers=(_saves_up_to,), needs=has_goals)

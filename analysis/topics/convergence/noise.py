@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from analysis.topics.names import NAMES, batch_text, lacking, panel_name, ranks_
 from analysis.topics.topic import Sweep, Topic
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
-WHEN = ("first", "last")
+WHEN: dict[str, Literal["min", "max"]] = {"first": "min", "last": "max"}
 MOST_PANELS = 6
 
 _PANEL = ["context", "gpus", "global_batch"]
@@ -30,26 +30,20 @@ _NEEDED = [*_ABOUT, "cell_id", "epoch", "noise_steps", "noise_batch_big", "noise
 
 def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
     """``grows``: whether a condition has an interval of its growth."""
-    shown = []
-    for when in WHEN:
-        about = (
-            "images: geometric mean over completed runs, with the 95 % t interval of the "
-            "logarithm; of one run its own value and block bootstrap over its steps; > where the "
-            "squared gradient of a run cannot be told from zero: then only a lower bound is known"
-        )
-        shown += [
-            Column(f"{when}_epoch", "Int64"),
-            Column(f"{when}_batch", "Int64"),
-            Column(when, "Float64", f"B_simple, {when} epoch", about if when == "first" else "",
-                   format=fmt.significant, estimate=True),
-        ]  # fmt: skip
+    about = (
+        "images: geometric mean over completed runs, with the 95 % t interval of the logarithm; of "
+        "one run its own value and block bootstrap over its steps; > where the squared gradient of "
+        "a run cannot be told from zero: then only a lower bound is known"
+    )
     return (
         *NAMES,
         ranks_column(runs),
         Column("global_batch", "Int64", "global batch", "images per optimizer step; where it grew, "
                "also at the end", cell=lambda row: batch_text(row["global_batch"],
                                                               row["last_batch"])),
-        *shown,
+        Column("last_batch", "Int64"),
+        *(Column(when, "Float64", f"B_simple, {when} epoch", about if when == "first" else "",
+                 format=fmt.significant, estimate=True) for when in WHEN),
         Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch "
                "over that of the first, run by run: geometric mean with the 95 % t interval of "
                "the logarithm", format=fmt.significant, estimate=True),
@@ -87,26 +81,20 @@ def shared(of: Sweep) -> pd.DataFrame:
     known = own.assign(step=own.groupby("cell_id")["steps"].cumsum())[measured.loc[own.index]]
     known = known[[*_NEEDED, "step"]]
     known = known.assign(row=pd.factorize(known["cell_id"].map(condition))[0])
+    known = known.sort_values("row", kind="stable")
     size = known.groupby(["row", "epoch"])["cell_id"].transform("size")
     return known[size == size.groupby(known["row"]).transform("max")]
 
 
 def _rows(known: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table, from :func:`shared`."""
-    first = known.drop_duplicates("row").sort_values("row")
-    made: dict[str, Any] = {name: first[name].array for name in _ABOUT}
-    epochs = known[["row", "epoch"]].drop_duplicates().sort_values(["row", "epoch"])
-    place = epochs.groupby("row").cumcount()
-    last = epochs.groupby("row")["epoch"].transform("size") - 1
-    ends = {}
-    for when, at in zip(WHEN, (0, last), strict=True):
-        chosen = epochs[place == at]
-        epoch = known.merge(chosen, on=["row", "epoch"]).sort_values("row", kind="stable")
-        batch = epoch.drop_duplicates("row")["noise_batch_big"].array
-        made |= {f"{when}_epoch": chosen["epoch"].array, f"{when}_batch": batch}
-        made |= estimates_as(when, over_runs(epoch, len(first)))
-        ends[when] = epoch
-    return made | estimates_as("growth", growth(ends["first"], ends["last"], len(first)))
+    about, at = known.drop_duplicates("row"), known.groupby("row")["epoch"]
+    ends = {when: known[known["epoch"] == at.transform(least)] for when, least in WHEN.items()}
+    made: dict[str, Any] = {name: about[name].array for name in _ABOUT}
+    made["last_batch"] = ends["last"].drop_duplicates("row")["noise_batch_big"].array
+    for when, epoch in ends.items():
+        made |= estimates_as(when, over_runs(epoch, len(about)))
+    return made | estimates_as("growth", growth(ends["first"], ends["last"], len(about)))
 
 
 def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
@@ -116,6 +104,7 @@ def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
     """
     of = ["row", "cell_id", "epoch", "noise_b_simple", "noise_censored"]
     both = first[of].merge(last[of], on=["row", "cell_id"], suffixes=("", "_last"))
+    both = both[both["epoch"] != both["epoch_last"]]
     cut = (both["noise_censored"] | both["noise_censored_last"]).fillna(False)
     sizes = [both[name].where(both[name] > 0) for name in ("noise_b_simple", "noise_b_simple_last")]
     quotient = (sizes[1] / sizes[0]).mask(cut).to_numpy(float, na_value=np.nan)
@@ -124,12 +113,9 @@ def growth(first: pd.DataFrame, last: pd.DataFrame, count: int) -> pd.DataFrame:
     runs, censored = (np.bincount(rows, own, count).astype(int) for own in (None, cut))
     # of the runs that are left a mean would be of the low ones
     told = zip(found["note"], found["n"], runs, censored, strict=True)
-    found["note"] = np.array([_note(*row, "no run has it in both epochs") for row in told], object)
-    same = both["epoch"].eq(both["epoch_last"]).groupby(rows).any()
-    one = same.reindex(range(count), fill_value=True).to_numpy(bool)
-    nothing = (censored > 0) | one
-    found["note"] = found["note"].mask(one, "one epoch")
-    return found.assign(**{end: found[end].mask(nothing) for end in ("value", "low", "high")})
+    note = np.array([_note(*row, "no run has it in both epochs") for row in told], object)
+    known = {end: found[end].mask(censored > 0) for end in ("value", "low", "high")}
+    return found.assign(**known, note=note)
 
 
 def over_runs(epoch: pd.DataFrame, count: int) -> pd.DataFrame:
@@ -168,7 +154,7 @@ def _note(note: str | None, n: int, runs: int, censored: int, none: str) -> str 
     """``none``: why no run has a value."""
     if censored:
         return f"censored in {censored} of {fmt.runs(runs)}"
-    return lacking(note, n, runs, runs, None if n else none)
+    return lacking(note, n, runs, runs, None if n else none) if runs else none
 
 
 def figure(of: Sweep) -> Figure | None:
@@ -198,8 +184,8 @@ def figure(of: Sweep) -> Figure | None:
 def numbers(known: pd.DataFrame) -> pd.DataFrame:
     """A row per condition and epoch of :func:`shared`: ``value`` with ``low`` and ``high``; without
     a value ``low`` is a bound."""
-    at = known.groupby(["row", "epoch"], sort=True).ngroup().rename("at")
-    known = known.assign(at=at).sort_values("at", kind="stable")
+    known = known.assign(at=known.groupby(["row", "epoch"]).ngroup())
+    known = known.sort_values("at", kind="stable")
     first = known.drop_duplicates("at")
     found = over_runs(known.assign(row=known["at"]), len(first))
     # a lower end without an upper one is a bound
@@ -226,7 +212,4 @@ def _lines(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
                        label if bound.all() else "", width=0, hollow=True)  # fmt: skip
 
 
-TOPIC = Topic(
-    tables=(table,),
-    plots=(figure,),
-)
+TOPIC = Topic(tables=(table,), plots=(figure,))

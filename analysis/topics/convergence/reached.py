@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from analysis import fmt
-from analysis.records.columns import DTYPES, SHARED_CORES
+from analysis.plots.figure import GREY, Figure, Look, hidden, left_out, n_of
+from analysis.plots.lines import Axis, Line, lines
+from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
 from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
 from analysis.table import Column, Estimate, Table, estimate_in, estimates_as, frame, plain_rows
-from analysis.topics.convergence import by_batch, curves
+from analysis.topics.convergence import curves
 from analysis.topics.names import (
     NAMES,
     all_diverged,
     batch_text,
     diverged_text,
     over_completed,
+    place_namer,
     ranks_column,
     reasons,
     with_context,
@@ -31,27 +34,22 @@ CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
     "images, lower than that of the same weights on the images as they are"
 )
-#: Equal for all runs of a condition; in the CSV.
-_SETTINGS = (
-    "dataset", "image_size", "model", "width", "shortcuts", "pretrained", "data_fraction",
-    "validate_on", "partition", "framework", "target", "deterministic", "scaling", "epochs",
-    "epoch_images", "batch_per_rank", "accumulation",
-)  # fmt: skip
 #: Means over the completed runs.
 _MEASURES: dict[str, Kind] = {
     "train_accuracy": "share", "validation_accuracy": "share", "train_loss": "real",
-    "validation_loss": "real", "train_s": "positive", "images_per_s": "positive",
-    "sharpness_largest": "positive", "sharpness_scaled": "positive",
+    "train_s": "positive", "images_per_s": "positive", "sharpness_largest": "positive",
+    "sharpness_scaled": "positive",
 }  # fmt: skip
-#: Conditions in a sentence.
-_MOST = 3
+#: Conditions in a sentence, and panels of the figure.
+_MOST, MOST_PANELS = 3, 4
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     sharp = runs["sharpness_largest"].notna().any()
     return (
         *NAMES,
-        *(Column(name, DTYPES[name]) for name in _SETTINGS),
+        Column("framework", "string"),
+        Column("epochs", "Int64"),
         ranks_column(runs),
         Column("global_batch", "Int64", "global batch", "images per optimizer step, over all ranks "
                "and accumulated batches; where it grows, first → last epoch",
@@ -67,7 +65,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "after the final epoch (never the best one): mean of the runs that completed, with "
                "its 95 % t interval over seeds", format=fmt.THREE, estimate=True),
         Column("train_loss", "Float64", estimate=True),
-        Column("validation_loss", "Float64", estimate=True),
         Column("n", "Int64", "runs", "with a seed of their own each"),
         Column("diverged", "Float64", "diverged", "runs that diverged, with the exact 95 % "
                "interval (Clopper and Pearson) of their share; they are in no mean", estimate=True,
@@ -106,7 +103,8 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     first, by_row = runs.drop_duplicates("condition"), runs.groupby(rows)
     done = runs["status"] == "completed"
     planned, lost = by_row.size(), (~done).groupby(rows).sum()
-    names = ("technique", "technique_label", "context", *_SETTINGS, "gpus", "global_batch")
+    names = ("technique", "technique_label", "context", "framework", "epochs", "gpus",
+             "global_batch")  # fmt: skip
     steps = runs["steps"].where(done).groupby(rows).agg(["min", "max"])
     found = {
         name: over_completed(runs, name, rows, len(conditions), kind)
@@ -149,28 +147,82 @@ def _validated_on(runs: pd.DataFrame) -> str:
     return f"{whole}, or where so named {part}" if "train_part" in found else whole
 
 
+def by_batch(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+    """Figure of the final accuracy against the global batch; None where accuracies are of one.
+
+    Args:
+        reached: the table of conditions.
+        seen: the look of each technique drawn.
+    """
+    known = reached[reached["validation_accuracy"].notna()]
+    more = hidden(seen, known["technique_label"])
+    known = known[known["technique_label"].isin(list(seen))]
+    low, high = known["global_batch"].min(), known["global_batch"].max()
+    if known["global_batch"].nunique() < 2:
+        return None
+    # under weak scaling each rank count has one batch: lines then join rank counts
+    several = known.groupby(["gpus", "epochs"])["global_batch"].nunique().max() > 1
+    every = [own for _, own in known.groupby(["gpus", "epochs"] if several else ["epochs"])]
+    drawn = every[-MOST_PANELS:]
+    lengths = known["epochs"].nunique() > 1
+    panels = {}
+    for own in drawn:
+        counts = sorted(set(own["gpus"]))
+        name = ", ".join(map(str, counts)) + (" rank" if counts == [1] else " ranks")
+        name += f", {own['epochs'].iloc[0]} epochs" if lengths else ""
+        panels[name] = [*_by_batch(own, seen)]
+    svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
+    n = n_of(pd.concat(drawn)["validation_accuracy_n"])
+    grey = [f" Grey: the reference, {name}." for name, look in seen.items() if look.color == GREY]
+    caption = "Mean validation accuracy after the last epoch of the runs that completed"
+    if known["validation_accuracy_low"].notna().any():
+        caption += ", with its 95 % t interval over seeds as a band"
+    caption += f" ({n}).{''.join(grey)}"
+    caption += left_out(len(drawn), len(every), "panels, those of the most ranks") + more
+    title = f"Accuracy from batch {fmt.count(low)} to {fmt.count(high)}"
+    return Figure("accuracy_by_batch", title, caption, known, svg)
+
+
+def _by_batch(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
+    """What differs in more than the batch is no line."""
+    contexts = panel["context"].map(without_batch)
+    for label, look in seen.items():
+        own = panel[panel["technique_label"] == label].sort_values("global_batch")
+        by_context = own.groupby(contexts, sort=False)
+        for context, line in by_context:
+            found = [(row, estimate_in(row, "validation_accuracy")) for row in plain_rows(line)]
+            yield Line(
+                line["global_batch"], line["validation_accuracy"], look,
+                f"{label}; {context}" if len(by_context) > 1 else label,
+                line["validation_accuracy_low"], line["validation_accuracy_high"],
+                tips=[f"{with_context(row)}, batch {fmt.count(row['global_batch'])}: "
+                      f"{own.text(fmt.THREE)}, {fmt.runs(own.n)}" for row, own in found],
+            )  # fmt: skip
+
+
 def _sharpness(of: Sweep) -> Iterable[Answer]:
     """What a larger batch does to the sharpest direction of the minimum: of each technique, its
     largest batch against its smallest."""
     known = of.runs[of.runs["sharpness_largest"] > 0]
     context = known["context"].map(without_batch)
-    said, all_times = list[str](), list[Estimate]()
+    said = list[tuple[str, Estimate]]()
     for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
         values = own.groupby("global_batch")["sharpness_largest"].apply(list)
         small, large = values.index.min(), values.index.max()
         if small != large:
             times = ratio(values[large], values[small])
-            what = "it" if said else "the largest eigenvalue of the Hessian"
             runs = f"{len(values[small])} + {fmt.runs(len(values[large]))}"
-            said.append(f"from batch {fmt.count(small)} to {fmt.count(large)} with {label}, {what} "
-                        f"is multiplied by {times.text(fmt.significant)} ({runs}): "
-                        f"{_direction(times)}")  # fmt: skip
-            all_times.append(times)
+            text = (
+                f"from batch {fmt.count(small)} to {fmt.count(large)} with {label}, the largest "
+                f"eigenvalue of the Hessian is multiplied by {times.text(fmt.significant)} "
+                f"({runs}): {_direction(times)}"
+            )
+            said.append((text, times))
     if said:
-        numbers = {"times": all_times[0].value, "low": all_times[0].low, "high": all_times[0].high}
+        verdict, *more = fmt.few([text for text, _ in said])
+        numbers = dict(zip(("times", "low", "high"), said[0][1], strict=False))
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     fmt.sentence(said[0]), "convergence", "runs", numbers,
-                     fmt.few(said)[1:])  # fmt: skip
+                     fmt.sentence(verdict), "convergence", "runs", numbers, more)  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:
@@ -183,13 +235,10 @@ def _direction(times: Estimate) -> str:
 
 def alone(of: Sweep) -> Iterable[Answer]:
     """Of a sweep that compares nothing: what its runs did."""
-    shown = of.rows(conditions)[:_MOST]
-    batches = len({row["global_batch"] for row in shown}) > 1
-    for row in shown:
+    shown = of.made(conditions).data[:_MOST]
+    name = place_namer(shown)
+    for row in plain_rows(shown):
         accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
-        name = with_context(row) + (
-            f" at batch {fmt.count(row['global_batch'])}" if batches else ""
-        )
         told = [
             f"validation accuracy {accuracy.text(fmt.THREE)}",
             f"{fmt.significant(row['images_per_s'])} images/s" if row["images_per_s"] else "",
@@ -198,14 +247,14 @@ def alone(of: Sweep) -> Iterable[Answer]:
         ]
         text = fmt.joined(told, ", ") + (f"; {fmt.runs(lost)} diverged" if lost else "")
         text = all_diverged(row["n"]) if lost == row["n"] else text
-        yield Answer("one", "What did it do?", f"{name}: {text}.", "convergence", "runs",
+        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence", "runs",
                      {"accuracy": accuracy.value})  # fmt: skip
 
 
 TOPIC = Topic(
     tables=(conditions,),
     plots=(
-        lambda of: by_batch.figure(of.made(conditions).data, of.seen),
+        lambda of: by_batch(of.made(conditions).data, of.seen),
         curves.accuracy,
         curves.loss,
     ),

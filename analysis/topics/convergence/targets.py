@@ -1,4 +1,4 @@
-"""What it took to reach the target: epochs, steps, seconds and GPU-hours."""
+"""What it took to reach the target: epochs, steps, seconds and GPU-hours, and who was sooner."""
 
 from __future__ import annotations
 
@@ -6,19 +6,42 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis import fmt
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
+from analysis.stats.differences import ALPHA
+from analysis.stats.intervals import grouped_moments
 from analysis.stats.survival import median_time, share_reached
-from analysis.table import Column, Estimate, Row, Table, estimate_in, frame
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
+from analysis.topics.comparisons.arms import numbers
+from analysis.topics.comparisons.contrast import HIGHER, Contrast, contrasts, pairs_of
 from analysis.topics.convergence import curves
-from analysis.topics.convergence.target_pairs import LATER, target_pairs
-from analysis.topics.names import NAMES, named, place_namer, ranks_column, reasons
+from analysis.topics.names import NAMES, named, place_namer, ranks_column, ratio_text, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
-MEASURES = ("epoch", "steps", "images", "seconds", "train_s", "gpu_hours")
+MEASURES = ("epoch", "steps", "seconds", "train_s", "gpu_hours")
+LATER = "second is later"
+#: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
+MOST_PAIRED = 50
+_LEFT_OUT = "a run did not reach the target, or is lost"
+_RATIOS = [
+    Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
+             ratio=True, tests=f"{name}_")
+    for name in ("seconds", "steps")
+]  # fmt: skip
+PAIR_COLUMNS: tuple[Column, ...] = (
+    Column("target", "string", heading="target", only_if_varied=True),
+    Column("first", "string", heading="sooner"),
+    Column("second", "string", heading="later"),
+    Column("n", "Int64", heading="runs", cell=lambda row: f"{row['n']} / {row['n_second']}"),
+    Column("n_second", "Int64"),
+    *(column for one in _RATIOS for column in one.columns),
+    Column("verdict", "string", heading="seconds", description=f"by p (Holm) at {ALPHA:g}"),
+    Column("family", "Int64", description="tests that Holm's adjustment counts: two for each pair"),
+)
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -39,7 +62,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                   "median over all runs, one that never reached it counting as infinite, with its "
                   "95 % interval where there are runs enough"),
         median_of("steps", "steps", "optimizer steps until then, median likewise"),
-        Column("images", "Float64", estimate=True),
         median_of("seconds", "seconds", "of training and evaluation until then, the clock of the "
                   "target, all starts together, median likewise"),
         median_of("train_s", "training s", "the same without evaluation"),
@@ -52,27 +74,24 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
+def with_lost(of: Sweep) -> pd.DataFrame:
+    """The frame of goals with the ``workload``, and with planned cells that are ``lost``, having no
+    usable run: censored at the last time known, which is 0 where nothing is."""
+    planned, goals = of.frames.planned, of.frames.goals
+    asked = planned[planned["target"].notna()]
+    lost = asked[asked["state"] != "usable"].fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
+    lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
+    lost = lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict())
+    every = pd.concat([goals.assign(lost=False), lost.assign(lost=True)], ignore_index=True)
+    every["met"] = every["met"].fillna(False).astype(bool)
+    return every.join(asked.set_index("cell_id")["workload"], on="cell_id")
+
+
 def to_target(of: Sweep) -> Table:
     """One row per condition with a target; cells of the plan without a usable run are lost."""
-    goals, planned = of.frames.goals, of.frames.planned
-    lost = planned[planned["target"].notna() & (planned["state"] != "usable")]
-    # censored at the last time known, which is 0 where nothing is
-    lost = lost.fillna(dict.fromkeys(KNOWN_OF_LOST, 0))
-    lost = lost.assign(epoch=lost["epochs_run"], seconds=lost["train_s"] + lost["eval_s"])
-    every = pd.concat(
-        [
-            goals.assign(lost=False),
-            lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict()).assign(lost=True),
-        ]
-    )
-    hours = (every["seconds"] * every["gpus"] / 3600).astype("Float64")
-    known = every.assign(gpu_hours=hours)
-    workloads = planned.drop_duplicates("condition").set_index("condition")["workload"]
-    rows = [
-        _row(group) | {"workload": workloads[condition]}
-        for condition, group in known.groupby("condition", sort=False, observed=True)
-    ]
+    every = of.made(with_lost)
     made = columns(of.runs)
+    rows = [_row(group) for _, group in every.groupby("condition", sort=False, observed=True)]
     found = frame(rows, made)
     found["pareto_optimal"] = _pareto_optimal(found)
     return Table(
@@ -87,23 +106,17 @@ def to_target(of: Sweep) -> Table:
 
 def _row(group: pd.DataFrame) -> dict[str, Any]:
     ordered = group.sort_values("seed", kind="stable")
-    first, n = ordered.iloc[0], len(ordered)
-    met = ordered["met"].fillna(False).astype(bool)
-    about = ("technique", "technique_label", "context", "gpus", "global_batch", "target")
-    row: dict[str, Any] = {name: first[name] for name in about}
-    lost = ordered["lost"].astype(bool).tolist()
-    times = {
-        name: [
-            float(value) if reached or gone else math.inf
-            for value, reached, gone in zip(ordered[name], met, lost, strict=True)
-        ]
-        for name in MEASURES
-    }
-    row |= share_reached(times["epoch"], lost).columns("reached")
-    unmet = ordered.loc[~met & ~ordered["lost"].astype(bool), "why"]
-    row |= {"n": n, "reached_note": reasons([row["reached_note"], *unmet])}
+    about = ("technique", "technique_label", "context", "gpus", "global_batch", "target",
+             "workload")  # fmt: skip
+    row: dict[str, Any] = {name: ordered[name].iloc[0] for name in about}
+    lost, never = ordered["lost"].tolist(), ~(ordered["met"] | ordered["lost"])
+    hours = ordered["seconds"] * ordered["gpus"] / 3600
+    times = ordered.assign(gpu_hours=hours)[[*MEASURES]].astype(float).mask(never, math.inf)
+    row |= share_reached(times["epoch"].tolist(), lost).columns("reached")
+    why = reasons([row["reached_note"], *ordered.loc[never, "why"]])
+    row |= {"n": len(ordered), "reached_note": why}
     for name in MEASURES:
-        row |= _finite(median_time(times[name], lost)).columns(name)
+        row |= _finite(median_time(times[name].tolist(), lost)).columns(name)
     return row
 
 
@@ -116,9 +129,9 @@ def _pareto_optimal(rows: pd.DataFrame) -> pd.Series[Any]:
     stands = pd.Series(pd.NA, rows.index, dtype="boolean")
     for _, own in known.groupby("workload"):
         both = own[["seconds", "gpu_hours"]].to_numpy(float)
-        for row, costs in zip(own.index, both, strict=True):
-            beaten = (both <= costs).all(axis=1) & (both < costs).any(axis=1)
-            stands[row] = pd.NA if len(own) == 1 else not beaten.any()
+        mine, others = both[:, None], both[None]
+        beaten = (others <= mine).all(axis=2) & (others < mine).any(axis=2)
+        stands[own.index] = ~beaten.any(axis=1) if len(own) > 1 else pd.NA
     return stands
 
 
@@ -142,6 +155,50 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else fmt.significant(value)
 
 
+def target_pairs(of: Sweep) -> Table:
+    """Every pair of conditions with one target, by rising time to it.
+
+    Ratios of geometric means, Welch's t on logarithms, Holm over all tests. A condition with a run
+    that did not reach the target, or is lost, has no mean: it is not compared.
+    """
+    cells = of.made(with_lost)
+    arm, met = cells.groupby("condition", sort=False).ngroup().to_numpy(), cells["met"].to_numpy()
+    arms = cells.drop_duplicates("condition").reset_index(drop=True)
+    lacking = np.bincount(arm, ~met, len(arms)) > 0
+    logs = {
+        one: grouped_moments(np.log(numbers(cells[one.name].where(met))), arm, len(arms))
+        for one in _RATIOS
+    }
+    seconds = logs[_RATIOS[0]]
+    order = np.argsort(np.where(lacking, np.inf, seconds.mean), kind="stable")
+    listed, family = [np.empty((2, 0), int)], 0
+    for _, rows in arms.iloc[order].groupby(["workload", "target"], sort=False):
+        family += len(rows) * (len(rows) - 1)
+        pairs_here = np.triu_indices(min(len(rows), MOST_PAIRED), 1)
+        listed.append(rows.index.to_numpy()[np.stack(pairs_here)])
+    first, second = np.concatenate(listed, axis=1)
+    why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
+    pairs = {one: pairs_of(own.at(second), own.at(first), why) for one, own in logs.items()}
+    name_of = place_namer(arms)
+    names = pd.array([name_of(row) for row in plain_rows(arms)], "string")
+    answers = contrasts(pairs, family)
+    found = {
+        "target": arms["target"].to_numpy()[first],
+        "first": names[first], "second": names[second],
+        "n": seconds.n[first], "n_second": seconds.n[second],
+        "family": np.full(len(first), family),
+        "verdict": [LATER if one == HIGHER else one for one in answers["seconds_verdict"]],
+        **answers,
+    }  # fmt: skip
+    return Table(
+        "target_pairs",
+        "Pairs of conditions: time to the target",
+        PAIR_COLUMNS,
+        frame(found, PAIR_COLUMNS),
+        folded=True,
+    )
+
+
 def _how_long(of: Sweep) -> Iterable[Answer]:
     if not (found := of.rows(to_target)):
         return
@@ -154,11 +211,9 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
     goals = groups(found, ("workload", "target"))
     soonest = [(rows[0]["target"], said) for rows in goals if (said := _soonest(of, rows, found))]
-    if len(targets) == len(soonest) == 1:
-        text, more = f"{text}; {soonest[0][1]}", []
-    else:
-        more = [f"{target}: {said}" if len(targets) > 1 else said
-                for target, said in soonest]  # fmt: skip
+    more = [f"{target}: {said}" if len(targets) > 1 else said for target, said in soonest]
+    if len(targets) == len(more) == 1:
+        text, more = f"{text}; {more[0]}", []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
                  {"reached": met, "runs": runs, "lost": lost}, fmt.few(more))  # fmt: skip
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import fmt
-from analysis.prediction import Refusal
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
@@ -76,9 +75,10 @@ def _row(own: pd.DataFrame, base: pd.DataFrame) -> Row:
     first = own.iloc[0]
     names = ("technique", "technique_label", "target", "scaling", "batch_per_rank", "global_batch",
              "gpus")  # fmt: skip
-    found = _speed_up(own, base)
-    if isinstance(found, Refusal):
-        found = dict.fromkeys(_PARTS, Estimate(None, n=len(own), note=found.reason))
+    if why := _why_not(pd.concat([own, base])):
+        found = dict.fromkeys(_PARTS, Estimate(None, n=len(own), note=why))
+    else:
+        found = _speed_up(own, base)
     return {
         **{name: first[name] for name in names},
         "context": without_scaling(first["context"]),
@@ -87,17 +87,20 @@ def _row(own: pd.DataFrame, base: pd.DataFrame) -> Row:
     }  # fmt: skip
 
 
-def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Estimate] | Refusal:
-    """(T_k / T_1) (E_1 / E_k), of geometric means: Welch's intervals of the logarithms. That of the
-    product is of each run's own quotient T / E, since the two are of the same runs."""
-    both = pd.concat([own, base])
+def _why_not(both: pd.DataFrame) -> str:
+    """Why runs have no speed-up; empty where they have one."""
     if both["oversubscribed"].any():
-        return Refusal(SHARED_CORES)
+        return SHARED_CORES
     if lacking := int(both["images_per_s"].isna().sum()):
         why = reasons(both["images_per_s_why"]) or "the records do not have the throughput"
-        return Refusal(f"{lacking} of {len(both)} runs: {why}")
-    if never := len(both) - int(both["met"].sum()):
-        return Refusal(f"{fmt.runs(never)} never reached the target: images to it have no mean")
+        return f"{lacking} of {len(both)} runs: {why}"
+    never = len(both) - int(both["met"].sum())
+    return f"{fmt.runs(never)} never reached the target: images to it have no mean" if never else ""
+
+
+def _speed_up(own: pd.DataFrame, base: pd.DataFrame) -> dict[str, Estimate]:
+    """(T_k / T_1) (E_1 / E_k), of geometric means: Welch's intervals of the logarithms. That of the
+    product is of each run's own quotient T / E, since the two are of the same runs."""
     (rates, images), (base_rates, base_images) = (
         (arm["images_per_s"].to_numpy(float), arm["images"].to_numpy(float)) for arm in (own, base)
     )

@@ -18,7 +18,6 @@ from analysis import fmt
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_scaling
-from analysis.records.lists import Names
 from analysis.stats.differences import ratios
 from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
@@ -41,11 +40,9 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
         Column("global_batch", "Int64", "global batch", "images of a step, over all ranks and "
                "accumulated batches", only_if_varied=True),
-        Column("cores_per_rank", "Int64"),
         ranks_column(runs),
         Column("nodes", "string", "nodes", only_if_varied=True),
         Column("n", "Int64", "runs", "completed, with a throughput"),
-        Column("n_diverged", "Int64"),
         Column("images_per_s", "Float64", "images/s", "images really processed per second of "
                "training, all ranks together, steady state (median over epochs, the first one left "
                "out): geometric mean over completed runs, with the 95 % t interval of the "
@@ -61,8 +58,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
                "count, as a share of the throughput of one there; 100 % is perfect scaling",
                format=fmt.percent, estimate=True, cell=_marginal),
-        Column("oversubscribed", "boolean"),
-        Column("cells", "object"),
     )  # fmt: skip
 
 
@@ -90,19 +85,17 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     """Columns of the table, from the runs with their ``series``."""
     rows = runs.groupby(["series", "gpus"]).ngroup().to_numpy()
     first = runs.assign(row=rows).drop_duplicates("row").sort_values("row", ignore_index=True)
-    done, shared = (runs["status"] == "completed").to_numpy(bool), runs["oversubscribed"]
+    done = (runs["status"] == "completed").to_numpy(bool)
     rate = over_completed(runs, "images_per_s", rows, len(first), "positive")
     logs = grouped_moments(
         np.log(runs["images_per_s"].where(done).to_numpy(float, na_value=np.nan)), rows, len(first)
     )
     base = _baselines(first, rate["n"])
     n0 = first["gpus"].array.take(base)
-    # the baseline's own: of the runs that give its throughput
-    timed = shared & done & runs["images_per_s"].notna()
-    own, of_base = (flags.groupby(rows).any().to_numpy(bool) for flags in (shared, timed))
+    shared = runs["oversubscribed"].groupby(rows).any().to_numpy(bool)
     counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
     why = np.select(
-        [rate["n"] == 0, own, of_base[base], counts == 1],
+        [rate["n"] == 0, shared, shared[base], counts == 1],
         [rate["note"], SHARED_CORES, [f"the baseline's {n} ranks share cores" for n in n0],
          NO_BASELINE],
         np.array(None),
@@ -117,22 +110,19 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     marginal = gain.assign(**{end: (gain[end] - 1) / (more - 1) for end in _ENDS})
     nodes = runs["nodes"].groupby(rows).agg(["min", "max"]).itertuples(index=False)
     names = ("technique", "technique_label", "series", "batch_per_rank", "global_batch", *SAME,
-             "cores_per_rank", "gpus")  # fmt: skip
+             "gpus")  # fmt: skip
     return {
         **{name: first[name].array for name in names},
         # a row may hold runs of several lengths: steady-state throughput is the same for them
         "context": joined_by(runs["context"].map(without_scaling), rows, len(first)),
         "nodes": [str(low) if low == high else f"{low}-{high}" for low, high in nodes],
         "n": rate["n"],
-        "n_diverged": np.bincount(rows, ~done).astype(int),
         **estimates_as("images_per_s", rate),
         "n0": pd.Series(n0).where(there),
         **estimates_as("speedup", speedup),
         **estimates_as("efficiency", efficiency),
         "before": first["gpus"].reindex(before).array,
         **estimates_as("marginal", marginal),
-        "oversubscribed": own,
-        "cells": runs["cell_id"].groupby(rows).agg(Names),
     }
 
 

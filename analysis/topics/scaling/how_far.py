@@ -153,7 +153,7 @@ def _cause(of: Sweep, row: Row) -> str:
     loss = next((r for r in of.rows(losses) if (r["series"], r["gpus"]) == place), None)
     if loss is None or loss["lost"] is None:
         return ""
-    if why := of.made(uneven).get(row["series"], {}).get(row["gpus"]):
+    if why := of.made(uneven).get(place):
         return why
     cause = largest_cause(loss)
     return f"largest loss: {cause}" if cause else ""

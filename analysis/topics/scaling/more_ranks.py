@@ -11,22 +11,20 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import MOST_HELD_OUT, UNTRIED, Forecast, forecast
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import named, namer, ranks_column, ratio_text
+from analysis.topics.names import named, ranks_column, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
-from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic
+from analysis.topics.topic import Answer, Rows, Sweep, Topic
 
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
-#: Series that a caution names.
-_NAMED = 4
 
 
 def ahead(of: Sweep) -> Table:
@@ -43,41 +41,43 @@ def ahead(of: Sweep) -> Table:
         made = forecast(measured_counts(own), first["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
-        if made.points and (stalls := of.made(uneven).get(first["series"])):
-            made = made._replace(points=(), refused=stalls[max(stalls)])
+        stalls = [why for (one, _), why in of.made(uneven).items() if one == series]
+        if made.points and stalls:
+            made = made._replace(points=(), refused=stalls[-1])
         by_network |= reduce is not None
         rows += _rows(first, made)
     columns = _columns(runs)
+    network = "that of the interconnect run beside the sweep" if by_network else (
+        "as training shows it: no usable interconnect run of these nodes lies beside the sweep"
+    )  # fmt: skip
     return Table(
-        "forecast", "The next two doublings, by a model", columns,
+        "forecast",
+        "The next two doublings, by a model",
+        columns,
         in_order(frame(rows, columns), of.order),
         intro="The measured parts of a step, continued: computing and input as they are, the "
         "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
-        "for the longest delay. "
-        "The network is "
-        + ("that of the interconnect run beside the sweep."
-           if by_network
-           else "as training shows it: no usable interconnect run of these nodes lies beside the "
-           "sweep."),
-    )  # fmt: skip
+        f"for the longest delay. The network is {network}.",
+    )
 
 
-def uneven(of: Sweep) -> dict[int, dict[int, str]]:
+def uneven(of: Sweep) -> dict[tuple[int, int], str]:
     """Why the median step of a series and rank count does not stand for its throughput, by these,
-    where it does not: by the throughput that it gives, compared with that on the fewest ranks."""
+    where it does not: by the throughput that it gives, compared with that on the fewest ranks.
+    Counts rise."""
     runs = timed(of.made(by_series))
     share = runs["step_s"] * runs["images_per_s"] / runs["global_batch"]
     found = share.groupby([runs["series"], runs["gpus"]]).median().dropna().reset_index(name="of")
     first = found.groupby("series")[["gpus", "of"]].transform("first")
     found = found.assign(fewest=first["gpus"], of=found["of"] / first["of"])
-    why: dict[int, dict[int, str]] = {}
-    for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN]):
-        why.setdefault(row["series"], {})[row["gpus"]] = (
+    return {
+        (row["series"], row["gpus"]): (
             f"compared with {row['fewest']}, {row['gpus']} ranks have {fmt.percent(row['of'])} of "
             "the throughput that the median step gives: what makes other steps "
             f"{'longer' if row['of'] < 1 else 'shorter'} is in no model"
         )
-    return why
+        for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN])
+    }
 
 
 def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
@@ -90,20 +90,14 @@ def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
 
 
 def _rows(first: Row, found: Forecast) -> list[Row]:
-    last = found.held_out[-1] if found.held_out else None
-    row = {
-        **{name: first[name] for name in (*types(SERIES), "global_batch")},
-        "fitted_on": ", ".join(map(fmt.count, found.fitted_on)),
-        "hold_out": last.error if last else None,
-        "hold_out_ranks": last.ranks if last else None,
-        "why": found.refused,
-    }
-    if found.refused is not None:
-        none = Estimate(None, note=found.refused)
-        return [row | none.columns("step_s") | none.columns("efficiency")]
+    row = {name: first[name] for name in (*types(SERIES), "global_batch")}
+    row |= {"fitted_on": ", ".join(map(fmt.count, found.fitted_on)), "why": found.refused}
+    if found.held_out:
+        row |= {"hold_out": found.held_out[-1].error, "hold_out_ranks": found.held_out[-1].ranks}
+    none = Estimate(None, note=found.refused)
     return [
         row | {"gpus": ranks} | step.columns("step_s") | efficiency.columns("efficiency")
-        for ranks, step, efficiency in found.points
+        for ranks, step, efficiency in found.points or [(None, none, none)]
     ]
 
 
@@ -194,20 +188,4 @@ def _expected(further: Rows, what: str) -> str:
     )
 
 
-def _slower(of: Sweep) -> Iterable[Caution]:
-    """Series whose largest count misses the forecast from the smaller ones; of those that answers
-    tell of, these say it."""
-    rows, said = of.rows(ahead), {one["series"] for one, *_ in chosen(of)}
-    name = namer(rows)
-    late = [
-        f"{name(row)} on {row['hold_out_ranks']} ranks, forecast {fmt.percent(-row['hold_out'])} "
-        "too short" for row in rows
-        if (row["hold_out"] or 0) < -MOST_HELD_OUT and row["series"] not in said
-    ]  # fmt: skip
-    if late:
-        why = "this network should give" if of.network else "the smaller counts suggest"
-        text = f"Steps are longer than {why}: {fmt.first_of(late, _NAMED, '; ')}."
-        yield Caution(text, "times")
-
-
-TOPIC = Topic(tables=(ahead,), answers=(_worth_it,), cautions=(_slower,))
+TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))

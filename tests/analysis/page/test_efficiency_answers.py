@@ -85,5 +85,5 @@ def test_conditions_that_differ_in_their_batch_alone_are_told_apart(tmp_path: Pa
     gone = record(config(seed=2, batch_per_rank=32), status="diverged", accuracies=[0.1, None])
     texts = [answer.text for answer in report(tmp_path, [*items, gone]).answers]
     first, second = (text for text in texts if text.startswith("naive"))
-    assert first.startswith("naive at batch 16: validation accuracy 0.805") and ", 100 im" in first
-    assert second.startswith("naive at batch 32: validation accuracy 0.805") and ", 20" in second
+    assert first.startswith("naive, batch 16: validation accuracy 0.805") and ", 100 im" in first
+    assert second.startswith("naive, batch 32: validation accuracy 0.805") and ", 20" in second

@@ -100,10 +100,9 @@ def test_a_model_that_misses_what_it_was_fitted_to_is_refused() -> None:
 def test_other_refusals() -> None:
     shared = forecast([measured(1), measured(2), measured(4, shared_cores=True)], "weak")
     assert shared.refused == SHARED_CORES
-    assert forecast([measured(1)], "weak").refused == "only one rank was measured"
     two = forecast([measured(1), measured(2)], "weak", all_reduce)
     assert two.refused is not None and two.refused.startswith("no smaller counts")
-    assert forecast([measured(4, parts=False)], "weak").refused is not None
+    assert forecast([measured(4, parts=False)], "weak").refused == two.refused
     odd = [Measured(k, (0.1,), (0.2, 0.1, 0.05)) for k in (2, 4)]
     assert "no time" in str(forecast(odd, "weak", all_reduce).refused)
 
@@ -127,11 +126,6 @@ def test_efficiency_is_against_the_smallest_measured_count_even_within_a_node(
     for point in found.points:
         ideal = within.mean * (1 if scaling == "weak" else 2 / point.ranks)
         assert point.efficiency.value == pytest.approx(ideal / point.step_s.value)
-
-
-def test_without_a_network_that_of_a_ring_is_fitted() -> None:
-    found = forecast([measured(k) for k in (2, 3, 4)], "weak")
-    assert found.points[0].step_s.value == pytest.approx(step(8)[0], rel=0.03)
 
 
 @pytest.mark.parametrize("parts", [True, False])

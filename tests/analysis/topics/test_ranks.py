@@ -13,7 +13,8 @@ import pytest
 from analysis.page.report import build
 from analysis.records.load import load_frames
 from analysis.topics import ranks
-from tests.analysis.builders import config, frames_of_records, record, spread, write_sweep
+from tests.analysis.builders import config, record, spread, write_sweep
+from tests.analysis.planned import sweep
 from train.record.run import RankSteps, RunRecord
 
 STEP_S = 0.5
@@ -44,7 +45,7 @@ def late_run(
 
 
 def found(*records: RunRecord) -> pd.DataFrame:
-    return ranks.table(frames_of_records(records)["ranks"]).data
+    return ranks.table(sweep(records)).data
 
 
 def flagged(*records: RunRecord) -> list[int]:
@@ -83,12 +84,12 @@ def test_two_or_three_ranks_and_shared_cores_are_not_judged() -> None:
 
 def test_the_introduction_counts_runs_and_ranks() -> None:
     items = [late_run(64, {17: 0.2}, seed=seed) for seed in (0, 1)]
-    said = ranks.table(frames_of_records(items)["ranks"]).intro
+    said = ranks.table(sweep(items)).intro
     assert said == "Ranks of 2 runs are compared within their run. Standing out: 2."
 
 
 def test_a_rank_has_a_host_and_a_place_on_it() -> None:
-    data = frames_of_records([late_run(8, {}, per_host=4)])["ranks"]
+    data = found(late_run(8, {}, per_host=4))
     assert data["host"].tolist() == ["node1"] * 4 + ["node2"] * 4
     assert data["local_rank"].tolist() == [0, 1, 2, 3] * 2
     assert data["outside_epochs_s"].gt(0).all()

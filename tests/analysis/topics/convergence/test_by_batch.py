@@ -9,7 +9,7 @@ import pytest
 
 from analysis.plots.figure import Figure, looks
 from analysis.topics.convergence import reached
-from analysis.topics.convergence.by_batch import MOST_PANELS, figure
+from analysis.topics.convergence.reached import MOST_PANELS, by_batch
 from tests.analysis.builders import config, record
 from tests.analysis.planned import sweep
 from train.record.run import RunRecord
@@ -23,7 +23,7 @@ def run(seed: int, accuracy: float | None, name: str = "naive", **changes: Any) 
 
 def drawn(*items: RunRecord, order: tuple[str, ...] = ORDER) -> Figure:
     table = reached.conditions(sweep(items, techniques=order))
-    return figure(table.data, looks(order))
+    return by_batch(table.data, looks(order))
 
 
 def tips(found: Figure) -> list[str]:

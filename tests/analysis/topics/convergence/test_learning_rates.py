@@ -10,7 +10,7 @@ import pytest
 from analysis.table import Table
 from analysis.topics.convergence import learning_rates
 from analysis.topics.convergence.learning_rates import HIGHEST, LOWEST
-from tests.analysis.builders import config, record, runs_frame, technique
+from tests.analysis.builders import config, record, technique
 from tests.analysis.planned import sweep
 from train.config.run import RunConfig, Target
 from train.record.run import RunRecord
@@ -39,12 +39,6 @@ def made(*items: RunRecord, lost: tuple[RunConfig, ...] = ()) -> Table:
 def best(table: Table) -> dict[str, list[float]]:
     rows = table.data[table.data["best"]]
     return {name: own["base_lr"].tolist() for name, own in rows.groupby("technique_label")}
-
-
-def test_the_rate_is_a_column_of_the_runs() -> None:
-    assert runs_frame(search([0.3, 0.5, 0.4]))["base_lr"].tolist() == [
-        0.01, 0.01, 0.1, 0.1, 1.0, 1.0
-    ]  # fmt: skip
 
 
 def test_a_row_per_rate_with_its_mean_and_the_best_one() -> None:

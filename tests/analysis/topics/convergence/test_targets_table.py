@@ -6,11 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from analysis.records.load import load_frames
-from analysis.table import Table
+from analysis.table import Table, plain_rows
+from analysis.topics.comparisons.ranking import UNDECIDED
 from analysis.topics.convergence import targets
 from analysis.topics.topic import Sweep
 from tests.analysis.builders import (
@@ -64,7 +67,7 @@ def test_one_row_per_run_with_what_it_took() -> None:
 
 
 #: Of an epoch, on two ranks.
-EACH = {"epoch": 1, "steps": 20, "images": 320, "seconds": 2.5, "train_s": 2, "gpu_hours": 5 / 3600}
+EACH = {"epoch": 1, "steps": 20, "seconds": 2.5, "train_s": 2, "gpu_hours": 5 / 3600}
 
 
 # of 3, 5 and infinity; the mean of those that met it would be 4
@@ -168,7 +171,7 @@ def test_a_lost_run_is_censored_at_the_last_time_known_of_it(tmp_path: Path, how
     assert (found["n"], found["reached_n"]) == (5, 3)
     # at 2 are 4 of 5 left, at 3 are 3 of 5, and at 9 the last one gets there
     assert found["epoch"] == 9, "censored at 0 it would be 3, the median of the others"
-    assert (found["steps"], found["images"]) == (9 * 16, 9 * 256)
+    assert found["steps"] == 9 * 16
     assert found["train_s"] == pytest.approx(9 * 2.56)
     assert found["gpu_hours"] == pytest.approx(9 * 3.06 / 3600)
 
@@ -205,8 +208,40 @@ def test_what_is_pareto_optimal_is_marked() -> None:
 def test_equal_rows_do_not_beat_each_other_and_workloads_do_not_compete() -> None:
     equal = made(run(0, 4), run(0, 4, name="lamb"))
     assert equal.data["pareto_optimal"].tolist() == [True, True]
-    apart = [run(0, 4), run(0, 2, model="resnet_mini")]
-    assert made(*apart).data["pareto_optimal"].isna().all()
-    one = made(run(0, 4))
-    assert one.data["pareto_optimal"].isna().all()
-    assert "Pareto-optimal" not in [column.heading for column in one.shown().columns]
+    apart = made(run(0, 4), run(0, 2, model="resnet_mini"))
+    assert apart.data["pareto_optimal"].isna().all(), "no other row to beat"
+    assert "Pareto-optimal" not in [column.heading for column in apart.shown().columns]
+
+
+#: Epochs to the target, of 2.5 s and 20 steps each.
+SOON, LATE, ALIKE = [2, 3, 2], [8, 9, 9], [2, 3, 4]
+
+
+def test_pairs_are_welch_on_logarithms_in_one_family_of_both_measures() -> None:
+    epochs = {"lamb": LATE, "naive": SOON, "lars": ALIKE}
+    items = [run(seed, n, name=name) for name, own in epochs.items() for seed, n in enumerate(own)]
+    rows = plain_rows(targets.target_pairs(sweep(items)).data)
+    assert [(row["first"], row["second"]) for row in rows] == [
+        ("naive", "lars"), ("naive", "lamb"), ("lars", "lamb"),
+    ]  # fmt: skip
+    for row in rows:
+        first, second = (np.log(2.5 * np.array(epochs[row[end]])) for end in ("first", "second"))
+        found = stats.ttest_ind(second, first, equal_var=False)
+        ends = found.confidence_interval(0.95)
+        numbers = [row[f"seconds{part}"] for part in ("", "_low", "_high", "_p")]
+        mean = second.mean() - first.mean()
+        expected = [*np.exp([mean, ends.low, ends.high]), found.pvalue]
+        np.testing.assert_allclose(numbers, expected, rtol=1e-9)
+        np.testing.assert_allclose(row["steps"], row["seconds"])  # equal steps an epoch
+        assert row["family"] == 6
+    assert [row["verdict"] for row in rows] == [UNDECIDED, "second is later", UNDECIDED]
+
+
+def test_a_condition_with_a_run_that_is_lost_or_never_got_there_is_not_compared() -> None:
+    items = [run(seed, n, name="naive") for seed, n in enumerate(SOON)]
+    items += [run(seed, n, name="lamb") for seed, n in enumerate([8, 9, None])]
+    items += [run(seed, n, name="lars") for seed, n in enumerate(LATE[:2])]
+    lost = [config("lars", seed=9, epochs=10, target=TARGET)]
+    rows = plain_rows(targets.target_pairs(sweep(items, lost=lost)).data)
+    assert {row["seconds"] for row in rows} == {None} and {row["family"] for row in rows} == {6}
+    assert all("did not reach the target, or is lost" in row["verdict"] for row in rows)

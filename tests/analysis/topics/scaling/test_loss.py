@@ -17,8 +17,6 @@ from analysis.table import Estimate, Row, plain_rows
 from analysis.topics.scaling.loss import PARTS as LOSSES
 from analysis.topics.scaling.loss import SAMPLED_LONGER, largest_cause, loss
 from analysis.topics.scaling.series import with_series
-from tests.analysis.builders import config, record, runs_frame, spread
-from tests.analysis.builders import rank_steps as rank_steps_of
 
 ABOUT: dict[str, Any] = {
     "status": "completed", "technique": "naive", "technique_label": "naive", "context": "",
@@ -96,27 +94,6 @@ def test_waiting_and_negotiation_are_at_most_what_is_exposed() -> None:
     ]))  # fmt: skip
     assert (two["waiting"], two["negotiation"], two["exposed"]) == pytest.approx((0.1, 0, 0))
     assert (four["waiting"], four["negotiation"], four["exposed"]) == pytest.approx((0.04, 0.06, 0))
-
-
-def test_of_two_ranks_the_slower_one_is_blamed_for_waiting_alone() -> None:
-    """Rank 1 computes 100 ms and waits 30 ms for rank 0, which waits for none; 8 ms are sent."""
-    slow, fast = (
-        rank_steps_of(rank, step, input_s, sent + waits).model_copy(
-            update={"sampled": 9, "exposed_s": sent + waits, "update_s": spread(0.01),
-                    "waiting_s": spread(waits), "negotiation_s": spread(0.0)}
-        )
-        for rank, step, input_s, sent, waits in ((0, 0.14, 0.002, 0.008, 0.0),
-                                                 (1, 0.14, 0.002, 0.008, 0.03))
-    )  # fmt: skip
-    alone = rank_steps_of(0, 0.102, 0.002, 0.0).model_copy(
-        update={"sampled": 9, "exposed_s": 0.0, "update_s": spread(0.01)}
-    )
-    assert (slow.compute_s.mean, fast.compute_s.mean) == pytest.approx((0.13, 0.1))
-    items = [record(config(), steps=(alone,)), record(config(gpus=2), steps=(slow, fast))]
-    found = seconds(rows(runs_frame(items))[0])
-    expected = {"input": 0, "compute": 0, "exposed": 0.008, "waiting": 0.03, "negotiation": 0,
-                "rest": 0}  # fmt: skip
-    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def cause_of(**parts: Estimate) -> str:
