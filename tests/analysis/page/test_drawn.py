@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from analysis.plots.figure import Figure
-from analysis.records.load import load_frames
 from analysis.topics.convergence import critical_batch, noise, reached
 from analysis.topics.scaling import how_far, step_figure
 from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
-from tests.analysis.builders import config, record, write_sweep
+from tests.analysis import planned
+from tests.analysis.builders import config, record
 from tests.analysis.topics.convergence.test_noise import measured
 from tests.analysis.topics.convergence.test_noise import run as with_noise
 from tests.analysis.topics.convergence.to_target import run as to_target
@@ -21,8 +19,8 @@ NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
 SHOWN = "Shown: 12 of 15 techniques, the reference and those with the highest accuracy"
 
 
-def shared(folder: Path, items: list[RunRecord]) -> Sweep:
-    return Sweep(load_frames(write_sweep(folder / "s", items, techniques=NAMES)))
+def shared(items: list[RunRecord]) -> Sweep:
+    return planned.sweep(items, techniques=NAMES)
 
 
 def plot(topic: Topic, of: Sweep, number: int = 0) -> Figure:
@@ -40,20 +38,20 @@ def sweep(batch: int = 16, gpus: int = 1) -> list[RunRecord]:
     ]  # fmt: skip
 
 
-def test_the_reference_is_drawn_however_low_it_is(tmp_path: Path) -> None:
-    seen = [*shared(tmp_path, sweep()).seen]
+def test_the_reference_is_drawn_however_low_it_is() -> None:
+    seen = [*shared(sweep()).seen]
     assert seen == ["naive", *NAMES[-(MOST_DRAWN - 1) :]]
 
 
-def test_a_reference_without_a_run_at_the_largest_batch_is_drawn(tmp_path: Path) -> None:
+def test_a_reference_without_a_run_at_the_largest_batch_is_drawn() -> None:
     items = [*sweep(), *(item for item in sweep(64) if item.config.technique.name != "naive")]
-    assert next(iter(shared(tmp_path, items).seen)) == "naive"
+    assert next(iter(shared(items).seen)) == "naive"
 
 
 @pytest.mark.parametrize("kind", ["by batch", "curves", "efficiency", "steps"])
-def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
+def test_each_figure_says_how_many_it_draws(kind: str) -> None:
     items = [*sweep(), *(sweep(gpus=2) if kind == "efficiency" else sweep(32))]
-    of = shared(tmp_path, items)
+    of = shared(items)
     topics = {"steps": step_figure.TOPIC, "efficiency": how_far.TOPIC}
     found = plot(topics.get(kind, reached.TOPIC), of, kind == "curves")
     assert SHOWN in found.caption
@@ -61,15 +59,15 @@ def test_each_figure_says_how_many_it_draws(tmp_path: Path, kind: str) -> None:
     assert ">t00<" not in str(found.svg)
 
 
-def test_steps_and_noise_say_it_too(tmp_path: Path) -> None:
+def test_steps_and_noise_say_it_too() -> None:
     items = [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]
-    of = shared(tmp_path / "a", items)
+    of = shared(items)
     assert "Shown: 12 of 15 techniques" in plot(critical_batch.TOPIC, of).caption
     one = measured(100.0, 80.0, 125.0)
-    of = shared(tmp_path / "b", [with_noise(0, one, one, name=name) for name in NAMES])
+    of = shared([with_noise(0, one, one, name=name) for name in NAMES])
     assert "Shown: 12 of 15 techniques" in plot(noise.TOPIC, of).caption
 
 
-def test_where_all_are_drawn_nothing_is_said(tmp_path: Path) -> None:
-    of = shared(tmp_path, [*sweep()[:MOST_DRAWN], *sweep(32)[:MOST_DRAWN]])
+def test_where_all_are_drawn_nothing_is_said() -> None:
+    of = shared([*sweep()[:MOST_DRAWN], *sweep(32)[:MOST_DRAWN]])
     assert "Shown" not in plot(reached.TOPIC, of).caption

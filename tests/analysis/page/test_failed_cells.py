@@ -125,9 +125,9 @@ BAD = "`rm -rf` [red]$(id)[/red] \x1b[31m"
 
 def test_names_and_errors_are_text(tmp_path: Path) -> None:
     folder = tmp_path / "a $(id) 'x'"
-    items = failures(BAD, BAD)
+    items = failures(BAD, BAD, what_to_do="set it,\nthen \x1b[31mrun it.")
     text = first_answer(folder, items, title=BAD).text
-    assert "\x1b" not in text
+    assert "\x1b" not in text and "What to do: set it, then ?[31mrun it. Once" in text
     assert """SWEEP='a $$(id) '"'"'x'"'"'' CELL=""" in text, "for make, then for the shell"
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 3 and "[red]$(id)[/red]" in done.output
