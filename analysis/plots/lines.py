@@ -33,10 +33,6 @@ class Axis:
     high: float | None = None
     whole: bool = False
 
-    @property
-    def words(self) -> str:
-        return self.label if self.scale == "linear" else f"{self.label} (log)"
-
     def shape(self, axes: Any, name: Literal["x", "y"], ticks: Collection[float] = ()) -> None:
         """After the drawing, which would move an end that is not given."""
         axis = getattr(axes, f"{name}axis")
@@ -51,7 +47,8 @@ class Axis:
             )
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: self.write(value)))
-        axes.set(**{f"{name}label": self.words, f"{name}lim": (self.low, self.high)})
+        words = self.label if self.scale == "linear" else f"{self.label} (log)"
+        axes.set(**{f"{name}label": words, f"{name}lim": (self.low, self.high)})
 
 
 @dataclass(frozen=True)
