@@ -13,7 +13,6 @@ from analysis.plots.figure import (
     PAPER,
     PART_PALETTE,
     Figure,
-    Look,
     inline,
     left_out,
     looks,
@@ -60,7 +59,6 @@ def test_a_drawing_is_a_file_with_ink_on_white_or_shares_a_page() -> None:
 def test_techniques_are_told_apart_beyond_the_palette() -> None:
     many = looks([f"t{i}" for i in range(28)])
     assert len({(look.color, look.marker) for look in many.values()}) == 28
-    assert isinstance(many["t0"], Look)
 
 
 def test_of_many_techniques_the_chosen_are_coloured_and_the_rest_are_pale() -> None:

@@ -45,6 +45,11 @@ def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
     assert load.read_cell(folder, GOOD.cell_id) == GOOD
 
 
+def test_a_technique_that_the_manifest_forgot_is_the_last(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record(config("extra")), GOOD], techniques=["naive"])
+    assert load_frames(folder).techniques == ("naive", "extra")
+
+
 def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [GOOD], also_planned=[GOOD.cell_id])
     assert len(load_frames(folder).runs) == 1
