@@ -17,7 +17,7 @@ from analysis.topics import axes
 from analysis.topics.cells import machine
 from analysis.topics.comparisons import techniques
 from analysis.topics.convergence import reached
-from analysis.topics.scaling import more_ranks, series, step_figure
+from analysis.topics.scaling import series, step_figure
 from analysis.topics.topic import Sweep
 from tests.analysis.builders import write_sweep
 from tests.analysis.samples import good_sweep
@@ -31,10 +31,8 @@ def broken(*_: Any, **__: Any) -> Any:
 #: Where a part is made, and the title of the topic that says why it is not there.
 BROKEN = [
     (series, "with_series", "Scaling"),
-    (reached, "columns", "Accuracy"),
     (machine, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
-    (more_ranks, "_columns", "Scaling"),
     (axes, "comparable", "What each setting does"),
     (techniques, "_said", "Which technique"),
     (machine, "mixtures", "Cells and machines"),
