@@ -98,13 +98,6 @@ def test_summary_prints_every_table_but_a_long_one_of_classes(tmp_path: Path) ->
     assert "c49" not in long.output
 
 
-def test_terminal_markup_in_a_record_is_text(tmp_path: Path) -> None:
-    bad = failed(config(seed=1), what="[bold red]not markup[/] [/nothing]")
-    done = call("summary", write_sweep(tmp_path / "s", [record(), bad]))
-    assert done.exit_code == 1
-    assert "[bold red]not markup[/] [/nothing]" in done.output
-
-
 @pytest.mark.parametrize("command", ["report", "summary"])
 def test_no_usable_record_is_three(tmp_path: Path, command: str) -> None:
     done = call(command, write_sweep(tmp_path / "s", [failed(config())]))

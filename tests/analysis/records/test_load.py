@@ -101,12 +101,6 @@ def test_a_missing_cell_and_how_far_it_came(tmp_path: Path) -> None:
     assert "2 finished epochs" in running
 
 
-def test_a_record_outside_of_the_plan_is_counted_and_not_used(tmp_path: Path) -> None:
-    sweep = load_frames(write_sweep(tmp_path / "s", [GOOD], unplanned=[OTHER]))
-    assert sweep.unplanned == (OTHER.cell_id,)
-    assert sweep.runs["cell_id"].tolist() == [GOOD.cell_id]
-
-
 @pytest.mark.parametrize("name", ["x" * 256, "a\0b", "../other", "..", ".hidden", "", "a/b"])
 def test_a_cell_that_cannot_be_a_folder_is_no_sweep(tmp_path: Path, name: str) -> None:
     folder = write_sweep(tmp_path / "s", [record()], also_planned=["a-cell"])

@@ -94,8 +94,3 @@ def test_a_run_on_some_of_the_same_hosts_is_the_same_machine() -> None:
 def test_a_machine_in_words(world: dict[str, Any], said: str) -> None:
     ((line, count),) = values(found({"world_changes": world}), "machine")
     assert line.startswith(said) and count == 1
-
-
-def test_values_of_equal_counts_stand_in_the_order_of_the_runs() -> None:
-    data = found(*({"provenance_changes": {"git_commit": commit}} for commit in "cabab"))
-    assert values(data, "git commit") == [("a", 2), ("b", 2), ("c", 1)]
