@@ -23,8 +23,9 @@ def print_report(report: Report, out: Console, paths: Sequence[Path] = ()) -> No
     """The answers; with ``paths`` of a report the two tables that most look for, and these; else
     every table."""
     _print_head(report, out)
-    for key, table in report.tables.items():
-        if key in _FIRST if paths else len(table.data):
+    for key in _FIRST if paths else report.tables:
+        table = report.tables.get(key)
+        if table is not None and len(table.data):
             out.print()
             print_table(table, out)
     if paths:

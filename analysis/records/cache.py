@@ -135,7 +135,7 @@ def _unpacked(read: Callable[[], Array], name: str, dtype: str) -> Any:
     if dtype == "string":
         texts = pd.array([*json.loads(_text(read())), None], dtype="string")
         return texts.take(first)  # -1 is the last one, null
-    values = pd.array(np.zeros(len(first), dtype=_NUMBERS[dtype]), dtype=dtype)
+    values: Any = pd.Series(np.zeros(len(first), dtype=_NUMBERS[dtype]), dtype=dtype).array
     values[~first] = read()
     if first.any():
         values[first] = pd.NA
