@@ -53,18 +53,18 @@ def report(
     built = _build(results_dirs, draw=True)
     with wrong_requests(writes=results_dir):
         paths = write_report(built, results_dir, figures or None)
-    print_report(built, paths, console())
+    print_report(built, console(), paths)
     raise typer.Exit(built.exit_code)
 
 
 @app.command()
 def summary(results_dirs: ResultsDirs) -> None:
     """Print the tables here; write nothing."""
-    from analysis.page.terminal import print_tables  # noqa: PLC0415
+    from analysis.page.terminal import print_report  # noqa: PLC0415
     from analysis.writing import console  # noqa: PLC0415
 
     built = _build(results_dirs, draw=False)
-    print_tables(built, console())
+    print_report(built, console())
     raise typer.Exit(built.exit_code)
 
 

@@ -19,26 +19,19 @@ MOST_ROWS = 40
 _FIRST = ("convergence", "scaling")
 
 
-def print_report(report: Report, paths: Sequence[Path], out: Console) -> None:
-    """The answers, the two tables that most look for, and where the rest is."""
+def print_report(report: Report, out: Console, paths: Sequence[Path] = ()) -> None:
+    """The answers; with ``paths`` of a report the two tables that most look for, and these; else
+    every table."""
     _print_head(report, out)
-    for key in _FIRST:
-        if key in report.tables:
+    for key in _FIRST if paths else report.tables:
+        table = report.tables.get(key)
+        if table is not None and len(table.data):
             out.print()
-            print_table(report.tables[key], out)
-    out.print()
+            print_table(table, out)
+    if paths:
+        out.print()
     for path in paths:
         out.print(_text(str(path)), soft_wrap=True)
-
-
-def print_tables(report: Report, out: Console) -> None:
-    """The answers and every table."""
-    _print_head(report, out)
-    for topic in report.topics:
-        for table in topic.tables:
-            if len(table.data):
-                out.print()
-                print_table(table, out)
 
 
 def _print_head(report: Report, out: Console) -> None:

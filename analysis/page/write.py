@@ -13,7 +13,7 @@ import matplotlib as mpl
 
 from analysis.page.junit import junit
 from analysis.page.report import Report
-from analysis.plots.figure import style
+from analysis.plots.figure import style, to_svg
 from analysis.writing import csv_text, environment
 from train.record.atomic import write_atomically
 
@@ -68,7 +68,11 @@ def for_paper(report: Report, kind: Kind) -> dict[str, bytes]:
     with style(), mpl.rc_context({"pdf.fonttype": 42, "svg.fonttype": "path", "savefig.dpi": 300}):
         for figure in report.figures:
             if figure.svg:
-                figure.svg.canvas.savefig(content := io.BytesIO(), format=kind)
+                canvas, content = figure.svg.canvas, io.BytesIO()
+                if kind == "svg":
+                    content.write(to_svg(canvas).encode())
+                else:
+                    canvas.savefig(content, format=kind)
                 found[f"figures/{figure.key}.{kind}"] = content.getvalue()
     return found
 

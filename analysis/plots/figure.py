@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
-from markupsafe import escape
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure as Canvas
 
@@ -31,6 +30,8 @@ GREY = "#737a86"
 MOST_COLOURS = 6
 #: No divisor in common with the number of colours, so that a colour comes round with another one.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Begins the id of a part with a tip.
+_TIP = "tip: "
 DASHES = ("-", (0, (4, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, small
@@ -117,22 +118,9 @@ def roles(labels: Sequence[str], reference: str | None, chosen: Sequence[str]) -
     }
 
 
-class Tips:
-    """What a reader sees when the pointer rests on a part of a figure."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-
-    def add(self, artist: Artist, text: str) -> None:
-        artist.set_gid(name := f"tip{len(self._texts)}")
-        self._texts[name] = text
-
-    def into(self, svg: str) -> str:
-        """SVG with a title element in each part."""
-        for name, text in self._texts.items():
-            start = f'<g id="{name}">'
-            svg = svg.replace(start, f"{start}<title>{escape(text)}</title>", 1)
-        return svg
+def tip(artist: Artist, text: str) -> None:
+    """What a reader sees when the pointer rests on a part of a figure; see :func:`to_svg`."""
+    artist.set_gid(_TIP + text)
 
 
 class Svg(str):
@@ -141,11 +129,11 @@ class Svg(str):
     canvas: Canvas
 
 
-def to_svg(canvas: Canvas, tips: Tips | None = None) -> Svg:
-    """Dark ink on white; call within :func:`style`."""
+def to_svg(canvas: Canvas) -> Svg:
+    """Dark ink on white, each tip a title of its part; call within :func:`style`."""
     out = io.StringIO()
     canvas.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    svg = Svg(tips.into(out.getvalue()) if tips else out.getvalue())
+    svg = Svg(re.sub(rf'<g id="{_TIP}([^"]*)">', r"<g><title>\1</title>", out.getvalue()))
     svg.canvas = canvas
     return svg
 

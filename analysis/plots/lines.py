@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, head, shortened, small_multiples, write
-from analysis.plots.figure import GRID, INK, Look, Svg, Tips, style, to_svg
+from analysis.plots.figure import GRID, INK, Look, Svg, style, tip, to_svg
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
 _BAND = 0.15  # opacity: bands lie on each other
@@ -33,10 +33,6 @@ class Axis:
     high: float | None = None
     whole: bool = False
 
-    @property
-    def words(self) -> str:
-        return self.label if self.scale == "linear" else f"{self.label} (log)"
-
     def shape(self, axes: Any, name: Literal["x", "y"], ticks: Collection[float] = ()) -> None:
         """After the drawing, which would move an end that is not given."""
         axis = getattr(axes, f"{name}axis")
@@ -51,7 +47,8 @@ class Axis:
             )
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: self.write(value)))
-        axes.set(**{f"{name}label": self.words, f"{name}lim": (self.low, self.high)})
+        words = self.label if self.scale == "linear" else f"{self.label} (log)"
+        axes.set(**{f"{name}label": words, f"{name}lim": (self.low, self.high)})
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,6 @@ def lines(
     own = [[shortened(line.name) for line in drawn if line.name] for drawn in panels.values()]
     longest = max((len(name) for names in own for name in names), default=0)
     most = max(map(len, own))
-    tips = Tips()
     with style():
         canvas, axes = small_multiples(
             len(panels),
@@ -98,7 +94,7 @@ def lines(
         )
         for axis, (panel, drawn) in zip(axes, panels.items(), strict=True):
             for line in drawn:
-                _draw(axis, line, tips)
+                _draw(axis, line)
             x.shape(axis, "x", {float(at) for one in drawn if one.size for at in _numbers(one.x)})
             head(axis, panel)
             for number, (text, at) in enumerate(levels):
@@ -115,14 +111,14 @@ def lines(
         canvas.set_layout_engine("none")
         for axis, written in zip(axes, names, strict=True):
             _spread(axis, written)
-        return to_svg(canvas, tips)
+        return to_svg(canvas)
 
 
 def _numbers(values: Numbers) -> NDArray[np.float64]:
     return pd.Series(values, dtype="Float64").to_numpy(float, na_value=np.nan)
 
 
-def _draw(axis: Any, line: Line, tips: Tips) -> None:
+def _draw(axis: Any, line: Line) -> None:
     look, x, y = line.look, _numbers(line.x), _numbers(line.y)
     drawn = {"color": look.color, "alpha": look.alpha, "zorder": 2 + look.alpha}
     if line.width:
@@ -144,7 +140,7 @@ def _draw(axis: Any, line: Line, tips: Tips) -> None:
             (points,) = axis.plot(x[at], y[at], **drawn, marker=look.marker, linestyle="none",
                                   markersize=line.size, markerfacecolor=face)  # fmt: skip
             if line.tips:
-                tips.add(points, line.tips[at[0]])
+                tip(points, line.tips[at[0]])
 
 
 def _name_ends(axis: Any, drawn: Sequence[Line]) -> list[Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from matplotlib.patches import Patch
 
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, small_multiples, write
-from analysis.plots.figure import INK, Look, Svg, Tips, style, to_svg
+from analysis.plots.figure import INK, Look, Svg, style, tip, to_svg
 
 _BESIDE, _WIDE = 30, 5.0  # characters of a line beside a bar, and inches of all bars
 
@@ -30,7 +30,6 @@ class Point:
 
 def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> Svg:
     """A row for each point, the first one at the bottom; ``zero`` is marked where it matters."""
-    tips = Tips()
     with style():
         beside = sum(max(len(getattr(p, part)) for p in points) for part in ("name", "said"))
         canvas, (axis,) = small_multiples(1, 2.6 + CHARACTER * beside, 0.9 + 0.26 * len(points))
@@ -44,12 +43,12 @@ def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> Svg:
                 [point.value], [place], color=look.color, marker=look.marker, markersize=5.5,
                 linestyle="none", markerfacecolor="none" if point.hollow else look.color,
             )  # fmt: skip
-            tips.add(sign, point.tip)
+            tip(sign, point.tip)
             write(axis, point.said, (1, place), (5, 0), ("axes fraction", "data"), va="center")
         axis.set_yticks(range(len(points)), [point.name for point in points])
         axis.set_ylim(-0.6, len(points) - 0.4)
         axis.set_xlabel(label)
-        return to_svg(canvas, tips)
+        return to_svg(canvas)
 
 
 @dataclass(frozen=True)
@@ -68,14 +67,13 @@ def bars(drawn: Sequence[Bar], rows: Sequence[str], label: str, key: Mapping[str
     named = [textwrap.fill(row, _BESIDE, max_lines=3, placeholder=" …") for row in rows]
     high = max(0.28, LINE * max(name.count("\n") + 1 for name in named))
     across = 2 if 2 * (0.5 + CHARACTER * max(map(len, key))) < _WIDE else 1
-    tips = Tips()
     with style():
         around = 0.8 + 0.2 * -(-len(key) // across)
         canvas, (axis,) = small_multiples(1, _WIDE, around + high * len(rows))
         for bar in drawn:
             (artist,) = axis.barh([rows.index(bar.row)], [bar.width], left=bar.left, height=0.62,
                                   linewidth=0, color=bar.color)  # fmt: skip
-            tips.add(artist, bar.tip)
+            tip(artist, bar.tip)
         axis.grid(visible=False, axis="y")
         axis.tick_params(axis="y", length=0)
         axis.set_xlabel(label)
@@ -83,4 +81,4 @@ def bars(drawn: Sequence[Bar], rows: Sequence[str], label: str, key: Mapping[str
         axis.set_ylim(len(rows) - 0.4, -0.6)
         canvas.legend([Patch(color=colour) for colour in key.values()], key,
                       loc="outside upper left", ncols=across, fontsize=8.5)  # fmt: skip
-        return to_svg(canvas, tips)
+        return to_svg(canvas)

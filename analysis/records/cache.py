@@ -38,8 +38,6 @@ _READERS = ("analysis/records", "train/record", "train/config")
 #: Of records that the file system may show otherwise without a change of the file.
 _NOT_KEPT = ("missing", "unreadable")
 _NUMBERS = {"int64": "int64", "Int64": "int64", "Float64": "float64", "boolean": "bool"}
-_NULLABLE = {"Int64": pd.arrays.IntegerArray, "Float64": pd.arrays.FloatingArray,
-             "boolean": pd.arrays.BooleanArray}  # fmt: skip
 Array = np.ndarray[Any, Any]
 Stamp = tuple[int, int, int]
 _NONE: Stamp = (-1, -1, -1)
@@ -137,9 +135,11 @@ def _unpacked(read: Callable[[], Array], name: str, dtype: str) -> Any:
     if dtype == "string":
         texts = pd.array([*json.loads(_text(read())), None], dtype="string")
         return texts.take(first)  # -1 is the last one, null
-    values = np.zeros(len(first), dtype=_NUMBERS[dtype])
+    values: Any = pd.Series(np.zeros(len(first), dtype=_NUMBERS[dtype]), dtype=dtype).array
     values[~first] = read()
-    return _NULLABLE[dtype](values, first) if dtype in _NULLABLE else values
+    if first.any():
+        values[first] = pd.NA
+    return values
 
 
 def _bytes(text: str) -> Array:

@@ -18,7 +18,6 @@ from analysis.records.columns import (
     PARTS_OF_A_RANK,
     RUNS,
     SCORES,
-    STEP_PARTS,
 )
 from analysis.records.lists import Alarms, Names, Versions, key
 from analysis.records.validate import reason_for
@@ -158,8 +157,7 @@ def rank_values(record: RunRecord) -> Values:
         "outside_epochs_s": [_outside_epochs(record)] * len(steps),
     }
     for column in PARTS_OF_A_RANK:
-        values: list[Spread | float | None] = [getattr(one, column.name) for one in steps]
-        found[column.name] = [v.median if isinstance(v, Spread) else v for v in values]
+        found[column.name] = [_median(one, column.name) for one in steps]
     return found
 
 
@@ -231,17 +229,18 @@ def _step_parts(record: RunRecord) -> Row:
         return {"step_parts_why": reason_for(record, "steps") if ranks is None else "no rank"}
     row: Row = {"compute_fastest_s": min(rank.compute_s.median for rank in ranks)}
     reasons: list[str] = []
-    for name in (column.name for column in STEP_PARTS if column.name not in row):
-        values = [value for rank in ranks if (value := _part(rank, name)) is not None]
-        row[name] = fmean(values) if len(values) == len(ranks) else None
+    for name in (column.name for column in PARTS_OF_A_RANK):
+        values = [_median(rank, name) for rank in ranks]
+        if name == "exposed_s":  # nothing overlaps the steps of older records
+            values = [_median(rank, "communication_s") if rank.sampled is None else value
+                      for rank, value in zip(ranks, values, strict=True)]  # fmt: skip
+        row[name] = None if None in values else fmean(values)
         if row[name] is None:
             older = any(name not in rank.model_fields_set for rank in ranks)
             reasons.append(OLDER_PARTS if older else reason_for(record, f"steps.{name}"))
     return row | {"step_parts_why": "; ".join(dict.fromkeys(reasons)) or None}
 
 
-def _part(rank: RankSteps, name: str) -> float | None:
-    value: Spread | float | None = getattr(rank, name)
-    if name == "exposed_s" and rank.sampled is None:
-        value = rank.communication_s
+def _median(rank: RankSteps, part: str) -> Any:
+    value: Spread | float | None = getattr(rank, part)
     return value.median if isinstance(value, Spread) else value

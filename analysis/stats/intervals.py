@@ -129,23 +129,19 @@ def t_intervals(found: Moments, kind: Kind = "real") -> pd.DataFrame:
 
 def share(k: int, n: int) -> Estimate:
     """:func:`shares` of one set of runs."""
-    value, low, high = _shares(np.array([k], float), np.array([n], float))
-    return estimate(value[0], low[0], high[0], n, None if n else NO_RUNS)
+    return estimate(*shares([k], [n]).iloc[0])
 
 
 def shares(k: ArrayLike, n: ArrayLike) -> pd.DataFrame:
     """``k`` of ``n`` runs, 0 <= k <= n, one row per set of runs: the parts of an Estimate, with the
     exact interval of Clopper and Pearson (1934)."""
-    every = np.asarray(n, float)
-    value, low, high = _shares(np.asarray(k, float), every)
-    note = [None if count else NO_RUNS for count in every]
-    parts = {"value": value, "low": low, "high": high, "n": every.astype(int), "note": note}
-    return pd.DataFrame(parts)
-
-
-def _shares(some: Floats, every: Floats) -> tuple[Floats, Floats, Floats]:
-    others, tail, known = every - some, (1 - LEVEL) / 2, every > 0
+    some, every = np.asarray(k, float), np.asarray(n, float)
+    others, tail = every - some, (1 - LEVEL) / 2
     low = np.where(some == 0, 0.0, special.betaincinv(some, others + 1, tail))
     high = np.where(others == 0, 1.0, special.betaincinv(some + 1, others, 1 - tail))
-    with np.errstate(invalid="ignore"):
-        return some / every, np.where(known, low, np.nan), np.where(known, high, np.nan)
+    value = some / np.where(every > 0, every, np.nan)
+    low, high = np.where(np.isnan(value), np.nan, [low, high])
+    note = [None if count else NO_RUNS for count in every]
+    return pd.DataFrame(
+        {"value": value, "low": low, "high": high, "n": every.astype(int), "note": note}
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -79,11 +78,7 @@ def share_reached(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
 
 def _order_statistics(times: Sequence[float]) -> tuple[float | None, float | None]:
     """Ends of the median's interval: the innermost pair of order statistics that covers LEVEL."""
-    n, k = len(times), _innermost(len(times))
+    n = len(times)
+    # the k for which P(fewer than k of n runs lie below the median) is at most (1 - LEVEL) / 2
+    k = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
     return (times[k - 1], times[n - k]) if k > 0 else (None, None)
-
-
-@lru_cache(maxsize=256)
-def _innermost(n: int) -> int:
-    """The k for which P(fewer than k of n runs lie below the median) is at most (1 - LEVEL) / 2."""
-    return int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))

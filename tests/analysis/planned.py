@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from analysis.records.columns import PLANNED
+from analysis.page.report import Report, build
+from analysis.records.columns import KNOWN_OF_LOST, PLANNED
 from analysis.records.frames import Frames
 from analysis.table import frame, types
 from analysis.topics.topic import Sweep
@@ -24,6 +26,7 @@ def planned(
     runs = runs_frame([*records, *map(record, lost)])
     cells = runs.assign(state="usable", known=True)[list(wanted)].astype(wanted)
     cells.loc[len(records) :, "state"] = "missing"
+    cells.loc[len(records) :, list(KNOWN_OF_LOST)] = pd.NA
     gone = [{"cell_id": f"gone-{i}", "state": "unreadable", "known": False} for i in range(unknown)]
     return frame([*cells.to_dict(orient="records"), *gone], PLANNED)
 
@@ -61,3 +64,17 @@ def arm(name: str, accuracies: Sequence[float], diverged: int = 0, **changes) ->
 def seeds(name: str, count: int, **changes) -> list[RunConfig]:
     """Configs of as many seeds."""
     return [config(name, **{"gpus": 2, "seed": seed, **changes}) for seed in range(count)]
+
+
+def report(records: Sequence[RunRecord], *, draw: bool = False, **plan: Any) -> Report:
+    """The report of a sweep, see :func:`sweep`; its techniques are those of the records."""
+    techniques = dict.fromkeys(item.config.technique.name for item in records)
+    return build(sweep(records, **{"techniques": [*techniques], **plan}).frames, draw=draw)
+
+
+def answers(records: Sequence[RunRecord], **plan: Any) -> dict[str, str]:
+    """Key -> text of the answer, or of several answers with | between them."""
+    found: dict[str, str] = {}
+    for one in report(records, **plan).answers:
+        found[one.key] = f"{found[one.key]} | {one.text}" if one.key in found else one.text
+    return found

@@ -1,9 +1,12 @@
-"""Drawings are deterministic, can stand on any page, and leave no trace behind."""
+"""Drawings are deterministic, can stand on any page, leave no trace behind, and say what they leave
+out."""
 
 from __future__ import annotations
 
 import re
 from xml.etree import ElementTree
+
+import pytest
 
 from analysis.plots.figure import (
     GREY,
@@ -13,15 +16,20 @@ from analysis.plots.figure import (
     PAPER,
     PART_PALETTE,
     Figure,
-    Look,
     inline,
     left_out,
     looks,
     roles,
 )
-from analysis.topics.convergence import curves, reached
+from analysis.topics.convergence import by_batch, critical_batch, curves, noise, reached
+from analysis.topics.scaling import how_far, step_figure
+from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
+from tests.analysis import planned
 from tests.analysis.builders import config, epochs_frame, record
-from tests.analysis.planned import sweep
+from tests.analysis.topics.convergence.test_noise import measured
+from tests.analysis.topics.convergence.test_noise import run as with_noise
+from tests.analysis.topics.convergence.to_target import run as to_target
+from train.record.run import RunRecord
 
 ITEMS = [
     record(config(gpus=gpus, seed=seed), images_per_s=100.0 * gpus + seed)
@@ -33,8 +41,8 @@ SEEN = looks(["naive"])
 
 def drawn() -> list[Figure]:
     epochs = epochs_frame(ITEMS)
-    found = reached.conditions(sweep(ITEMS))
-    return [curves.figure(epochs, SEEN), reached.by_batch(found.data, SEEN)]
+    found = reached.conditions(planned.sweep(ITEMS))
+    return [curves.figure(epochs, SEEN), by_batch.figure(found.data, SEEN)]
 
 
 def test_a_drawing_is_a_file_with_ink_on_white_or_shares_a_page() -> None:
@@ -60,7 +68,6 @@ def test_a_drawing_is_a_file_with_ink_on_white_or_shares_a_page() -> None:
 def test_techniques_are_told_apart_beyond_the_palette() -> None:
     many = looks([f"t{i}" for i in range(28)])
     assert len({(look.color, look.marker) for look in many.values()}) == 28
-    assert isinstance(many["t0"], Look)
 
 
 def test_of_many_techniques_the_chosen_are_coloured_and_the_rest_are_pale() -> None:
@@ -86,3 +93,61 @@ def test_parts_of_a_step_have_no_colour_of_a_technique() -> None:
 def test_what_is_left_out_is_said_where_something_is() -> None:
     assert left_out(3, 3, "panels") == ""
     assert left_out(6, 1200, "panels") == " Shown: 6 of 1,200 panels."
+
+
+NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
+SHOWN = "Shown: 12 of 15 techniques, the reference and those with the highest accuracy"
+
+
+def shared(items: list[RunRecord]) -> Sweep:
+    return planned.sweep(items, techniques=NAMES)
+
+
+def plot(topic: Topic, of: Sweep, number: int = 0) -> Figure:
+    found = topic.plots[number](of)
+    assert found is not None
+    return found
+
+
+def ranked(batch: int = 16, gpus: int = 1) -> list[RunRecord]:
+    """The reference is the worst; the later ones are better."""
+    return [
+        record(config(name, batch_per_rank=batch, gpus=gpus), images_per_s=100.0 * gpus + place,
+               accuracies=[0.1, 0.2, 0.3 + place / 50])
+        for place, name in enumerate(NAMES)
+    ]  # fmt: skip
+
+
+def test_the_reference_is_drawn_however_low_it_is() -> None:
+    seen = [*shared(ranked()).seen]
+    assert seen == ["naive", *NAMES[-(MOST_DRAWN - 1) :]]
+
+
+def test_a_reference_without_a_run_at_the_largest_batch_is_drawn() -> None:
+    items = [*ranked(), *(item for item in ranked(64) if item.config.technique.name != "naive")]
+    assert next(iter(shared(items).seen)) == "naive"
+
+
+@pytest.mark.parametrize("kind", ["by batch", "curves", "efficiency", "steps"])
+def test_each_figure_says_how_many_it_draws(kind: str) -> None:
+    items = [*ranked(), *(ranked(gpus=2) if kind == "efficiency" else ranked(32))]
+    of = shared(items)
+    topics = {"steps": step_figure.TOPIC, "efficiency": how_far.TOPIC}
+    found = plot(topics.get(kind, reached.TOPIC), of, kind == "curves")
+    assert SHOWN in found.caption
+    assert kind != "steps" or found.data["name"].str.startswith("naive").any()
+    assert ">t00<" not in str(found.svg)
+
+
+def test_steps_and_noise_say_it_too() -> None:
+    items = [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]
+    of = shared(items)
+    assert "Shown: 12 of 15 techniques" in plot(critical_batch.TOPIC, of).caption
+    one = measured(100.0, 80.0, 125.0)
+    of = shared([with_noise(0, one, one, name=name) for name in NAMES])
+    assert "Shown: 12 of 15 techniques" in plot(noise.TOPIC, of).caption
+
+
+def test_where_all_are_drawn_nothing_is_said() -> None:
+    of = shared([*ranked()[:MOST_DRAWN], *ranked(32)[:MOST_DRAWN]])
+    assert "Shown" not in plot(reached.TOPIC, of).caption

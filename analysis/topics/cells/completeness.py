@@ -44,13 +44,7 @@ class Cause(NamedTuple):
 
 def table(problems: Sequence[Problem]) -> Table:
     """One row per planned cell that is in no other table."""
-    rows = [
-        {
-            "cell": item.cell_id, "kind": item.kind, "status": item.status, "rank": item.rank,
-            "what": item.reason, "where": item.where, "what_to_do": item.what_to_do,
-        }
-        for item in problems
-    ]  # fmt: skip
+    rows = [{**one.__dict__, "cell": one.cell_id, "what": one.reason} for one in problems]
     return Table("cells_not_used", "Cells that are in no table", PROBLEMS, frame(rows, PROBLEMS),
                  folded=True)  # fmt: skip
 

@@ -22,7 +22,7 @@ _OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscr
                  "controller", "data_plane"]  # fmt: skip
 _SEVERAL: dict[str, tuple[str, Touches]] = {
     "versions": ("sets of package versions", "none"), "driver": ("GPU drivers", "times"),
-    "cpu": ("CPU models", "times"),
+    "cpu": ("CPU models", "times"), "image_digest": ("container images", "all"),
 }  # fmt: skip
 UNKNOWN = "not recorded"
 #: Commits in a sentence; more are counted.
@@ -73,7 +73,6 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
         if different > 1 and not told:
             text = f"The runs come from {different} {name}: see the table Machines and code."
             yield Caution(text, touches)
-    yield from _image_mixture(runs)
     used = [frozenset(names) for names in runs["hosts"].unique() if names]
     # runs on a part of the same hosts are one machine
     if used and not frozenset.intersection(*used):
@@ -84,23 +83,6 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
     for dataset, found in contents[contents > 1].items():
         text = f"The data set {dataset} has {found} different contents among the runs."
         yield Caution(text, "all")
-
-
-def _image_mixture(runs: pd.DataFrame) -> Iterator[Caution]:
-    """As after an image was replaced while cells waited in the queue."""
-    digests = runs["image_digest"].fillna(UNKNOWN).str.removeprefix("sha256:").str[:12]
-    said: list[str] = []
-    for digest, count in Counter(digests).most_common():
-        own = runs.loc[digests == digest, "cell_id"].tolist()
-        named = f" ({fmt.first_of(own, 1)})" if said else ""
-        said.append(f"{fmt.runs(count)} from {digest}{named}")
-    if len(said) > 1:
-        yield Caution(
-            f"Runs that are compared here ran from {len(said)} images: {'; '.join(said)}. "
-            "Differences between them may come from the images: make sweep FORCE=1 runs all cells "
-            "from one image.",
-            "all",
-        )
 
 
 def _machine(row: Row) -> str:

@@ -61,16 +61,6 @@ def test_a_value_and_its_note_have_a_blank_between_them_on_a_terminal(tmp_path: 
     assert "?¹" not in shown and "a\u00a0b?" in shown
 
 
-def test_a_record_that_is_gone_renews_the_report(tmp_path: Path) -> None:
-    folder = good_sweep(tmp_path / "s")
-    assert call("report", folder).exit_code == 0
-    gone = next(folder.glob("*/record.json"))
-    gone.unlink()
-    done = call("report", folder)
-    assert done.exit_code == 1 and "7 of 8 planned cells are usable" in done.output
-    assert gone.parent.name in (folder / "report" / "cells_not_used.csv").read_text()
-
-
 def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:
     folder = mixed_sweep(tmp_path / "s")
     done = call("summary", folder)
@@ -106,13 +96,6 @@ def test_summary_prints_every_table_but_a_long_one_of_classes(tmp_path: Path) ->
     long = call("summary", write_sweep(tmp_path / "many", [record(classification=many)]))
     assert "rows; the report has them." in long.output
     assert "c49" not in long.output
-
-
-def test_terminal_markup_in_a_record_is_text(tmp_path: Path) -> None:
-    bad = failed(config(seed=1), what="[bold red]not markup[/] [/nothing]")
-    done = call("summary", write_sweep(tmp_path / "s", [record(), bad]))
-    assert done.exit_code == 1
-    assert "[bold red]not markup[/] [/nothing]" in done.output
 
 
 @pytest.mark.parametrize("command", ["report", "summary"])

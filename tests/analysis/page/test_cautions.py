@@ -8,16 +8,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from analysis.__main__ import app
-from analysis.page.report import build
-from analysis.records.load import load_frames
 from analysis.topics.topic import Caution
-from tests.analysis.builders import (
-    config,
-    failed,
-    record,
-    technique,
-    write_sweep,
-)
+from tests.analysis.builders import config, record, technique, write_sweep
+from tests.analysis.planned import report
 from train.config.run import RunConfig
 from train.config.schedule import Grow
 from train.record.run import RunRecord, Throughput, ThroughputSample
@@ -25,63 +18,33 @@ from train.record.run import RunRecord, Throughput, ThroughputSample
 SAME = "in 9 of 9 steps the ranks train on the same images"
 
 
-def cautions(folder: Path, *items: RunRecord) -> tuple[Caution, ...]:
-    return build(load_frames(write_sweep(folder / "s", items)), draw=False).cautions
+def cautions(*items: RunRecord) -> tuple[Caution, ...]:
+    return report(items).cautions
 
 
-def test_alarms_come_first_and_name_the_runs_that_raise_them(tmp_path: Path) -> None:
+def test_alarms_come_first_and_name_the_runs_that_raise_them() -> None:
     items = [record(config(seed=s), alarms=(SAME,)) for s in range(2)]
-    items += [record(config(seed=2), alarms=("another",)), failed(config(seed=3))]
+    items += [record(config(seed=2), alarms=("a | b",))]
     items.append(record(config(seed=4), world_changes={"oversubscribed": True}))
-    first, second, third, *_ = cautions(tmp_path, *items)
+    first, second, third = cautions(*items)
     assert first.text == f"Alarm in {items[0].cell_id} and 1 more: {SAME}"
-    assert second.text == f"Alarm in {items[2].cell_id}: another"
+    assert second.text == f"Alarm in {items[2].cell_id}: a | b"
     assert first.is_alarm and second.is_alarm and not third.is_alarm
     assert first.touches == second.touches == "all"
+    assert "share cores" in third.text and third.touches == "times"
 
 
-def test_shared_cores_touch_the_times(tmp_path: Path) -> None:
-    (found,) = cautions(tmp_path, record(world_changes={"oversubscribed": True}))
-    assert "share cores" in found.text and found.touches == "times"
-
-
-def test_an_efficiency_above_one_is_doubted_only_where_its_interval_is(tmp_path: Path) -> None:
-    """More ranks that are better than ideal: not where two seeds differ by chance."""
-    items = [
-        record(config(gpus=gpus, seed=seed), images_per_s=rate * gpus + seed)
-        for gpus, rate in ((1, 100.0), (2, 125.0))
-        for seed in range(3)
-    ]
-    (found,) = cautions(tmp_path / "sure", *items)
-    assert "efficiency lies above 1 (naive at 2 ranks)" in found.text and found.touches == "times"
-    single = [record(config(gpus=1)), record(config(gpus=2), images_per_s=250.0)]
-    assert cautions(tmp_path / "single", *single) == ()
-
-
-def test_an_unplanned_record_is_named_and_touches_nothing(tmp_path: Path) -> None:
-    other = record(config(seed=9))
-    folder = write_sweep(tmp_path / "s", [record()], unplanned=[other])
-    *_, found = build(load_frames(folder), draw=False).cautions
-    assert found.text == (f"Not used, since the present plan does not have them: {other.cell_id}.")
-    assert found.touches == "none"
-
-
-def test_an_alarm_is_one_whatever_signs_it_has(tmp_path: Path) -> None:
-    (found,) = cautions(tmp_path, record(alarms=("a | b",)))
-    assert found.text.endswith(": a | b")
-
-
-def test_ranks_that_repeat_each_other_as_asked_are_named_without_an_alarm(tmp_path: Path) -> None:
+def test_ranks_that_repeat_each_other_as_asked_are_named_without_an_alarm() -> None:
     asked = record(config(gpus=2, partition="same"))
-    (found,) = cautions(tmp_path, record(config(gpus=1, partition="same")), asked)
+    (found,) = cautions(record(config(gpus=1, partition="same")), asked)
     assert found.text.startswith("As their config asks (partition: same)")
     assert found.text.count("digits-cnn") == 1 and asked.cell_id in found.text
     assert found.touches == "all" and not found.is_alarm
 
 
-def test_skipped_steps_are_counted_over_the_runs_that_have_some(tmp_path: Path) -> None:
+def test_skipped_steps_are_counted_over_the_runs_that_have_some() -> None:
     bad = record(config(seed=1), epoch_changes={"skipped_steps": 3})
-    (found,) = cautions(tmp_path, record(), bad)
+    (found,) = cautions(record(), bad)
     assert found.text.startswith("9 of 60 steps made no update")
     assert bad.cell_id in found.text and found.touches == "accuracy"
 
@@ -96,27 +59,23 @@ def paced(run: RunConfig, seconds: list[float]) -> RunRecord:
     return made.model_copy(update={"throughput": told})
 
 
-def test_a_run_that_was_not_alone_on_its_machine_is_named(tmp_path: Path) -> None:
+def test_a_run_that_was_not_alone_on_its_machine_is_named() -> None:
     quiet = paced(config(epochs=5), [9.0, 2.0, 2.1, 2.0, 2.9])
     held = paced(config(epochs=5, seed=1), [2.0, 2.0, 2.0, 8.0, 2.0])
-    (found,) = cautions(tmp_path, quiet, held)
+    (found,) = cautions(quiet, held)
     assert found.text.startswith("Something slowed the machine down")
     assert f"some epochs took up to 4.0 times the median one in {held.cell_id}." in found.text
     assert found.touches == "times"
 
 
-def test_epochs_of_less_than_a_second_are_uneven_by_themselves(tmp_path: Path) -> None:
-    assert cautions(tmp_path, paced(config(epochs=5), [0.9, 0.2, 0.2, 0.2, 1.1])) == ()
+def test_epochs_of_less_than_a_second_are_uneven_by_themselves() -> None:
+    assert cautions(paced(config(epochs=5), [0.9, 0.2, 0.2, 0.2, 1.1])) == ()
 
 
-def test_epochs_of_a_growing_batch_may_differ(tmp_path: Path) -> None:
+def test_epochs_of_a_growing_batch_may_differ() -> None:
     grown = technique(batch_growth=Grow(milestones=(0.4,), factor=2))
     run = config(epochs=5, technique=grown)
-    assert cautions(tmp_path, paced(run, [2.0, 2.0, 9.0, 9.0, 9.0])) == ()
-
-
-def test_a_sweep_without_a_doubt_has_no_notice(tmp_path: Path) -> None:
-    assert cautions(tmp_path, record()) == ()
+    assert cautions(paced(run, [2.0, 2.0, 9.0, 9.0, 9.0])) == ()
 
 
 def test_alarms_stand_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:

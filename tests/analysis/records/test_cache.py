@@ -204,8 +204,3 @@ def test_the_cache_is_private_and_not_needed(sweep: Path, reading: Reading) -> N
     (sweep / FILE).parent.rmdir()
     (sweep / FILE).parent.write_text("in its place")
     assert reading.of(sweep)[1] == cells
-
-
-def test_without_cache_nothing_is_written(sweep: Path, reading: Reading) -> None:
-    load.load_frames(sweep, cache=False)
-    assert not (sweep / "report").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from analysis.records.labels import technique_labels, without_batch
 from analysis.records.lists import Context
@@ -21,65 +22,44 @@ def run(**technique: Any) -> RunRecord:
     return record(of.model_copy(update={"technique": Technique.model_validate(settings)}))
 
 
-def labels(*records: RunRecord) -> list[str]:
-    return list(technique_labels(settings(*records)).values())
-
-
-def settings(*records: RunRecord) -> dict[str, dict[str, Any]]:
+def of_runs(*records: RunRecord) -> dict[str, dict[str, Any]]:
     found = [item.config.technique for item in records]
     return {one.model_dump_json(): one.model_dump(mode="json") for one in found}
 
 
-def test_one_setting_has_the_name_alone() -> None:
-    assert labels(run(), run()) == [run().config.technique.name]
+PLAIN = {"name": "as_they_are"}
+MOVED = {"name": "crop_flip", "crop": 2, "flip": "none", "cutout": 0}
+STEP = {"name": "step", "unit": "epochs", "milestones": [1], "factor": 0.1}
+NOVOGRAD, TFA = ({"name": kind} for kind in ("novograd", "novograd_tfa"))
 
 
-def test_of_two_settings_both_say_what_differs() -> None:
+@pytest.mark.parametrize(
+    ("settings", "differing"),
+    [
+        ([{}, {}], [""]),
+        ([{"base_lr": 0.1}, {"base_lr": 0.2}], [" (base_lr=0.1)", " (base_lr=0.2)"]),
+        # a search that changes one thing at a time names that thing
+        ([{"base_lr": 0.1, "augmentation": MOVED}, {"base_lr": 0.2, "augmentation": MOVED},
+          {"base_lr": 0.1, "augmentation": MOVED, "label_smoothing": 0.1},
+          {"base_lr": 0.1, "augmentation": PLAIN},
+          {"base_lr": 0.1, "augmentation": {**MOVED, "crop": 4}}],
+         ["", " (base_lr=0.2)", " (label_smoothing=0.1)", " (augmentation=as_they_are)",
+          " (augmentation.crop=4)"]),
+        # the numbers of a kind go without saying where the kind is named
+        ([{"schedule": {"name": "constant"}}, {"schedule": STEP}],
+         [" (schedule=constant)", " (schedule=step)"]),
+        ([{"optimizer": NOVOGRAD}, {"optimizer": TFA}],
+         [" (optimizer=novograd)", " (optimizer=novograd_tfa)"]),
+        # unless one kind has two values
+        ([{"optimizer": NOVOGRAD}, {"optimizer": TFA}, {"optimizer": {**NOVOGRAD, "beta_1": 0.5}}],
+         [" (optimizer.beta_1=0.95)", " (optimizer=novograd_tfa, optimizer.beta_1=0.9)",
+          " (optimizer.beta_1=0.5)"]),
+    ],
+)  # fmt: skip
+def test_a_label_says_what_differs(settings: list[dict[str, Any]], differing: list[str]) -> None:
     name = run().config.technique.name
-    assert labels(run(base_lr=0.1), run(base_lr=0.2)) == [
-        f"{name} (base_lr=0.1)", f"{name} (base_lr=0.2)"
-    ]  # fmt: skip
-
-
-def test_a_search_that_changes_one_thing_at_a_time_names_that_thing() -> None:
-    name = run().config.technique.name
-    plain = {"name": "as_they_are"}
-    moved = {"name": "crop_flip", "crop": 2, "flip": "none", "cutout": 0}
-    found = labels(
-        run(base_lr=0.1, augmentation=moved),
-        run(base_lr=0.2, augmentation=moved),
-        run(base_lr=0.1, augmentation=moved, label_smoothing=0.1),
-        run(base_lr=0.1, augmentation=plain),
-        run(base_lr=0.1, augmentation={**moved, "crop": 4}),
-    )
-    assert found == [
-        name,
-        f"{name} (base_lr=0.2)",
-        f"{name} (label_smoothing=0.1)",
-        f"{name} (augmentation=as_they_are)",
-        f"{name} (augmentation.crop=4)",
-    ]
-
-
-def test_the_numbers_of_a_kind_go_without_saying_where_the_kind_is_named() -> None:
-    name = run().config.technique.name
-    step = {"name": "step", "unit": "epochs", "milestones": [1], "factor": 0.1}
-    assert labels(run(schedule={"name": "constant"}), run(schedule=step)) == [
-        f"{name} (schedule=constant)", f"{name} (schedule=step)"
-    ]  # fmt: skip
-
-
-def test_numbers_that_two_kinds_have_are_named_where_one_kind_has_two_values() -> None:
-    name = run().config.technique.name
-    kinds = {kind: {"name": kind} for kind in ("novograd", "novograd_tfa")}
-    both = [run(optimizer=kind) for kind in kinds.values()]
-    assert labels(*both) == [f"{name} (optimizer={kind})" for kind in kinds]
-    other = run(optimizer={**kinds["novograd"], "beta_1": 0.5})
-    assert labels(*both, other) == [
-        f"{name} (optimizer.beta_1=0.95)",
-        f"{name} (optimizer=novograd_tfa, optimizer.beta_1=0.9)",
-        f"{name} (optimizer.beta_1=0.5)",
-    ]
+    found = technique_labels(of_runs(*(run(**own) for own in settings)))
+    assert list(found.values()) == [name + words for words in differing]
 
 
 def test_labels_differ_wherever_settings_do() -> None:
@@ -89,7 +69,7 @@ def test_labels_differ_wherever_settings_do() -> None:
         (rate, share): run(base_lr=rate, bn_momentum=share) for rate in rates for share in momenta
     }
     for chosen in (list(runs.values()), list(runs.values())[:4]):
-        found = technique_labels(settings(*chosen))
+        found = technique_labels(of_runs(*chosen))
         assert len(set(found.values())) == len(found) == len(chosen)
 
 

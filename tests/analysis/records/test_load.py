@@ -45,6 +45,11 @@ def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
     assert load.read_cell(folder, GOOD.cell_id) == GOOD
 
 
+def test_a_technique_that_the_manifest_forgot_is_the_last(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", [record(config("extra")), GOOD], techniques=["naive"])
+    assert load_frames(folder).techniques == ("naive", "extra")
+
+
 def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [GOOD], also_planned=[GOOD.cell_id])
     assert len(load_frames(folder).runs) == 1
@@ -94,12 +99,6 @@ def test_a_missing_cell_and_how_far_it_came(tmp_path: Path) -> None:
     assert "no folder" in never
     assert "queue" in waiting
     assert "2 finished epochs" in running
-
-
-def test_a_record_outside_of_the_plan_is_counted_and_not_used(tmp_path: Path) -> None:
-    sweep = load_frames(write_sweep(tmp_path / "s", [GOOD], unplanned=[OTHER]))
-    assert sweep.unplanned == (OTHER.cell_id,)
-    assert sweep.runs["cell_id"].tolist() == [GOOD.cell_id]
 
 
 @pytest.mark.parametrize("name", ["x" * 256, "a\0b", "../other", "..", ".hidden", "", "a/b"])

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from analysis import merge
-from analysis.page.report import build
 from analysis.records.columns import FRAMES
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
@@ -107,12 +106,3 @@ def test_a_cell_of_two_sweeps_is_compared_as_two_runs(tmp_path: Path) -> None:
     frames = merge(*(replace(one, name=one.folder.name) for one in both))
     table = techniques.claims(Sweep(frames)).data
     assert table[["n", "n_reference"]].to_numpy().tolist() == [[6, 6]]
-
-
-def test_equal_cells_of_two_sweeps_are_runs_of_one_report(tmp_path: Path) -> None:
-    parts = [replace(load_frames(rich_sweep(tmp_path / name)), name=name) for name in ("a", "b")]
-    assert parts[0].epochs["noise_steps"].notna().any()
-    found = build(merge(*parts), draw=False)
-    assert len(found.tables["noise_scale"].data) == len(
-        build(parts[0], draw=False).tables["noise_scale"].data
-    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from analysis.records.validate import reason_for, rejections
-from tests.analysis.builders import config, record, technique
+from tests.analysis.builders import START, config, record, technique
+from train.config.run import Target
 from train.config.schedule import Grow
-from train.record.run import RunRecord
+from train.record.run import Attempt, RunRecord, TargetOutcome
 
 TWO = config(gpus=2)
 
@@ -151,3 +155,108 @@ def test_a_config_that_its_own_data_cannot_carry_is_rejected() -> None:
         (found,) = rejections(good.model_copy(update={"data": few}))
         said = "its config cannot be run on its 20 training images: cell"
         assert found.startswith(f"{said} {good.cell_id}")
+
+
+def attempt(number: int, start: float, end: float, resumed: int = 0) -> Attempt:
+    return Attempt(
+        number=number, resumed_from_epoch=resumed, status="completed",
+        started_at=START + timedelta(seconds=start), ended_at=START + timedelta(seconds=end),
+    )  # fmt: skip
+
+
+SECONDS = {"train_s": 10.0, "eval_s": 2.0}
+
+
+def test_a_start_that_failed_may_have_the_number_of_one_that_left_no_record() -> None:
+    """As after a power cut: the first start's epochs, 24 s, have the number of the second, which
+    resumed from them and failed within 5 s."""
+    failed = attempt(1, 100, 105).model_copy(update={"status": "failed"})
+    changes = [{**SECONDS, "attempt": number} for number in (1, 1, 2)]
+    attempts = (failed, attempt(2, 200, 213, resumed=2))
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
+    assert rejections(found) == ()
+
+
+def test_an_attempt_has_its_own_epochs_only() -> None:
+    changes = [{**SECONDS, "attempt": number} for number in (1, 2, 2)]
+    attempts = (attempt(1, 0, 13), attempt(2, 100, 120, resumed=1))
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
+    assert rejections(found) == ("the epochs of attempt 2 took 24 s, yet it lasted 20 s",)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "numbers", "seconds", "finding"),
+    [
+        ((attempt(1, 0, 60),), (7, 7, 7), 1e15, "epoch 1 is of attempt 7, yet the last one, 1, "
+         "went on after epoch 0"),
+        ((attempt(1, 0, 60),), (1, 1, 7), 2.0, "epoch 3 is of attempt 7, yet the last one, 1,"),
+        ((attempt(1, 0, 60, 3), attempt(2, 60, 90)), (1, 1, 1), 1e7, "epoch 1 is of attempt 1"),
+        ((), (1, 1, 1), 2.0, "it lists no attempt"),
+        ((attempt(1, 0, 30),), (1, 1, 1), 12.0, "attempt 1 took 36 s, yet it lasted 30 s"),
+        ((attempt(1, 0, -1),), (1, 1, 1), 12.0, "attempt 1 took 36 s, yet it lasted -1 s"),
+        ((attempt(1, 0, 35.2),), (1, 1, 1), 12.0, None),  # clocks may differ by a second
+        # machines' clocks differ
+        ((attempt(1, 0, 60), attempt(2, 50, 90, 1)), (1, 2, 2), 2.0, None),
+        # a start that was killed and left no record, its number given again, or lost with the file
+        ((attempt(1, 0, 60, resumed=1),), (1, 1, 1), 25.0, None),
+        ((attempt(1, 0, 60, resumed=2),), (3, 2, 1), 20.0, None),
+        # one that went on after the last epoch
+        ((attempt(1, 0, 60), attempt(2, 60, 90, resumed=3)), (1, 1, 1), 10.0, None),
+    ],
+)  # fmt: skip
+def test_attempts_and_epochs_must_agree(attempts, numbers, seconds, finding) -> None:
+    changes = [{"attempt": number, "train_s": seconds, "eval_s": 0.0} for number in numbers]
+    found = record(TWO, attempts=attempts, throughput=None, epoch_changes=changes)
+    reasons = rejections(found)
+    assert any(finding in reason for reason in reasons) if finding else reasons == (), reasons
+
+
+def test_an_attempt_lasts_as_long_as_its_ranks_were_suspended_too() -> None:
+    found = wrong(epoch_changes={"suspended_s": 1e300})
+    assert any("epochs of attempt 1 took" in reason for reason in rejections(found))
+
+
+# of each epoch, 3 s of training and 1 s of validation
+OF_EPOCHS = {"train_s": 3.0, "eval_s": 1.0}
+GOAL = Target(validation_accuracy=0.5, within_s=20)
+
+
+def outcome(**changes: Any) -> TargetOutcome:
+    """Held after epochs 2 and 3 of 20 steps and 320 images."""
+    made = {"met": True, "epoch": 3, "steps": 60, "images": 960, "seconds": 12.0, "why": "held"}
+    return TargetOutcome(**{**made, **changes})
+
+
+def unmet(why: str) -> TargetOutcome:
+    return outcome(met=False, epoch=None, steps=None, images=None, seconds=None, why=why)
+
+
+def run(accuracies: list[float | None], found: TargetOutcome | None, **changes: Any) -> RunRecord:
+    asked = config(epochs=6, **{"target": GOAL, **changes})
+    return record(
+        asked, accuracies=accuracies, epoch_changes=OF_EPOCHS, throughput=None, target=found
+    )
+
+
+def test_a_run_may_end_early_where_its_target_is_met_or_hopeless() -> None:
+    assert rejections(run([0.2, 0.5, 0.6], outcome())) == ()
+    assert rejections(run([0.2, 0.1], unmet("8.0 of 20 s spent, 4 needed"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("item", "finding"),
+    [
+        (run([0.2, 0.5, 0.6], None), "does not say what came of it"),
+        (run([0.2, 0.5, 0.6], outcome(), target=None), "the config sets none"),
+        (run([0.2, 0.5, 0.6], unmet("too slow")), "(too slow); its epochs: met after epoch 3"),
+        (run([0.2, 0.5, 0.4], outcome()), "960 images, 12.0 s); its epochs: not met"),
+        (run([0.5, 0.5, 0.6], outcome()), "its epochs: met after epoch 2 (40 steps"),
+        (run([0.2, 0.5, 0.6], outcome(steps=61)), "(61 steps, 960 images, 12.0 s); its epochs"),
+        (run([0.2, 0.5, 0.6], outcome(images=1)), "60 steps, 1 images, 12.0 s); its epochs: met"),
+        (run([0.2, 0.5, 0.6], outcome(seconds=9.0)), "960 images, 9.0 s); its epochs: met"),
+        (run([0.2] * 7, unmet("ended")), "7 of 6 epochs"),
+        (run([], unmet("ended")), "0 of 6 epochs, yet the status is completed"),
+    ],
+)
+def test_a_contradiction_rejects(item: RunRecord, finding: str) -> None:
+    assert finding in "; ".join(rejections(item))
