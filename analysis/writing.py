@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -61,11 +62,18 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_together,
     )
     made.filters["md"] = markdown
     made.filters["inline_svg"] = _inline
     made.filters["csv"] = _script_safe
     return made
+
+
+def _together(value: Any) -> Any:
+    """No line of a page ends between a number and its unit; Markdown, which is Markup, may."""
+    plain = isinstance(value, str) and not isinstance(value, Markup)
+    return re.sub(r"(?<=\d) (?=(?:%|s|ms)(?!\w))", "\u00a0", value) if plain else value
 
 
 def csv_text(table: pd.DataFrame) -> str:

@@ -34,7 +34,7 @@ _FIRST = {
     "efficiency": ("efficiency", "step_parts"),
     "against_reference": ("against_reference", "accuracy_by_batch", "step_parts"),
     "axes": ("axes", "accuracy_by_batch", "step_parts"),
-    "steps_by_batch": ("steps_by_batch", "accuracy_by_batch"),
+    "steps_by_batch": ("steps_by_batch", "validation_accuracy_in_time"),
 }
 _OF_ANY = ("accuracy_by_batch", "step_parts", "validation_accuracy")
 

@@ -190,7 +190,7 @@ def _range(rows: Sequence[Row]) -> str:
     if not known:
         return ""
     span = f"{write(min(known))} to {write(max(known))}"
-    return f"the mean {name} is {span}: no test compares them"
+    return f"the mean {name} is {span}, not tested against each other"
 
 
 def _between(first: Row, last: Row) -> str:
@@ -201,12 +201,12 @@ def _between(first: Row, last: Row) -> str:
         if found.value is None:
             continue
         by = f"by {'a factor of ' if same else ''}{found.text(write)}"
-        change = f"{level(first[of])} to {level(last[of])}, {by}"
+        change = f"from {level(first[of])} to {level(last[of])}, {by}"
         low, high = found.low, found.high
         if low is None or high is None or low <= same <= high:
             open_.append(f"no change of {what} is shown: {change}")
         else:
-            shown.append(f"{what} changes from {change}")
+            shown.append(f"{what} changes {change}")
     runs = f"{first['n']} + {fmt.runs(last['n'])}"
     return fmt.joined([*shown, *open_, runs], ", ") if shown or open_ else ""
 

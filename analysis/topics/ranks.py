@@ -131,12 +131,12 @@ def answer(of: Sweep) -> Iterable[Answer]:
         f"{fmt.p_value(first['p'])}; {first['technique_label']}, {first['gpus']} ranks, "
         f"seed {first['seed']}){others}"
     )
-    test = "measure it before you act, since p assumes that the ranks' lateness is normal"
+    test = "p assumes normally distributed delays: measure again before you act"
     if command := _pair_test(by_run[cell], only(of.frames.sites)):
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"
-    yield Answer("nodes", "Does a rank hold up the others?", fmt.sentence(text), "ranks", "ranks",
-                 numbers, [test])  # fmt: skip
+    yield Answer("nodes", "Does one rank slow the others down?", fmt.sentence(text), "ranks",
+                 "ranks", numbers, [test])  # fmt: skip
 
 
 def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:

@@ -21,7 +21,7 @@ from analysis.plots.figure import (
     looks,
     roles,
 )
-from analysis.topics.convergence import by_batch, critical_batch, curves, noise, reached
+from analysis.topics.convergence import critical_batch, curves, noise, reached
 from analysis.topics.scaling import how_far, step_figure
 from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
 from tests.analysis import planned
@@ -42,7 +42,7 @@ SEEN = looks(["naive"])
 def drawn() -> list[Figure]:
     epochs = epochs_frame(ITEMS)
     found = reached.conditions(planned.sweep(ITEMS))
-    return [curves.figure(epochs, SEEN), by_batch.figure(found.data, SEEN)]
+    return [curves.figure(epochs, SEEN), reached.by_batch(found.data, SEEN)]
 
 
 def test_a_drawing_is_a_file_with_ink_on_white_or_shares_a_page() -> None:

@@ -45,7 +45,7 @@ class Cause(NamedTuple):
 def table(problems: Sequence[Problem]) -> Table:
     """One row per planned cell that is in no other table."""
     rows = [{**one.__dict__, "cell": one.cell_id, "what": one.reason} for one in problems]
-    return Table("cells_not_used", "Cells that are in no table", PROBLEMS, frame(rows, PROBLEMS),
+    return Table("cells_not_used", "Cells without a usable record", PROBLEMS, frame(rows, PROBLEMS),
                  folded=True)  # fmt: skip
 
 

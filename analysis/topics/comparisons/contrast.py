@@ -163,9 +163,9 @@ def only(found: Moments, wanted: Any) -> Moments:
     return Moments(*(np.where(wanted, part, np.nan) for part in found))
 
 
-def further_in_words(rows: Sequence[Row]) -> str:
-    """How many more runs would tell undecided rows apart, if they differ; empty where unknown."""
+def further_in_words(rows: Sequence[Row], other: str = "") -> str:
+    """How many more runs would tell undecided rows apart, if they differ; empty where unknown.
+    ``other``: what they differ from."""
     most = max((row["further_runs"] or 0 for row in rows), default=0)
-    runs = "run" if most == 1 else "runs"
-    needed = f"{fmt.count(most)} more {runs} of each would detect a difference of {MARGIN:g}"
-    return needed if most else ""
+    difference = f"a difference of {MARGIN:g}{f' from {other}' if other else ''}"
+    return f"to detect {difference}, each needs {fmt.counted(most, 'more run')}" if most else ""

@@ -128,15 +128,16 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         if not whole:
             continue
         best, worst = whole[0], whole[-1]
-        more, lose = [], sum((row["difference_high"] or 0) < 0 for row in whole)
+        more, losers = [], [row for row in whole if (row["difference_high"] or 0) < 0]
+        lose = len(losers)
         if len(whole) == 1:
             text = f"{best[CALLED]} {_change(best)}"
         else:
             shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
             text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
-            ends = " and ".join(f"{estimate_in(row, 'difference').text(fmt.signed(3))} with "
-                                f"{row[CALLED]}" for row in (worst, best))  # fmt: skip
-            more = [f"mean changes lie between {ends}", "no test compares them"]
+            text += f" ({fmt.some([_named(row) for row in losers])})" if lose < len(whole) else ""
+            ends = f"from {_named(worst)} to {_named(best)}"
+            more = [f"mean changes range {ends}, not tested against each other"]
         if lost:
             more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
         text = f"{_span(best, of.what)}{of_workload(best, compared)}, {text}"
@@ -157,6 +158,10 @@ def _span(row: Row, what: str) -> str:
         for end in ENDS
     ]
     return f"from batch {' to '.join(ends)}"
+
+
+def _named(row: Row) -> str:
+    return f"{row[CALLED]} {estimate_in(row, 'difference').text(fmt.signed(3))}"
 
 
 def _change(row: Row) -> str:

@@ -154,7 +154,7 @@ def _best(ordered: Rows, tested: Rows, of: str) -> tuple[str, list[str]]:
     near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
     above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
     if not above:
-        apart = f"{len(tested) - len(near)} of {fmt.counted(len(tested), 'pair')} told apart"
+        apart = f"{len(tested) - len(near)} of {fmt.counted(len(tested), 'pair')} shown to differ"
         means = f"means lie between {_mean(last)} and {_mean(first)}"
         return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
     p, family = max(pair["p_holm"] for pair in above), fmt.counted(above[0]["family"], "pair")
@@ -164,10 +164,10 @@ def _best(ordered: Rows, tested: Rows, of: str) -> tuple[str, list[str]]:
     beside = [one for one in near if one[CALLED] == first[CALLED]]
     if not beside:
         return f"{highest}, {shown}", []
-    needed = further_in_words(beside[:1])
     others = [pair["second"] for pair in beside]
-    needed += f" from {others[0]}" if needed and others[1:] else ""
-    return f"{highest}, not told apart from {fmt.some(others)}", [f"it is {shown}", needed]
+    needed = further_in_words(beside[:1], others[0] if others[1:] else "")
+    verdict = f"{highest}, not shown to differ from {fmt.some(others)}"
+    return verdict, [f"the highest is {shown}", needed]
 
 
 def _mean(row: Row) -> str:

@@ -175,13 +175,13 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     each, other = fmt.runs(first["n"]), first["n_reference"]
     measured = f"{estimate_in(first, 'difference_family').text(fmt.signed(3))}, {each} "
     measured += "each" if first["n"] == other else f"against {other}"
-    which = f"{len(rows)} of {len(found)} ({fmt.some(names)})" if found[1:] else names[0]
     if len(rows) == 1:
-        return f"{which} {ends} {reference}: {measured}"
-    which = f"{which} {end} {reference}"
+        only_one = "only " if found[1:] else ""
+        return f"{only_one}{names[0]} {ends} {reference}: accuracy {measured}"
+    which = f"{len(rows)} of {len(found)} ({fmt.some(names)}) {end} {reference}"
     if verdict == UNDECIDED and len(rows) == len(found):
         which = f"none of {len(found)} differs detectably from {reference}"
-    return f"{which}; largest difference: {names[0]} {measured}"
+    return f"{which}; largest difference in accuracy: {names[0]} {measured}"
 
 
 TOPIC = Topic((claims,), (figure,), (_against,), asks=varies("technique_label"))

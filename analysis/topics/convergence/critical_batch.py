@@ -230,13 +230,13 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
         + (f" ({row['censored']:,} censored)" if row["censored"] else "")
         for row in known
     ]
-    more = ["at the critical batch a run takes twice the fewest steps and twice the fewest images",
-            "doubling the batch from there saves a quarter of the steps"]  # fmt: skip
+    more = ["there the fitted law takes twice its fewest steps and twice its fewest images"]
     first = known[0]
     low, high = (first[f"critical_batch_{end}"] for end in ("low", "high"))
     is_bound = (low is None) != (high is None)
     yield Answer("critical_batch", "Which batch balances steps against images?",
-                 fmt.sentence(fmt.joined(fmt.few(said), "; ")), "critical_batch", "fits",
+                 f"The critical batch is {fmt.joined(fmt.few(said), '; ')}.", "critical_batch",
+                 "fits",
                  {"technique": first["technique_label"],
                   "images": None if is_bound else first["critical_batch"],
                   "low": low, "high": high,

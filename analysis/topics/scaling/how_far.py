@@ -128,7 +128,7 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
             f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
             f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
         )
-        times = f"that is {fmt.TWO(one['speedup'])} times the throughput of "
+        times = f"that is {one['speedup']:.3g} times the throughput of "
         times += fmt.counted(one["n0"], what)
         low = _below([row for row in known if row["series"] == one["series"]], what)
         yield Answer(
@@ -156,7 +156,7 @@ def _cause(of: Sweep, row: Row) -> str:
     if why := of.made(uneven).get(place):
         return why
     cause = largest_cause(loss)
-    return f"largest loss: {cause}" if cause else ""
+    return f"largest cause of lost efficiency: {cause}" if cause else ""
 
 
 def _too_good(of: Sweep) -> Iterable[Caution]:

@@ -47,7 +47,7 @@ from analysis.topics.topic import Sweep
 PARTS: dict[str, str] = {
     "input": "waiting for input",
     "compute": "computing",
-    "communication": "communication, waiting for slower ranks included",
+    "communication": "communication with waiting for slower ranks",
     "exposed": "exposed communication",
     "waiting": "waiting for slower ranks",
     "negotiation": "negotiation",

@@ -11,20 +11,22 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import UNTRIED, Forecast, forecast
+from analysis.prediction.forecast import MOST_HELD_OUT, UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import named, ranks_column, ratio_text
+from analysis.topics.names import named, namer, ranks_column, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
-from analysis.topics.topic import Answer, Rows, Sweep, Topic
+from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic
 
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
+#: Series that a caution names.
+_NAMED = 4
 
 
 def ahead(of: Sweep) -> Table:
@@ -130,6 +132,7 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
         gains = [row for row in gains if row["before"] is not None]
         least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
         most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
+        beyond = [row for row in gains if row["before"] == most > gains[0]["before"]]
         several = len({other["series"] for other in known}) > 1
         whose = f"with {named(one, known)}" if several else ""
         yield Answer(
@@ -139,7 +142,9 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
             {"worth": least, "at_most": most,
              **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
                 if row["efficiency"] is not None}},
-            [_expected(further, what)],
+            [*(f"from {most} to {row['gpus']} {what}s each added one gives "
+               f"{estimate_in(row, 'marginal').text(fmt.percent)}" for row in beyond),
+             _expected(further, what)],
         )  # fmt: skip
 
 
@@ -183,9 +188,26 @@ def _expected(further: Rows, what: str) -> str:
         return f"no forecast: {first['why']}" if first["hold_out"] is not None else ""
     ends = (f"{estimate_in(row, 'efficiency').text(fmt.TWO)} at {row['gpus']}" for row in further)
     return (
-        f"a model expects an efficiency of {' and '.join(ends)} {what}s (its error at "
-        f"{first['hold_out_ranks']} {what}s: {fmt.signed_percent(first['hold_out'])})"
+        f"extrapolated, efficiency is {' and '.join(ends)} {what}s (the step on "
+        f"{first['hold_out_ranks']} {what}s, extrapolated from fewer, comes out "
+        f"{fmt.signed_percent(first['hold_out'])})"
     )
 
 
-TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))
+def _slower(of: Sweep) -> Iterable[Caution]:
+    """Series whose largest count misses the forecast from the smaller ones; of those that answers
+    tell of, these say it."""
+    rows, said = of.rows(ahead), {one["series"] for one, *_ in chosen(of)}
+    name = namer(rows)
+    late = [
+        f"{name(row)} on {row['hold_out_ranks']} ranks, forecast {fmt.percent(-row['hold_out'])} "
+        "too short" for row in rows
+        if (row["hold_out"] or 0) < -MOST_HELD_OUT and row["series"] not in said
+    ]  # fmt: skip
+    if late:
+        why = "this network should give" if of.network else "the smaller counts suggest"
+        text = f"Steps are longer than {why}: {fmt.first_of(late, _NAMED, '; ')}."
+        yield Caution(text, "times")
+
+
+TOPIC = Topic(tables=(ahead,), answers=(_worth_it,), cautions=(_slower,))

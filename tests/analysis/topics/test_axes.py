@@ -77,7 +77,7 @@ def test_a_sweep_is_answered_on_the_axis_that_it_varies(
 def test_sharpness_is_a_ratio() -> None:
     (text,) = said(runs(0.5, 10.0, width=1.0, **MINI), runs(0.5, 40.0, width=2.0, **MINI)).values()
     assert "eigenvalue of the Hessian changes from 10.0 to 40.0, by a factor of 4.00 (" in text
-    assert "no change of validation accuracy is shown: 0.500 to 0.500, by +0.000" in text
+    assert "no change of validation accuracy is shown: from 0.500 to 0.500, by +0.000" in text
 
 
 def test_what_follows_from_an_axis_is_named_and_is_no_axis() -> None:
@@ -89,13 +89,13 @@ def test_of_names_which_have_no_order_the_range_is_told() -> None:
     orders = ("partition", "independent", "same")
     assert said(*(runs(0.4 + n / 10, **PAIR, partition=one) for n, one in enumerate(orders))) == {
         "What changes with partition?": "Of 3 values of partition, the mean accuracy is 0.400 to "
-        "0.600: no test compares them."
+        "0.600, not tested against each other."
     }
 
 
 def test_one_run_each_claims_nothing() -> None:
     (text,) = said(*(runs(a, width=w, **MINI)[:1] for a, w in ((0.4, 0.5), (0.7, 1.0)))).values()
-    assert "no change of validation accuracy is shown: 0.390 to 0.690, by +" in text
+    assert "no change of validation accuracy is shown: from 0.390 to 0.690, by +" in text
 
 
 def test_ranks_batch_technique_and_rate_are_no_axes() -> None:
