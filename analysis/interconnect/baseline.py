@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from pydantic import AwareDatetime, Field
 
 from analysis.interconnect.collectives import SeriesTimes, series_now, shape_of, through_ports
@@ -113,9 +114,13 @@ def _uplinks(tournament: Tournament) -> Iterator[Crossing]:
     no number are left out."""
     crossed = pairs_frame(tournament).query("phase == 'uplinks'")
     ends = [crossed[end].map(tournament.switches) for end in ("sender", "receiver")]
-    number = crossed.groupby([*ends, crossed["sender"]]).cumcount()
-    for (a, b), own in crossed.groupby(ends, sort=False)["rate"]:
-        rounds = [one for _, one in own.groupby(number)]
-        rates = tuple(one.quantile(0.75, "higher") for one in rounds if one.notna().all())
+    for (a, b), own in crossed.groupby(ends, sort=False):
+        rounds: list[dict[str, float]] = [{}]  # sender -> bit/s
+        for sender, rate in zip(own["sender"], own["rate"].astype(float), strict=True):
+            if sender in rounds[-1]:
+                rounds.append({})
+            rounds[-1][sender] = rate
+        every = [pd.Series(one) for one in rounds]
+        rates = tuple(one.quantile(0.75, "higher") for one in every if one.notna().all())
         if rates:
             yield Crossing(sender=a, receiver=b, pairs=max(map(len, rounds)), rates=rates)

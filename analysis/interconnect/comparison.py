@@ -195,4 +195,5 @@ def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Ite
         share = reached.text(_SHARE)
         said = f"collectives by {way} reach {share} of the speed of baseline {baseline.run}"
         found = _judged(reached, "collectives", said)
-        yield replace(found, weight="remark") if collectives.oversubscribed else found
+        shared = replace(found, weight="remark", what="collectives")
+        yield shared if collectives.oversubscribed else found

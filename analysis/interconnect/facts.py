@@ -96,19 +96,19 @@ def facts_findings(facts: Sequence[NodeFacts]) -> Iterator[Finding]:
             yield Finding("fault" if grave else "remark", what, why, (node,))
     frame = facts_frame(facts)
     before, after = frame.query("when == 'before'"), frame.query("when == 'after'")
-    yield from _bad(before)
+    yield from _bad(before, sum(one.when == "before" for one in facts))
     yield from _grown(before, after)
     yield from _unknown(before)
 
 
-def _bad(before: pd.DataFrame) -> Iterator[Finding]:
-    """By what a node says, whatever the others say; all may have the same fault."""
+def _bad(before: pd.DataFrame, nodes: int) -> Iterator[Finding]:
+    """By what a node says, whatever the others say; all ``nodes`` may have the same fault."""
     for weight, name, value, meaning in _BAD:
         matches = [before[column].str.fullmatch(pattern).eq(other=True)
                    for column, pattern in (("name", name), ("value", value))]  # fmt: skip
         for (fact, found), own in before[matches[0] & matches[1]].groupby(["name", "value"]):
             said = f"{fact}: {found}: {meaning}"
-            if len(own) == before["node"].nunique():
+            if len(own) == nodes:
                 yield Finding(weight, "state", f"{said}, on all nodes")
                 continue
             for node in own["node"]:

@@ -34,7 +34,7 @@ def line_of(facts: Sequence[NodeFacts]) -> float | None:
     # a virtual interface, which has no driver, claims any speed
     told = [one.get(("network", "speed, Mbit/s"), "") for one in nodes
             if ("network", "driver") in one]  # fmt: skip
-    speeds = [1e6 * int(value) for value in told if value.isdecimal()]
+    speeds = [1e6 * int(value) for value in told if value.isdecimal() and int(value)]
     ports = (re.match(r"([\d.]+) Gb", value) for one in nodes for (_, name), value in one.items()
              if name.endswith(" rate"))  # fmt: skip
     return min(speeds or [1e9 * float(port[1]) for port in ports if port], default=None)

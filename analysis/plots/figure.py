@@ -120,7 +120,7 @@ def roles(labels: Sequence[str], reference: str | None, chosen: Sequence[str]) -
 
 def tip(artist: Artist, text: str) -> None:
     """What a reader sees when the pointer rests on a part of a figure; see :func:`to_svg`."""
-    artist.set_gid(_TIP + text)
+    artist.set_gid(_TIP + text.replace('"', "\u201d"))  # it ends the id
 
 
 class Svg(str):

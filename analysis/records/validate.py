@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from statistics import median
 
@@ -15,6 +16,8 @@ from train.record.target import outcome
 
 #: Clocks are set while a run goes on; seconds are counted by another clock than times are.
 _SHARE, _SECONDS = 0.01, 1.0
+#: Of a clock that was set: TensorFlow is of 2015, and other times do not fit into every time zone.
+_EARLIEST, _LATEST = datetime(2015, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 
 
 def reason_for(record: RunRecord, path: str) -> str:
@@ -38,12 +41,35 @@ def _findings(record: RunRecord) -> Iterator[str]:
             yield f"{name} is null ({reason_for(record, name)})"
     if record.world is not None and record.world.size != record.config.gpus:
         yield f"{record.world.size} ranks met, the config asks for {record.config.gpus}"
+    yield from _measured_findings(record)
     yield from _attempt_findings(record)
     yield from _epoch_findings(record)
     if record.data is not None:
         yield from _data_findings(record, record.data)
     if record.status == "completed":
         yield from _completed_findings(record)
+
+
+def _measured_findings(record: RunRecord) -> Iterator[str]:
+    """What cannot be, or contradicts what else the record says."""
+    times = (record.started_at, record.ended_at)
+    if off := [time.year for time in times if not _EARLIEST <= time < _LATEST]:
+        yield f"a time in the year {off[0]}"
+    yield from _first(
+        f"rank {rank.rank}: a step of {rank.step_s.median:g} s"
+        for rank in record.steps or ()
+        if rank.step_s.median <= 0
+    )
+    yield from _first(
+        f"epoch {e.epoch}: of {e.steps:,} steps, {e.skipped_steps:,} skipped and "
+        f"{e.sampled_steps:,} sampled in {e.sampled_s:g} of {e.train_s:g} s"
+        for e in record.epochs
+        if max(e.skipped_steps, e.sampled_steps) > e.steps or e.sampled_s > e.train_s
+    )
+    if record.world is not None:
+        nodes, hosts = record.world.nodes, len(set(record.world.hostnames))
+        if nodes != hosts:
+            yield f"its ranks met on {nodes:,} nodes, yet have the names of {hosts:,}"
 
 
 def _attempt_findings(record: RunRecord) -> Iterator[str]:

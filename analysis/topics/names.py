@@ -21,14 +21,16 @@ def with_context(row: Row) -> str:
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
 
 
-def place_namer(rows: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
+def place_namer(
+    rows: pd.DataFrame, write: Callable[[Row], str] = with_context
+) -> Callable[[Mapping[str, Any]], str]:
     """Names of the rows of a figure: technique and context, then ranks and batch as they differ."""
     differ = [name for name in ("gpus", "global_batch") if rows[name].nunique() > 1]
 
     def name(row: Mapping[str, Any]) -> str:
         batch = f"batch {fmt.count(row['global_batch'])}"
         places = {"gpus": ranks_text(row["gpus"]), "global_batch": batch}
-        return ", ".join([with_context(dict(row)), *(places[one] for one in differ)])
+        return ", ".join([write(dict(row)), *(places[one] for one in differ)])
 
     return name
 

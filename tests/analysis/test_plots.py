@@ -118,3 +118,10 @@ def test_panels_fill_their_rows_where_they_can(
     assert len(axes) == panels
     assert axes[0].get_gridspec().get_geometry() == shape
     assert sum(axis.get_visible() for axis in canvas.axes) == panels
+
+
+def test_a_tip_may_hold_any_sign() -> None:
+    text = """a "b" <c> & 'd'"""
+    root = ElementTree.fromstring(forest([Point("a", 1.0, None, None, BLUE, text)], "x"))
+    assert [title.text for title in root.iter(f"{SVG}title")] == [text.replace('"', "\u201d")]
+    assert not [part for part in root.iter() if "tip" in part.get("id", "")]

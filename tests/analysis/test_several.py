@@ -144,5 +144,12 @@ def test_an_export_replaces_nobody_elses_file(tmp_path: Path) -> None:
     assert call("report", sweep).exit_code == 0
     assert call("export", sweep, "--csv", report).exit_code == 2, "a report's tables stay"
     # its own files it replaces
-    assert call("export", sweep, "--csv", tmp_path / "new").exit_code == 0
-    assert call("export", sweep, "--csv", tmp_path / "new").exit_code == 0
+    new = tmp_path / "new"
+    assert call("export", sweep, "--csv", new).exit_code == 0
+    (new / ".export.json").write_text('["runs.csv", "attempts.csv", "../epochs.csv"]')
+    for file in (new / "attempts.csv", tmp_path / "epochs.csv"):
+        file.write_text("of an earlier version\n")
+    for own in {*new.glob("*.csv")} - {new / "runs.csv", new / "attempts.csv"}:
+        own.unlink()
+    assert call("export", sweep, "--csv", new).exit_code == 0
+    assert not (new / "attempts.csv").exists() and (tmp_path / "epochs.csv").exists()

@@ -46,7 +46,8 @@ def write_new(path: Path, text: str) -> bool:
 @contextlib.contextmanager
 def _temporary(path: Path, content: str | bytes, mode: int = 0o644) -> Iterator[Path]:
     """The content on disk, beside ``path``, for as long as nobody gives it another name."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    with _named(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
         with _named(path), os.fdopen(handle, "wb") as out:

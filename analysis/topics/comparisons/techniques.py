@@ -88,11 +88,12 @@ def figure(of: Sweep) -> Figure | None:
     if not rows:
         return None
     name_of, several = place_namer(known), known["reference"].nunique() > 1
+    short = place_namer(known, lambda row: shortened(with_context(row), _LONGEST))
     points = []
     for row in rows:
         found, verdict, name = estimate_in(row, "difference_family"), row["verdict"], name_of(row)
         points.append(Point(
-            shortened(name, _LONGEST) + (f" - {row['reference']}" if several else ""),
+            short(row) + (f" - {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(fmt.signed(3))}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
@@ -176,8 +177,8 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     measured = f"{estimate_in(first, 'difference_family').text(fmt.signed(3))}, {each} "
     measured += "each" if first["n"] == other else f"against {other}"
     if len(rows) == 1:
-        only_one = "only " if found[1:] else ""
-        return f"{only_one}{names[0]} {ends} {reference}: accuracy {measured}"
+        which = f"1 of {len(found)} ({names[0]})" if found[1:] else names[0]
+        return f"{which} {ends} {reference}: accuracy {measured}"
     which = f"{len(rows)} of {len(found)} ({fmt.some(names)}) {end} {reference}"
     if verdict == UNDECIDED and len(rows) == len(found):
         which = f"none of {len(found)} differs detectably from {reference}"

@@ -128,7 +128,7 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
             f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
             f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
         )
-        times = f"that is {one['speedup']:.3g} times the throughput of "
+        times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
         times += fmt.counted(one["n0"], what)
         low = _below([row for row in known if row["series"] == one["series"]], what)
         yield Answer(

@@ -187,10 +187,11 @@ def _expected(further: Rows, what: str) -> str:
     if first["efficiency"] is None:
         return f"no forecast: {first['why']}" if first["hold_out"] is not None else ""
     ends = (f"{estimate_in(row, 'efficiency').text(fmt.TWO)} at {row['gpus']}" for row in further)
+    off = first["hold_out"]
     return (
         f"extrapolated, efficiency is {' and '.join(ends)} {what}s (the step on "
         f"{first['hold_out_ranks']} {what}s, extrapolated from fewer, comes out "
-        f"{fmt.signed_percent(first['hold_out'])})"
+        f"{abs(100 * off):.1f} % too {'long' if off > 0 else 'short'})"
     )
 
 

@@ -49,4 +49,5 @@ def test_the_speed_of_a_line_is_what_a_real_interface_or_a_port_says() -> None:
     virtual = claims.model_copy(update={"facts": (*claims.facts, gpu)})
     assert line_of([claims]) is line_of([virtual]) is None, "a virtual interface claims any speed"
     assert line_of([claims, node_facts("b", **{"speed, Mbit/s": "9", "driver": "e1000"})]) == 9e6
+    assert line_of([node_facts("a", **{"speed, Mbit/s": "0", "driver": "virtio_net"})]) is None
     assert line_of([node_facts("a", **{"mlx5_0:1 rate": "200 Gb/sec (4X HDR)"})]) == 200e9

@@ -51,6 +51,12 @@ def test_nodes_are_compared_with_what_most_say(name: str, values: str, found: st
     assert ", ".join(f"{f.weight} {f.what} {''.join(f.nodes)}" for f in findings) == found
 
 
+def test_a_fault_is_of_all_nodes_where_all_say_it() -> None:
+    silent = node_facts("b").model_copy(update={"facts": ()})
+    (found,) = facts_findings([node_facts("a", **{"0 remapping pending": "Yes"}), silent])
+    assert found.nodes == ("a",) and "all nodes" not in found.evidence
+
+
 def test_evidence_says_who_reports_what() -> None:
     def evidence(*values: str) -> str:
         told = [node_facts(n, MTU=value) for n, value in zip("abcd", values, strict=False)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from analysis.records.validate import reason_for, rejections
-from tests.analysis.builders import START, config, record, technique
+from tests.analysis.builders import START, config, rank_steps, record, technique
 from train.config.run import Target
 from train.config.schedule import Grow
 from train.record.run import Attempt, RunRecord, TargetOutcome
@@ -51,6 +51,14 @@ def test_an_epoch_that_half_precision_skipped_whole_has_no_loss() -> None:
         (wrong(epoch_changes={"steps": 9, "images": 288}),
          "9 steps of 32 images, the config asks for 10 on 320 training images"),
         (wrong(epoch_changes={"validation_images": 300}), "300 of 360 held-out images"),
+        (wrong(epoch_changes={"skipped_steps": 11}), "of 10 steps, 11 skipped"),
+        (wrong(epoch_changes={"sampled_steps": 11}), "11 sampled in"),
+        (wrong(epoch_changes={"sampled_s": 99.0}), "sampled in 99 of"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=-1.0))), "rank 1: a step of -1 s"),
+        (wrong(steps=(rank_steps(0), rank_steps(1, total=0.0))), "rank 1: a step of 0 s"),
+        (wrong(world_changes={"nodes": 50}), "met on 50 nodes, yet have the names of 1"),
+        *((wrong(**{name: datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))}),
+           "a time in the year 1") for name in ("started_at", "ended_at")),
         (wrong(epoch_changes={"train_loss": None}),
          "epoch 1: training loss is null (left out by the test) (and in 2 more"),
         (wrong(epoch_changes={"epoch": 2}), "epochs are [2, 2, 2]"),

@@ -99,7 +99,7 @@ def test_what_is_predicted_is_said(tmp_path: Path) -> None:
         assert row["hold_out"] == pytest.approx(0, abs=1e-6)
     said = answer(found).text
     assert "Extrapolated, efficiency is 0.74 (" in said
-    assert "(the step on 4 ranks, extrapolated from fewer, comes out +0.0 %)" in said
+    assert "(the step on 4 ranks, extrapolated from fewer, comes out 0.0 % too" in said
 
 
 def test_a_count_that_is_slower_than_the_smaller_ones_predict_is_said(tmp_path: Path) -> None:
