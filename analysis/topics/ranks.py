@@ -131,7 +131,7 @@ def answer(of: Sweep) -> Iterable[Answer]:
         f"{fmt.p_value(first['p'])}; {first['technique_label']}, {first['gpus']} ranks, "
         f"seed {first['seed']}){others}"
     )
-    test = "p assumes normally distributed delays: measure again before you act"
+    test = "this p assumes normally distributed delays: measure again before you act"
     if command := _pair_test(by_run[cell], only(of.frames.sites)):
         numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"

@@ -136,7 +136,7 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
             shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
             text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
             if 0 < lose < len(whole):
-                text += f" ({fmt.some([_named(row) for row in losers])})"
+                text += f": {fmt.some([_named(row) for row in losers])}"
             ends = f"from {_named(worst)} to {_named(best)}"
             more = [f"mean changes range {ends}, not tested against each other"]
         if lost:

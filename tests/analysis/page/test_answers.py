@@ -205,7 +205,7 @@ CASES = {
         "From batch 16 to 64, 2 of 2 techniques are shown to lose accuracy. ...range from "
         "naive -0.100 (-0.105 to -0.095) to lamb -0.010..., not tested against each other."),
     "one of two loses": Case(of_two_batches(naive=0.8, lamb=0.6), "larger_batch",
-                             "1 of 2 techniques is shown to lose accuracy (lamb -0.200 ("),
+                             "1 of 2 techniques is shown to lose accuracy: lamb -0.200 ("),
     "none of two loses": Case(of_two_batches(naive=0.8, lamb=0.8), "larger_batch",
                               "no technique is shown to lose accuracy."),
     "changes without intervals": Case(
