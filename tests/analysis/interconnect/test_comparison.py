@@ -156,6 +156,10 @@ ROWS: list[tuple[Run, Run, str, str]] = [
      "collectives by horovod reach 0.05 (0.05 to 0.05) of"),
     # ranks that share cores wait for each other
     (with_collectives(20.0, oversubscribed=True), FAST, "", ""),
+    # nor do they stand in for the peers of two nodes
+    (replace(four("ab", FACTS[:2], slow={("a", "b"): 0.8, ("b", "a"): 0.8}),
+             collectives=with_collectives(oversubscribed=True).collectives), FAST,
+     "open two nodes; fault fabric", ""),
     (GOOD, FAST, "", ""),  # another phase was not asked for
     (with_collectives(20.0, controller="mpi"), FAST, "", "not compared: 4 ranks on 4 nodes, gloo"),
     (with_collectives(20.0, sent=10**6), FAST, "open interface; open collectives", ""),
@@ -230,3 +234,12 @@ def test_a_baseline_survives_the_disk_and_a_broken_one_is_told(tmp_path: Path) -
         read_baseline(tmp_path)
     with pytest.raises(RunError, match="measured no pairs"):
         baseline_of(run(None))
+
+
+def test_a_round_of_uplinks_ends_where_a_sender_comes_again() -> None:
+    """In the second one a pair is missing."""
+    pairs = [("a", "e", 1.0), ("b", "f", 1.0), ("a", "e", 0.5), ("a", "e", 1.0), ("b", "f", 0.9)]
+    crossed = tuple(measurement(a, b, share * HEALTHY, phase="uplinks") for a, b, share in pairs)
+    found = eight().tournament.model_copy(update={"measurements": crossed, "switches": LEAVES})
+    (uplink,) = baseline_of(replace(eight(), tournament=found)).uplinks
+    assert [rate / HEALTHY for rate in uplink.rates] == pytest.approx([1.0, 0.5, 1.0])
