@@ -114,4 +114,4 @@ def sentence(text: str) -> str:
     return f"{capital(text)}."
 
 
-THREE, TWO = number(3), number(2)
+THREE, TWO, SIGNED = number(3), number(2), signed(3)

@@ -21,7 +21,7 @@ from analysis.records.frames import Frames, merge
 from analysis.records.load import SweepError, load_frames
 from analysis.table import Column
 from analysis.topics.topic import Caution
-from analysis.writing import csv_text
+from analysis.writing import csv_text, noted_files
 from train.record.atomic import write_atomically
 
 #: Names of the files that an export wrote into a folder; others are not replaced.
@@ -104,9 +104,8 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
     """
     tables = {f"{name}.csv": getattr(frames, name) for name in FRAMES}
     tables |= {"columns.csv": columns(merged="sweep" in frames.planned)}
-    note, own = folder / _OWN, list[str]()
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        own = [*map(str, json.loads(note.read_text(encoding="utf-8")))]
+    note = folder / _OWN
+    own = noted_files(note)
     if others := [name for name in tables if name not in own and (folder / name).exists()]:
         raise ValueError(
             f"{folder}: found {', '.join(others)}, which no export wrote; expected a new or empty "
@@ -114,7 +113,7 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(note, json.dumps([*tables]) + "\n")
-    for name in {*own} - {*tables}:  # of an earlier version, so not of these data
+    for name in own - {*tables}:  # of an earlier version, so not of these data
         if name == Path(name).name:
             (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -79,6 +81,13 @@ def _together(value: Any) -> Any:
 def csv_text(table: pd.DataFrame) -> str:
     """Comma separated with a heading; a null is an empty field."""
     return table.to_csv(index=False, lineterminator="\n")
+
+
+def noted_files(note: Path) -> set[str]:
+    """Names that a writer noted as those of its own files; none where there is no sound note."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return {*map(str, json.loads(note.read_text(encoding="utf-8")))}
+    return set()
 
 
 def junit_text(suites: Sequence[Suite]) -> str:

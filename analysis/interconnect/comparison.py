@@ -26,7 +26,6 @@ MAX_AGE = timedelta(days=90)
 _MAY_DIFFER = ("frequency governor", "transparent huge pages", "image")
 #: What a remark is called that whole leaves reach each other as before.
 UPLINKS_HELD = "uplinks as before"
-_SHARE = fmt.number(2)
 
 
 def against_baseline(
@@ -58,11 +57,12 @@ def against_baseline(
     populations = _populations(common, run.tournament.switches)
     for name, mine in populations.items():
         reached = ratio(mine, before)
-        said = f"{name} reach {reached.text(_SHARE)} of baseline {baseline.run}"
+        said = f"{name} reach {reached.text(fmt.TWO)} of baseline {baseline.run}"
         yield _judged(reached, "fabric", said)
     least = min(LEAST, len(here.nodes) - 1)
     for node, way, own in _nodes_behind([*populations.values()], before, least):
-        said = f"what it {way}s is {own.text(_SHARE)} of baseline {baseline.run}, beside the others"
+        share = own.text(fmt.TWO)
+        said = f"what it {way}s is {share} of baseline {baseline.run}, beside the others"
         yield _as_tested(_judged(own, way, said, (node,)), run.tournament)
     yield from _uplinks(here, baseline)
     if run.collectives is not None:
@@ -192,7 +192,7 @@ def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Ite
         if not now:
             continue
         reached = ratio(now, then)
-        share = reached.text(_SHARE)
+        share = reached.text(fmt.TWO)
         said = f"collectives by {way} reach {share} of the speed of baseline {baseline.run}"
         found = _judged(reached, "collectives", said)
         shared = replace(found, weight="remark", what="collectives")

@@ -47,7 +47,7 @@ _COLLECTIVES = (
     Column("bytes", "Int64", "size", format=size),
     Column("busbw_raw", heading="sockets", format=bits),
     Column("busbw_horovod", heading="Horovod", format=bits),
-    Column("ratio", heading="ratio", format=fmt.number(2)),
+    Column("ratio", heading="ratio", format=fmt.TWO),
     Column("median_s_raw", heading="small, sockets", format=seconds),
     Column("median_s_horovod", heading="small, Horovod", format=seconds),
 )

@@ -14,7 +14,7 @@ import matplotlib as mpl
 from analysis.page.junit import junit
 from analysis.page.report import Report
 from analysis.plots.figure import style, to_svg
-from analysis.writing import csv_text, environment
+from analysis.writing import csv_text, environment, noted_files
 from train.record.atomic import write_atomically
 
 FOLDER = "report"
@@ -80,8 +80,8 @@ def for_paper(report: Report, kind: Kind) -> dict[str, bytes]:
 def _keep_only(out: Path, made: set[str]) -> None:
     """Remove what the report before this one noted as its own; nobody else's files."""
     note = out / _OWN
-    with contextlib.suppress(OSError, ValueError):
-        for name in set(map(str, json.loads(note.read_text(encoding="utf-8")))) - made:
+    with contextlib.suppress(OSError):
+        for name in noted_files(note) - made:
             if name.removeprefix("figures/") == PurePosixPath(name).name:  # never outside
                 (out / name).unlink(missing_ok=True)
     write_atomically(note, json.dumps(sorted(made)) + "\n")

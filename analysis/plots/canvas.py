@@ -29,9 +29,7 @@ def shortened(name: str, most: int = _NAME) -> str:
     return name if len(name) <= most else f"{name[: most // 3]}…{name[most // 3 + 1 - most :]}"
 
 
-def small_multiples(
-    panels: int, wide: float = 2.6, high: float = 2.4
-) -> tuple[Canvas, list[Any]]:  # fmt: skip
+def small_multiples(panels: int, wide: float = 2.6, high: float = 2.4) -> tuple[Canvas, list[Any]]:
     """A canvas with ``panels`` axes of some inches and one y axis, in full rows where it can; call
     within ``style()``."""
     columns = min({1: 1, 2: 2, 4: 2}.get(panels, 3), max(1, int(_WIDEST // wide)))

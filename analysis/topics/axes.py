@@ -35,7 +35,7 @@ _FOUND = ("status", "validation_accuracy", "sharpness_largest")
 _MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
     "times": ("the largest eigenvalue of the Hessian", fmt.significant, 1,
               "sharpness", fmt.significant),
-    "change": ("validation accuracy", fmt.signed(3), 0, "accuracy", fmt.THREE),
+    "change": ("validation accuracy", fmt.SIGNED, 0, "accuracy", fmt.THREE),
 }  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
     Column("axis", "string", "setting"),
@@ -47,7 +47,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("accuracy", "Float64", "validation accuracy", "mean over completed runs, with the 95 % "
            "t interval", format=fmt.THREE, estimate=True),
     Column("change", "Float64", "against the first value", "difference of means, with Welch's 95 "
-           "% interval, without correction for several values", format=fmt.signed(3),
+           "% interval, without correction for several values", format=fmt.SIGNED,
            estimate=True),
     Column("sharpness", "Float64", "sharpness", "largest eigenvalue of the Hessian where a run "
            "ended, geometric mean", format=fmt.significant, estimate=True),

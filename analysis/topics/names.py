@@ -112,7 +112,7 @@ def batch_text(first: Any, last: Any) -> str:
 
 def ratio_text(ratio: Any) -> str:
     """Two digits, more where these do not show on which side of 1 it is."""
-    text = fmt.number(2)(ratio)
+    text = fmt.TWO(ratio)
     away = 0.0 if text != "1.00" else round(abs(ratio - 1), 12)
     return f"{ratio:.{-math.floor(math.log10(away))}f}" if away else text
 

@@ -48,9 +48,7 @@ def plans_of(
     return plans
 
 
-def times_of(
-    plans: Mapping[str, RunPlan], rates: Mapping[RateKey, Rate]
-) -> dict[str, Estimate]:  # fmt: skip
+def times_of(plans: Mapping[str, RunPlan], rates: Mapping[RateKey, Rate]) -> dict[str, Estimate]:
     """Cell id -> time; estimated once for cells that share a plan."""
     shared = {id(plan): plan for plan in plans.values()}
     times = {key: estimate(plan, rates) for key, plan in shared.items()}

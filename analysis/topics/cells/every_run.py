@@ -45,7 +45,7 @@ def table(runs: pd.DataFrame) -> Table:
                "epoch, or of its mean, as applied", only_if_varied=True),
         Column("skipped_steps", "Int64", "skipped", "steps without an update, since a gradient "
                "overflowed in half precision", only_if_varied=True),
-        Column("validation_accuracy", "Float64", "validation accuracy", format=fmt.number(3),
+        Column("validation_accuracy", "Float64", "validation accuracy", format=fmt.THREE,
                note="validation_accuracy_why"),
         Column("validation_accuracy_why", "string"),
         Column("images_per_s", "Float64", "images/s", note="images_per_s_why"),

@@ -53,7 +53,7 @@ MEASURES = (
         {"device": "device", "nodes": "nodes", "oversubscribed": "shared cores"},
     ),
     Measure(
-        Contrast("difference", "change of accuracy", fmt.signed(3), "after - before, of means",
+        Contrast("difference", "change of accuracy", fmt.SIGNED, "after - before, of means",
                  tests="difference_"),
         "validation_accuracy", -0.01, "less accurate", "more accurate",
         {"data_fingerprint": "data"},

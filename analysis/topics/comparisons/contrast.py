@@ -20,7 +20,6 @@ from analysis.stats.intervals import Moments
 from analysis.stats.power import MARGIN, further_runs
 from analysis.table import Column, Row, estimates_as
 
-_THREE = fmt.signed(3)
 UNDECIDED, HIGHER, LOWER = "undecided", "higher", "lower"
 
 
@@ -57,7 +56,7 @@ class Contrast:
 
     name: str = "difference"
     heading: str = "difference"
-    write: Callable[[Any], str] = _THREE
+    write: Callable[[Any], str] = fmt.SIGNED
     about: str = "in accuracy (fraction) among runs that did not diverge"
     ratio: bool = False
     tests: str | None = ""

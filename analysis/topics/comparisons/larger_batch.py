@@ -162,14 +162,14 @@ def _span(row: Row, what: str) -> str:
 
 
 def _named(row: Row) -> str:
-    return f"{row[CALLED]} {estimate_in(row, 'difference').text(fmt.signed(3))}"
+    return f"{row[CALLED]} {estimate_in(row, 'difference').text(fmt.SIGNED)}"
 
 
 def _change(row: Row) -> str:
     """What is shown of one change of accuracy."""
     low, high = (row[f"difference_{end}"] or 0 for end in ("low", "high"))
     verb = "loses" if high < 0 else "gains" if low > 0 else "is not shown to change in"
-    return f"{verb} accuracy: {estimate_in(row, 'difference').text(fmt.signed(3))}"
+    return f"{verb} accuracy: {estimate_in(row, 'difference').text(fmt.SIGNED)}"
 
 
 TOPIC = Topic(tables=(kept,), answers=(_what_it_costs,), asks=varies("global_batch"))

@@ -118,11 +118,12 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
     same = ("context", "framework", "gpus", "global_batch")
     workloads = groups(of.rows(paired), same)
     at_batch = varies("global_batch")(of)
+    known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
+    against = of.rows(claims)
     for pairs in workloads[:_MOST]:
-        known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
         rows = [row for row in known if all(row[name] == pairs[0][name] for name in same)]
         tested = [pair for pair in pairs if pair["p_holm"] is not None]
-        if not tested or _is_said(of.rows(claims), pairs):
+        if not tested or _is_said(against, pairs):
             continue
         first, second = rows[:2]
         where = of_workload(first, workloads)

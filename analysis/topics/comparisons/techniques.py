@@ -95,9 +95,9 @@ def figure(of: Sweep) -> Figure | None:
         points.append(Point(
             short(row) + (f" - {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
-            f"{name}: {found.text(fmt.signed(3))}, {verdict}, {row['n']} runs and "
+            f"{name}: {found.text(fmt.SIGNED)}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
-            f"{fmt.signed(3)(found.value)} {verdict}", hollow=verdict == UNDECIDED,
+            f"{fmt.SIGNED(found.value)} {verdict}", hollow=verdict == UNDECIDED,
         ))  # fmt: skip
     svg = forest(points, "difference in validation accuracy", zero=True)
     caption = (
@@ -174,7 +174,7 @@ def _said(verdict: str, rows: Rows, found: Rows) -> str:
     # with the interval of the family, whose test decides
     first, (ends, end) = rows[0], _ENDS[verdict]
     each, other = fmt.runs(first["n"]), first["n_reference"]
-    measured = f"{estimate_in(first, 'difference_family').text(fmt.signed(3))}, {each} "
+    measured = f"{estimate_in(first, 'difference_family').text(fmt.SIGNED)}, {each} "
     measured += "each" if first["n"] == other else f"against {other}"
     if len(rows) == 1:
         which = f"1 of {len(found)} ({names[0]})" if found[1:] else names[0]

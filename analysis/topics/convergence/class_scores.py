@@ -18,7 +18,6 @@ _ABOUT = ("technique", "technique_label", "context", "gpus", "global_batch")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    three = fmt.number(3)
     return (
         *NAMES,
         ranks_column(runs),
@@ -27,11 +26,11 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("class", "string", "class"),
         Column("precision", "Float64", "precision", "of the validation images predicted to be of "
                "the class, the share that is; mean over the completed runs, after the last epoch",
-               format=three, note="precision_why"),
+               format=fmt.THREE, note="precision_why"),
         Column("recall", "Float64", "recall", "of the validation images of the class, the share "
-               "found", format=three, note="recall_why"),
+               "found", format=fmt.THREE, note="recall_why"),
         Column("f1", "Float64", "F1", "harmonic mean of both: 2 right / (predicted + support)",
-               format=three, note="f1_why"),
+               format=fmt.THREE, note="f1_why"),
         *(Column(f"{name}_why", "string") for name in SCORES),
         Column("support", "Int64", "support", "validation images of the class"),
         Column("n", "Int64", "runs", "completed, with scores"),

@@ -34,7 +34,6 @@ _ENDS = ("value", "low", "high")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    rate, share = fmt.significant, fmt.number(2)
     return (
         *SERIES,
         *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
@@ -46,14 +45,14 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("images_per_s", "Float64", "images/s", "images really processed per second of "
                "training, all ranks together, steady state (median over epochs, the first one left "
                "out): geometric mean over completed runs, with the 95 % t interval of the "
-               "logarithm", format=rate, estimate=True),
+               "logarithm", format=fmt.significant, estimate=True),
         Column("n0", "Int64", "baseline", "smallest rank count measured with the same technique "
                "and settings, data, model, device and batch", only_if_varied=True),
         Column("speedup", "Float64", "speed-up", "over the baseline; ratio of geometric means",
-               format=share, estimate=True, cell=lambda row: share(row["speedup"])),
+               format=fmt.TWO, estimate=True, cell=lambda row: fmt.TWO(row["speedup"])),
         Column("efficiency", "Float64", "efficiency", "throughput(n) / (n / n0 x throughput(n0)), "
                "with the 95 % t interval of the log ratio; the baseline's own spread is in it",
-               format=share, estimate=True, cell=_efficiency),
+               format=fmt.TWO, estimate=True, cell=_efficiency),
         Column("before", "Int64"),
         Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
                "count, as a share of the throughput of one there; 100 % is perfect scaling",
@@ -161,5 +160,5 @@ def _marginal(row: Row) -> str:
 
 
 def _efficiency(row: Row) -> str:
-    shown = estimate_in(row, "efficiency").text(fmt.number(2))
+    shown = estimate_in(row, "efficiency").text(fmt.TWO)
     return f"{shown} (baseline)" if row["gpus"] == row["n0"] else shown

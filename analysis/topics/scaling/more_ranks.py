@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 import pandas as pd
 
@@ -38,14 +39,15 @@ def ahead(of: Sweep) -> Table:
     names = {row["series"]: row for row in reversed(of.rows(throughputs))}
     rows: list[Row] = []
     by_network = False
+    # counts rise, so that of several the most ranks' stays
+    stalls: dict[Any, str] = {series: why for (series, _), why in of.made(uneven).items()}
     for series, own in used.groupby("series", sort=False):
         first, reduce = names[series], _all_reduce(own, of.network)
         made = forecast(measured_counts(own), first["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
-        stalls = [why for (one, _), why in of.made(uneven).items() if one == series]
-        if made.points and stalls:
-            made = made._replace(points=(), refused=stalls[-1])
+        if made.points and series in stalls:
+            made = made._replace(points=(), refused=stalls[series])
         by_network |= reduce is not None
         rows += _rows(first, made)
     columns = _columns(runs)
@@ -113,7 +115,7 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "at counts that were left out, wider with each doubling", "s", fmt.significant,
                estimate=True),
         Column("efficiency", "Float64", "efficiency", "against the smallest measured count",
-               format=fmt.number(2), estimate=True),
+               format=fmt.TWO, estimate=True),
         Column("hold_out", "Float64", "hold-out error", "predicted / measured - 1 at the largest "
                "measured count, fitted to the smaller ones", format=fmt.signed_percent),
         Column("hold_out_ranks", "Int64"),

@@ -127,11 +127,11 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
     if 0 < number < signal.SIGRTMIN:
         killed = signal.strsignal(number) or f"signal {number}"
         reason = f"a signal ended it before it answered ({killed})"
-        raise SlurmError(shlex.join(argv), reason, passing=True)
-    if done.returncode == _TIMED_OUT:
+    elif done.returncode == _TIMED_OUT:
         reason = f"exit code {_TIMED_OUT}: a time limit ended it before it answered"
-        raise SlurmError(shlex.join(argv), reason, passing=True)
-    return Answer(done.returncode, out, err)
+    else:
+        return Answer(done.returncode, out, err)
+    raise SlurmError(shlex.join(argv), reason, passing=True)
 
 
 def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) -> Answer:

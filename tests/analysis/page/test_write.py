@@ -230,7 +230,9 @@ def test_tables_and_figures_of_an_earlier_report_go_and_other_files_stay(tmp_pat
     assert not any(file.exists() for file in earlier)
 
 
-@pytest.mark.parametrize("names", ['["../sweep.json", "figures/../../sweep.json"]', "{", "[1]"])
+@pytest.mark.parametrize(
+    "names", ['["../sweep.json", "figures/../../sweep.json"]', "{", "[1]", "null"]
+)
 def test_a_note_of_files_leads_nowhere_else(tmp_path: Path, names: str) -> None:
     folder = good_sweep(tmp_path / "s")
     (folder / "report").mkdir()
