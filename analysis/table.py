@@ -24,6 +24,15 @@ _PARTS: dict[str, DType] = {
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+class Names(tuple[str, ...]):
+    """A list in a frame: its entries stay apart, and only what writes it joins them."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ", ".join(self)
+
+
 class Estimate(NamedTuple):
     """A value with its 95 % interval, from ``n`` runs.
 

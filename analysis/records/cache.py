@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.records.gather import TABLES, Gathered, chosen, gather
-from analysis.records.lists import LISTS
+from analysis.records.gather import TABLES, Gathered, array_of, gather, of_cells
+from analysis.table import Names
 from train.errors import is_private
 from train.record.atomic import write_atomically
 from train.record.run import RECORD_NAME
@@ -37,7 +37,6 @@ _PROGRAM = Path(__file__).parents[2]
 _READERS = ("analysis/records", "train/record", "train/config")
 #: Of records that the file system may show otherwise without a change of the file.
 _NOT_KEPT = ("missing", "unreadable")
-_NUMBERS = {"int64": "int64", "Int64": "int64", "Float64": "float64", "boolean": "bool"}
 Array = np.ndarray[Any, Any]
 Stamp = tuple[int, int, int]
 _NONE: Stamp = (-1, -1, -1)
@@ -90,15 +89,13 @@ def _current(read: Callable[[], Array], now: Mapping[str, Stamp]) -> Gathered:
     """Of the arrays of _arrays that follow the version, in their order."""
     stamped = read().tolist()
     tables = {
-        name: pd.DataFrame(
-            {c: _unpacked(read, c, dtype) for c, dtype in columns.items()}, copy=False
-        )
+        name: pd.DataFrame({c: _unpacked(read, dtype) for c, dtype in columns.items()}, copy=False)
         for name, columns in TABLES.items()
     }
     cells = tables["cells"]
     entries = zip(cells["cell_id"], stamped, ~cells["kind"].isin(_NOT_KEPT), strict=True)
-    same = [fine and now.get(cell) == tuple(stamp) for cell, stamp, fine in entries]
-    return chosen(tables, np.flatnonzero(same))
+    same = [cell for cell, stamp, fine in entries if fine and now.get(cell) == tuple(stamp)]
+    return of_cells(same, [tables])
 
 
 def _version() -> str:
@@ -113,33 +110,21 @@ def _version() -> str:
 
 
 def _packed(column: pd.Series[Any], dtype: str) -> Iterator[Array]:
-    """Of texts and lists their codes, -1 for null, and what these mean; of numbers which are null,
-    and the others."""
+    """Of texts and lists their codes, -1 for null, and what these mean; of numbers floats."""
     if dtype in ("string", "object"):
         codes, texts = pd.factorize(column.array if dtype == "string" else column.to_numpy())
         yield codes
         yield _bytes(json.dumps(list(texts)))
-        return
-    null = column.isna().to_numpy(dtype=np.bool_)
-    known = column[~null].to_numpy(dtype=_NUMBERS[dtype])
-    yield null
-    yield known
+    else:
+        yield column.to_numpy(np.float64, na_value=np.nan)
 
 
-def _unpacked(read: Callable[[], Array], name: str, dtype: str) -> Any:
-    first = read()
-    if dtype == "object":
-        kept = [LISTS[name](tuple(e) if isinstance(e, list) else e for e in one)
-                for one in json.loads(_text(read()))]  # fmt: skip
-        return pd.Series([*kept, None], dtype=object).array.take(first)
-    if dtype == "string":
-        texts = pd.array([*json.loads(_text(read())), None], dtype="string")
-        return texts.take(first)  # -1 is the last one, null
-    values: Any = pd.Series(np.zeros(len(first), dtype=_NUMBERS[dtype]), dtype=dtype).array
-    values[~first] = read()
-    if first.any():
-        values[first] = pd.NA
-    return values
+def _unpacked(read: Callable[[], Array], dtype: str) -> Any:
+    if dtype not in ("string", "object"):
+        return array_of(read(), dtype)
+    codes, values = read(), json.loads(_text(read()))
+    kept = values if dtype == "string" else [Names(entries) for entries in values]
+    return array_of([*kept, None], dtype).take(codes)  # -1 is the last one, null
 
 
 def _bytes(text: str) -> Array:

@@ -19,9 +19,9 @@ from analysis.records.columns import (
     RUNS,
     SCORES,
 )
-from analysis.records.lists import Alarms, Names, Versions, key
+from analysis.records.labels import key
 from analysis.records.validate import reason_for
-from analysis.table import Column, Row
+from analysis.table import Column, Names, Row
 from train.config.run import RunConfig
 from train.record.run import Attempt, EpochRecord, RankSteps, RunRecord, Spread
 
@@ -108,12 +108,10 @@ def run_row(record: RunRecord) -> Row:
         "end_to_end_s": sum(_seconds(each) for each in record.attempts),
         "attempts": len(record.attempts),
         **_step_parts(record),
-        "alarms": Alarms(record.alarms),
+        "alarms": Names(record.alarms),
         "hosts": Names(sorted(set(hosts))),
         "first_host": next(iter(hosts), None),
-        "versions": Versions(
-            sorted(record.provenance.versions.items()) if record.provenance else ()
-        ),
+        "versions": key(record.provenance.versions) if record.provenance else None,
         "started_at": record.started_at.isoformat(),
         "ended_at": record.ended_at.isoformat(),
     }

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis.records.columns import FRAMES, LABELS, OWN
@@ -126,12 +125,10 @@ def frames_of(tables: Gathered) -> dict[str, pd.DataFrame]:
     """
     usable = tables["cells"]["kind"].isna().to_numpy()
     runs = tables["cells"].loc[usable, list(types(FRAMES["runs"]))].reset_index(drop=True)
-    made = {"runs": runs}
-    # a row of the cells -> its row of the runs
-    place = np.cumsum(usable) - 1
+    made, cells = {"runs": runs}, pd.Index(runs["cell_id"])
     for name in OWN:
         own = tables.pop(name)
-        of_run = place[own["cell"].to_numpy()]
+        of_run = cells.get_indexer(own["cell_id"])
         columns = {
             column: own[column].array if column in own else runs[column].array.take(of_run)
             for column in types(FRAMES[name])

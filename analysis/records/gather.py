@@ -43,8 +43,8 @@ class Unusable(NamedTuple):
     epochs: Sequence[EpochRecord] = ()  # that ended
 
 
-#: Table -> its columns and their types. Rows of ``cells`` are cells. A row of another table is of
-#: a usable one: ``cell`` is its row.
+#: Table -> its columns and their types. Rows of ``cells`` are cells, those of another table are of
+#: a usable one.
 TABLES: dict[str, dict[str, str]] = {
     "cells": {
         **{name: dtype for name, dtype in types(RUNS).items() if name not in LABELS},
@@ -52,7 +52,7 @@ TABLES: dict[str, dict[str, str]] = {
         "log_tail": "object",
         "rank": "Int64",
     },
-    **{table: {"cell": "int64", **types(own)} for table, own in OWN.items()},
+    **{table: {"cell_id": "string", **types(own)} for table, own in OWN.items()},
 }
 Gathered = dict[str, pd.DataFrame]
 
@@ -62,7 +62,7 @@ def gather(found: Iterable[RunRecord | Unusable]) -> Gathered:
     columns: dict[str, dict[str, list[Any]]] = {
         table: {name: [] for name in own} for table, own in TABLES.items()
     }
-    for place, one in enumerate(found):
+    for one in found:
         row = _problem_row(one) if isinstance(one, Unusable) else extract.run_row(one)
         for name, values in columns["cells"].items():
             values.append(row.get(name))
@@ -70,42 +70,34 @@ def gather(found: Iterable[RunRecord | Unusable]) -> Gathered:
             continue
         for table, values_of in extract.VALUES.items():
             own = values_of(one)
-            columns[table]["cell"].extend([place] * len(next(iter(own.values()))))
+            own["cell_id"] = [one.cell_id] * len(next(iter(own.values())))
             for name, values in own.items():
                 columns[table][name].extend(values)
     return {
         table: pd.DataFrame(
-            {name: _array(own.pop(name), dtype) for name, dtype in TABLES[table].items()},
+            {name: array_of(own.pop(name), dtype) for name, dtype in TABLES[table].items()},
             copy=False,
         )
         for table, own in columns.items()
     }
 
 
-def together(parts: Sequence[Gathered]) -> Gathered:
-    """Tables of several parts, cells one after the other; the parts are used up."""
-    sizes = [len(part["cells"]) for part in parts]
-    for part, first in zip(parts, np.cumsum([0, *sizes]), strict=False):
-        for name in OWN:
-            part[name]["cell"] += first
-    # table by table, so that never all of it is there twice
-    return {
-        name: pd.concat([part.pop(name) for part in parts], ignore_index=True) for name in TABLES
-    }
+def array_of(values: Any, dtype: str) -> Any:
+    """As pandas has it. Numbers pass as floats, with nan for a null, which no record holds: so
+    pandas does not look at each for what it could be."""
+    plain = values if dtype in ("string", "object") else np.asarray(values, dtype=np.float64)
+    return pd.Series(plain, dtype=dtype).array
 
 
-def chosen(tables: Gathered, order: np.ndarray[Any, Any]) -> Gathered:
-    """The cells at these places, in this order."""
-    if np.array_equal(order, np.arange(len(tables["cells"]))):
-        return tables
-    new = np.full(len(tables["cells"]), -1, dtype=np.int64)
-    new[order] = np.arange(len(order))
-    made = {"cells": tables["cells"].iloc[order].reset_index(drop=True)}
-    for name in OWN:
-        places = new[tables[name]["cell"].to_numpy()]
-        moved = tables[name].assign(cell=places)[places >= 0]
-        made[name] = moved.sort_values("cell", kind="stable", ignore_index=True)
-    return made
+def of_cells(cells: Sequence[str], parts: Sequence[Gathered]) -> Gathered:
+    """Tables of these cells, in this order, from several parts, which are used up."""
+    found, wanted = {}, pd.Index(cells, dtype="string")
+    for name in TABLES:  # table by table, so that never all of it is there twice
+        table = pd.concat([part.pop(name) for part in parts], ignore_index=True)
+        place = wanted.get_indexer(table["cell_id"])
+        order = np.argsort(place, kind="stable")[(place < 0).sum() :]
+        found[name] = table.iloc[order].reset_index(drop=True)
+    return found
 
 
 def problems_in(cells: pd.DataFrame) -> list[Problem]:
@@ -116,17 +108,3 @@ def problems_in(cells: pd.DataFrame) -> list[Problem]:
 def _problem_row(of: Unusable) -> Row:
     config = extract.config_row(of.config) if of.config else {}
     return of.problem.__dict__ | config | (extract.totals(of.epochs) if of.epochs else {})
-
-
-def _array(values: list[Any], dtype: str) -> Any:
-    """As pandas would make it, without looking at each value for what it could be."""
-    if dtype == "int64":
-        return np.array(values, dtype=np.int64)
-    if dtype == "Float64":
-        numbers = np.array(values, dtype=np.float64)  # None becomes NaN, which no record holds
-        return pd.arrays.FloatingArray(numbers, np.isnan(numbers))
-    if dtype == "Int64" and None not in values:
-        return pd.arrays.IntegerArray(
-            np.array(values, dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
-        )
-    return pd.Series(values, dtype=dtype).array

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.lists import Context, key
-from analysis.table import plain_rows
+from analysis.table import Names, plain_rows
 
 #: Column of a config: settings of the technique as JSON, as records and caches have it.
 SETTINGS = "settings"
@@ -31,6 +30,11 @@ _PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True, "
 
 #: technique_settings, a hash -> the settings.
 Settings = Mapping[str, Mapping[str, Any]]
+
+
+def key(parts: Any) -> str:
+    """Canonical text of some settings, to group by."""
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
 
 def parsed_settings(configs: pd.DataFrame) -> Settings:
@@ -91,7 +95,7 @@ def without_rates(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def contexts(table: pd.DataFrame) -> pd.Series[Any]:
-    """Per row: the settings that differ somewhere in the sweep, a Context; empty where none do.
+    """Per row: the settings that differ somewhere in the sweep; empty where none do.
 
     Accumulation is not named where ranks and batch, which every table shows, leave no choice of it.
     """
@@ -100,33 +104,33 @@ def contexts(table: pd.DataFrame) -> pd.Series[Any]:
         ways = table.groupby(["gpus", "global_batch", "scaling"])["accumulation"].nunique()
         varying = [name for name in varying if name != "accumulation" or ways.max() > 1]
     if not varying:
-        return pd.Series([Context()] * len(table), index=table.index, dtype=object)
+        return pd.Series([Names()] * len(table), index=table.index, dtype=object)
     which = table.groupby(varying, sort=False, dropna=False).ngroup()
     first = table[varying].loc[~which.duplicated()]
     words = [_context(row) for row in plain_rows(first)]
     return pd.Series([words[one] for one in which], index=table.index, dtype=object)
 
 
-def _context(row: Mapping[str, Any]) -> Context:
-    return Context(
+def _context(row: Mapping[str, Any]) -> Names:
+    return Names(
         _CONTEXT[name].format(value)
         for name, value in row.items()
         if value is not None and value != _PLAIN.get(name)
     )
 
 
-def without(context: Iterable[str], *ends: str) -> Context:
+def without(context: Iterable[str], *ends: str) -> Names:
     """A context for where the parts that end so are said elsewhere."""
-    return Context(part for part in context if not part.endswith(ends))
+    return Names(part for part in context if not part.endswith(ends))
 
 
-def without_scaling(context: Iterable[str]) -> Context:
+def without_scaling(context: Iterable[str]) -> Names:
     return without(context, " scaling")
 
 
-def without_batch(context: Iterable[str]) -> Context:
+def without_batch(context: Iterable[str]) -> Names:
     """A context for where batches, and what they are made of, are said elsewhere."""
-    return Context(p for p in without_scaling(context) if not p.startswith("accumulation "))
+    return Names(p for p in without_scaling(context) if not p.startswith("accumulation "))
 
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

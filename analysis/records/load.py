@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import pandas as pd
 from pydantic import BaseModel, ValidationError
 
 from analysis.records import cache as on_disk
@@ -24,10 +23,9 @@ from analysis.records.gather import (
     Gathered,
     Problem,
     Unusable,
-    chosen,
     gather,
+    of_cells,
     problems_in,
-    together,
 )
 from analysis.records.labels import SETTINGS, parsed_settings
 from analysis.records.validate import rejections
@@ -95,9 +93,7 @@ def _tables(folder: Path, cells: tuple[str, ...], *, cache: bool) -> Gathered:
     known = on_disk.load(folder, stamps)
     there = set(known["cells"]["cell_id"])
     left = [cell for cell in cells if cell not in there]
-    if left:
-        known = together([known, read_cells(folder, left)])
-    tables = chosen(known, pd.Index(known["cells"]["cell_id"]).get_indexer(cells))
+    tables = of_cells(cells, [known, read_cells(folder, left)])
     if left:
         on_disk.store(folder, stamps, tables)
     return tables
@@ -116,10 +112,10 @@ def read_cells(folder: Path, cells: Sequence[str]) -> Gathered:
             # a fork needs no main module that can be imported again, which notebooks do not have
             forked = multiprocessing.get_context("fork")
             with ProcessPoolExecutor(processes, mp_context=forked) as pool:
-                return together(list(pool.map(read, chunks)))
+                return of_cells(cells, list(pool.map(read, chunks)))
         except (BrokenProcessPool, OSError):
             pass  # no memory or no right for more processes: this one can do it, too
-    return together([read(chunk) for chunk in chunks])
+    return of_cells(cells, [read(chunk) for chunk in chunks])
 
 
 def _read_chunk(folder: Path, cells: Sequence[str]) -> Gathered:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +39,7 @@ def table(runs: pd.DataFrame) -> Table:
     """(what, value, number of runs) for every value found, the most common first."""
     found = {"machine": [_machine(row) for row in plain_rows(runs[_OF_A_MACHINE])]}
     found |= {name: _texts(runs[column]) for column, name in _CODE.items()}
-    each = [dict(versions) for versions in runs["versions"]]
+    each = [json.loads(versions) for versions in runs["versions"].fillna("{}")]
     for package in sorted({package for versions in each for package in versions}):
         found[package] = [versions.get(package, UNKNOWN) for versions in each]
     found |= {name: _texts(runs[column]) for column, name in _WORLD.items()}

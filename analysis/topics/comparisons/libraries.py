@@ -17,10 +17,9 @@ import pandas as pd
 from analysis import fmt
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
-from analysis.records.lists import Context
 from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
-from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
+from analysis.table import Column, Estimate, Names, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import NOT_RECORDED, PLACE, ArmPairs, arms, numbers, outcomes
 from analysis.topics.comparisons.contrast import UNDECIDED, Contrast, contrasts, pairs_of
 from analysis.topics.names import ratio_text, reasons
@@ -84,7 +83,7 @@ def compared(of: Sweep) -> Table:
     rows = {
         **pairs.rows("library"),
         **answers,
-        "context": [Context(part for part in context if part != framework)
+        "context": [Names(part for part in context if part != framework)
                     for context, framework in zip(first["context"], first["framework"],
                                                   strict=True)],
         "images_per_s": np.exp(over.mean), "images_per_s_library": np.exp(under.mean),

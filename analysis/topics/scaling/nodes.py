@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from analysis import fmt
-from analysis.records.lists import Names
 from analysis.stats.differences import holm
 from analysis.stats.intervals import IDENTICAL, t_quantile
 from analysis.stats.least_squares import ROUNDING, Effects, Fit, within
-from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
+from analysis.table import Column, Names, Row, Table, estimate_in, estimates_as, frame
 from analysis.topics.cells.completeness import command
 from analysis.topics.names import only
 from analysis.topics.topic import Answer, Sweep, Topic

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.records.lists import Context
-from analysis.table import Column, plain_rows
+from analysis.table import Column, Names, plain_rows
 from analysis.topics.names import NAMES, cores_text, mode
 from analysis.topics.topic import Sweep
 
@@ -38,7 +37,7 @@ def with_series(runs: pd.DataFrame) -> pd.DataFrame:
     numbers = same.groupby(list(same), sort=False, dropna=False, observed=True).ngroup()
     more = _beside_settings(same.assign(context=runs["context"])[~numbers.duplicated()])
     both = zip(runs["context"], numbers, strict=True)
-    context = [Context((*own, *more[number])) for own, number in both]
+    context = [Names((*own, *more[number])) for own, number in both]
     return runs.assign(series=numbers, context=pd.Series(context, runs.index, dtype=object))
 
 

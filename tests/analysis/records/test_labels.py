@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.records.labels import technique_labels, without_batch
-from analysis.records.lists import Context
+from analysis.table import Names
 from analysis.topics.convergence import reached
 from tests.analysis.builders import runs_frame
 from tests.builders import config, record
@@ -83,7 +83,7 @@ def test_runs_on_the_search_split_are_told_from_others() -> None:
 
 
 def test_a_setting_is_one_whatever_signs_it_has() -> None:
-    context = Context(["weak scaling", "from w, accumulation 4.h5", "accumulation 2"])
+    context = Names(["weak scaling", "from w, accumulation 4.h5", "accumulation 2"])
     assert without_batch(context) == ("from w, accumulation 4.h5",)
     assert str(context) == "weak scaling, from w, accumulation 4.h5, accumulation 2"
 

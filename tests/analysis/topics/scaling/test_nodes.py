@@ -147,7 +147,7 @@ def test_hosts_that_are_always_together_are_one() -> None:
     items = [run(s, pair, 1.0 + 0.01 * (s % 3) + 0.2 * (pair[0] == "c"))
              for s, pair in enumerate(4 * [("a", "b"), ("c", "d")])]  # fmt: skip
     found = table(*items)
-    assert list(found.index) == ["c d", "a b"]
+    assert list(found.index) == ["c, d", "a, b"]
     assert found["effect"].notna().all() and (found["n_with"] == 4).all()
 
 
