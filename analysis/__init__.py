@@ -1,4 +1,4 @@
-"""Tables, statistics and pages from records. For notebooks: report, load_runs, merge, compare."""
+"""Tables, statistics and pages from records. For notebooks: report, load_runs, compare."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 _LAZY = {
     "report": ("analysis.notebook", "report"),
     "load_runs": ("analysis.records.load", "load_frames"),
-    "merge": ("analysis.records.frames", "merge"),
     "compare": ("analysis.topics.comparisons.changes", "table"),
 }
-__all__ = ["compare", "load_runs", "merge", "report"]
+__all__ = ["compare", "load_runs", "report"]
 
 
 def __getattr__(name: str) -> Any:

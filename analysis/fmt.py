@@ -81,9 +81,12 @@ def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
     return by.join(parts[:most]) + (f" and {len(parts) - most} more" if parts[most:] else "")
 
 
-def by_number(name: str) -> list[tuple[str, int]]:
-    """Sorts node2 before node10."""
-    return [(text, int(part or 0)) for text, part in re.findall(r"(\D*)(\d*)", name)]
+def by_number(name: str) -> list[tuple[str, float]]:
+    """Sorts node2 before node10, and numbers as labels write them: 16, 1,024, 0.05, 5e-05."""
+    return [
+        (text, float(part.replace(",", "") or 0))
+        for text, part in re.findall(r"(\D*)((?:\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)?)", name)
+    ]
 
 
 def runs(n: int) -> str:

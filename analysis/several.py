@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -16,8 +16,8 @@ from analysis.interconnect.collectives import fitted
 from analysis.interconnect.run import RunError, load_run
 from analysis.page.report import Report, build
 from analysis.prediction.collectives import Link
-from analysis.records.columns import FRAMES
-from analysis.records.frames import Frames, merge
+from analysis.records.columns import FRAMES, LABELS
+from analysis.records.frames import Frames, labelled
 from analysis.records.load import SweepError, load_frames
 from analysis.table import Column
 from analysis.topics.topic import Caution
@@ -29,7 +29,8 @@ _OWN = ".export.json"
 
 
 def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, tuple[str, ...]]:
-    """All sweeps as one, and the cells that several of them have.
+    """All sweeps as one, and the cells that several of them have: each frame begins with a column
+    ``sweep``, and ``cell_id`` becomes ``SWEEP/CELL``.
 
     Such a cell counts once: the same run twice is no second run. It is that of the first sweep that
     has a usable run of it.
@@ -54,17 +55,43 @@ def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, 
                 owners.setdefault(cell, number)
     planned = pd.concat([one.planned["cell_id"] for one in loaded])
     twice = tuple(planned[planned.duplicated()].unique())
-    own = []
-    for number, one in enumerate(loaded):
-        others = {cell for cell, owner in owners.items() if owner != number}
-        tables = {name: getattr(one, name) for name in FRAMES}
-        kept: dict[str, Any] = {
-            name: table[~table["cell_id"].isin(others)].reset_index(drop=True)
-            for name, table in tables.items()
-        }
-        problems = tuple(problem for problem in one.problems if problem.cell_id not in others)
-        own.append(replace(one, problems=problems, **kept))
-    return merge(*own), twice
+    parts = {
+        name: [_own(one, number, name, owners) for number, one in enumerate(loaded)]
+        for name in FRAMES
+    }
+    whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
+    settings = {key: found for one in loaded for key, found in one.settings.items()}
+    # names and contexts are made anew over all, so that equal names mean equal things
+    labels = labelled(whole["planned"], settings).set_index("cell_id")[list(LABELS)]
+    for name, table in whole.items():
+        own = labels.reindex(table["cell_id"])
+        whole[name] = table.assign(**{label: own[label].array for label in LABELS})
+    merged = Frames(
+        folder=Path(os.path.commonpath([one.folder.resolve() for one in loaded])),
+        name=" + ".join(names),
+        title=" + ".join(dict.fromkeys(one.title for one in loaded)),
+        techniques=tuple(dict.fromkeys(name for one in loaded for name in one.techniques)),
+        problems=tuple(
+            replace(problem, cell_id=f"{one.name}/{problem.cell_id}")
+            for number, one in enumerate(loaded)
+            for problem in one.problems
+            if owners[problem.cell_id] == number
+        ),
+        unplanned=tuple(f"{one.name}/{cell}" for one in loaded for cell in one.unplanned),
+        settings=settings,
+        sites=tuple(dict.fromkeys(site for one in loaded for site in one.sites)),
+        **whole,
+    )
+    return merged, twice
+
+
+def _own(frames: Frames, number: int, name: str, owners: Mapping[str, int]) -> pd.DataFrame:
+    """Rows of the cells that are this sweep's, which they name."""
+    table: pd.DataFrame = getattr(frames, name)
+    table = table[table["cell_id"].map(owners) == number]
+    cells = (f"{frames.name}/" + table["cell_id"]).astype("string")
+    sweep = pd.Series(frames.name, index=table.index, dtype="string", name="sweep")
+    return pd.concat([sweep, table.assign(cell_id=cells)], axis=1)
 
 
 def report_of(folders: Sequence[Path], *, draw: bool = True, cache: bool = False) -> Report:

@@ -3,23 +3,20 @@ reason; analysis/records/columns.py says what each column is."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.records.columns import FRAMES, LABELS, OWN
+from analysis import fmt
+from analysis.records.columns import FRAMES, OWN
 from analysis.records.gather import Gathered, Problem
 from analysis.records.labels import Settings, contexts, technique_labels
 from analysis.table import types
 
 _SORTED_BY = ("_place", "technique_label", "context", "gpus", "global_batch")
-#: As labels write numbers: 16, 1,024, 0.05, 5e-05.
-_NUMBER = re.compile(r"\d+(,\d{3})*(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Frames:
     @property
     def results(self) -> Path:
         """The folder with the sweeps' folders."""
-        return self.folder if _is_merged(self) else self.folder.parent
+        return self.folder if "sweep" in self.planned else self.folder.parent
 
 
 def labelled(configs: pd.DataFrame, settings: Settings) -> pd.DataFrame:
@@ -58,64 +55,6 @@ def labelled(configs: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     known = configs[configs["technique_settings"].notna()]
     labels = known["technique_settings"].map(technique_labels(settings)).astype("string")
     return configs.assign(technique_label=labels, context=contexts(known))
-
-
-def merge(*frames: Frames) -> Frames:
-    """Several sweeps as one, for notebooks: each frame begins with a column ``sweep``.
-
-    Labels and contexts are made anew over all of them, so that equal names mean equal things. A
-    cell may be in several sweeps, so that ``cell_id`` becomes ``SWEEP/CELL``.
-
-    Raises:
-        ValueError: there are no frames, or two sweeps have one name.
-    """
-    if not frames:
-        raise ValueError("merge needs the frames of at least one sweep")
-    parts = {name: [_of_sweep(one, name) for one in frames] for name in FRAMES}
-    names = [name for part in parts["planned"] for name in part["sweep"].unique()]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(
-            f"{', '.join(twice)}: the name of two sweeps, whose rows nothing would tell apart; "
-            "give one another name with dataclasses.replace(frames, name=...)"
-        )
-    settings = {key: found for one in frames for key, found in one.settings.items()}
-    whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
-    labels = labelled(whole["planned"], settings).set_index("cell_id")[list(LABELS)]
-    for name, table in whole.items():
-        own = labels.reindex(table["cell_id"])
-        whole[name] = table.assign(**{label: own[label].array for label in LABELS})
-    return Frames(
-        folder=Path(os.path.commonpath([one.folder.resolve() for one in frames])),
-        name=" + ".join(one.name for one in frames),
-        title=" + ".join(dict.fromkeys(one.title for one in frames)),
-        techniques=tuple(dict.fromkeys(name for one in frames for name in one.techniques)),
-        problems=tuple(
-            replace(problem, cell_id=_of(one, problem.cell_id))
-            for one in frames
-            for problem in one.problems
-        ),
-        unplanned=tuple(_of(one, name) for one in frames for name in one.unplanned),
-        settings=settings,
-        sites=tuple(dict.fromkeys(site for one in frames for site in one.sites)),
-        **whole,
-    )
-
-
-def _of_sweep(frames: Frames, name: str) -> pd.DataFrame:
-    table: pd.DataFrame = getattr(frames, name)
-    if _is_merged(frames):
-        return table
-    sweep = pd.Series(frames.name, index=table.index, dtype="string", name="sweep")
-    cells = (f"{frames.name}/" + table["cell_id"]).astype("string")
-    return pd.concat([sweep, table.assign(cell_id=cells)], axis=1)
-
-
-def _of(frames: Frames, cell: str) -> str:
-    return cell if _is_merged(frames) else f"{frames.name}/{cell}"
-
-
-def _is_merged(frames: Frames) -> bool:
-    return "sweep" in frames.planned
 
 
 def frames_of(tables: Gathered) -> dict[str, pd.DataFrame]:
@@ -150,10 +89,5 @@ def _by_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     """Of a column of words, accumulation 4 before accumulation 16, base_lr=5e-05 before 0.1."""
     if column.name not in ("technique_label", "context"):
         return column
-    words = {value: _NUMBER.sub(_padded, str(value)) for value in column.dropna().unique()}
-    return column.map(words.get)
-
-
-def _padded(found: re.Match[str]) -> str:
-    """A number whose order as a text is its own."""
-    return f"{float(found[0].replace(',', '')):040.20f}"
+    ordered = sorted(column.dropna().unique(), key=lambda value: fmt.by_number(str(value)))
+    return column.map({value: place for place, value in enumerate(ordered)}.get)

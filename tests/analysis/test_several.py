@@ -15,11 +15,12 @@ from typer.testing import CliRunner, Result
 
 import analysis
 from analysis.__main__ import app
-from analysis.records.columns import FRAMES
-from analysis.records.load import SweepError
+from analysis.records.columns import FRAMES, LABELS
+from analysis.records.load import SweepError, load_frames
+from analysis.several import frames_of
 from analysis.table import types
-from tests.analysis.builders import config, failed, record, write_sweep
-from tests.analysis.samples import good_records, good_sweep
+from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.samples import good_records, good_sweep, mixed_sweep, rich_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,6 +53,47 @@ def test_several_sweeps_are_one_report_and_a_shared_cell_counts_once(tmp_path: P
     assert "put right, make sweep SWEEP=b runs the rest" in complete["text"], "all of a is there"
     # one technique is in one sweep, its reference in the other: compared as if in one
     assert any(one["key"] == "scaling" for one in told)
+
+
+def test_each_frame_has_the_rows_of_all_sweeps(tmp_path: Path) -> None:
+    folders = [mixed_sweep(tmp_path / "mixed"), rich_sweep(tmp_path / "rich")]
+    (folders[1] / ".slurm").mkdir()
+    (folders[1] / ".slurm" / "run.json").write_text('{"schema_version": 1, "site": "alps"}')
+    found, twice = frames_of(folders)
+    first, second = map(load_frames, folders)
+    assert set(twice) == {*first.planned["cell_id"]} & {*second.planned["cell_id"]} != set()
+    for name, columns in FRAMES.items():
+        table, parts = getattr(found, name), [getattr(first, name), getattr(second, name)]
+        assert table.dtypes.astype(str).to_dict() == {"sweep": "string", **types(columns)}
+        parts[1] = parts[1][~parts[1]["cell_id"].isin(twice)]
+        cells = pd.concat(["mixed/" + parts[0]["cell_id"], "rich/" + parts[1]["cell_id"]])
+        assert table["cell_id"].tolist() == cells.tolist()
+        same = [one for one in types(columns) if one not in (*LABELS, "cell_id")]
+        pd.testing.assert_frame_equal(table[same], pd.concat(parts, ignore_index=True)[same])
+    named = found.planned["technique_label"].notna()
+    assert named.tolist() == found.planned["known"].tolist()
+    assert (found.name, found.title) == ("mixed + rich", first.title)
+    assert found.techniques == ("naive", "lamb", "lars", "grow", "adascale")
+    assert (found.folder, found.sites) == (tmp_path.resolve(), ("alps",))
+    assert [one.cell_id for one in found.problems] == [
+        f"mixed/{one.cell_id}" for one in first.problems
+    ]
+    assert found.unplanned == tuple(f"mixed/{name}" for name in first.unplanned)
+
+
+def test_names_are_made_anew_over_all_sweeps(tmp_path: Path) -> None:
+    """Each sweep has one rate under the name; together they have two."""
+    folders = [
+        write_sweep(tmp_path / name, [record(config(technique=technique(base_lr=rate), **more))])
+        for name, rate, more in (("a", 0.1, {}), ("b", 0.2, {"epochs": 4}))
+    ]
+    assert load_frames(folders[0]).runs["technique_label"].tolist() == ["naive"]
+    found, _ = frames_of(folders)
+    for table in (found.planned, found.runs, found.epochs):
+        assert table["technique_label"].unique().tolist() == [
+            "naive (base_lr=0.1)", "naive (base_lr=0.2)"
+        ]  # fmt: skip
+        assert table["context"].unique().tolist() == [("3 epochs",), ("4 epochs",)]
 
 
 def test_sweeps_of_one_name_and_a_missing_one_are_wrong_requests(tmp_path: Path) -> None:

@@ -127,9 +127,9 @@ def test_what_notebooks_use_is_loaded_when_it_is_asked_for() -> None:
 import sys
 import analysis
 assert "pandas" not in sys.modules and "scipy" not in sys.modules
-from analysis import compare, load_runs, merge
+from analysis import compare, load_runs, report
 assert "pandas" in sys.modules
-assert all(callable(f) for f in (compare, load_runs, merge))
+assert all(callable(f) for f in (compare, load_runs, report))
 try:
     analysis.nothing
 except AttributeError as error:
