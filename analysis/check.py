@@ -31,6 +31,7 @@ from analysis.writing import Case, Result, Suite
 #: Verdict -> exit code, the one that decides first.
 CODES = {"failed": 1, "undecided": 3, "passed": 0}
 NO_RUN = "no usable run of a planned condition"
+LOST = "not usable"
 NOTHING = "nothing of the kind was measured"
 #: A row of which nothing is known.
 _OPEN = {"mode": "", "verdict": "undecided", **Estimate(None).columns("value")}
@@ -129,15 +130,17 @@ def table(frames: Frames, asked: Mapping[str, float]) -> Table:
         asked: of THRESHOLDS, the least value that passes.
     """
     of, rows = Sweep(frames), list[Row]()
+    known = frames.planned["known"].all()
+    unknown = [] if known else [{"technique_label": "cells of an unknown config", "why": NO_RUN}]
     for what, least in asked.items():
-        threshold, why = THRESHOLDS[what], list[str]()
-        plan = _Plan(frames, what)
-        made = parts([threshold.make] if len(of.runs) else [], of, "Its table", why)
+        planned, why = _planned(frames, what), list[str]()
+        made = parts([THRESHOLDS[what].make] if len(of.runs) else [], of, "Its table", why)
         found = [row for table in made for row in plain_rows(table.data)]
-        own = [_judged(row, what, least, plan) for row in found if not plan.is_baseline(row)]
-        own += [row | {"why": NO_RUN} for row in plan.without_runs()]
-        if why or not own:
-            own += [{"technique_label": "every condition", "why": one} for one in why or [NOTHING]]
+        own = [_judged(row, what, least, planned) for row in found if row["gpus"] != row.get("n0")]
+        own += [cells[0] | {"why": NO_RUN} for cells in planned.values()
+                if _came_to(cells).keys() == {LOST}]  # fmt: skip
+        own += [*unknown, *({"technique_label": "every condition", "why": one} for one in why)]
+        own = own or [{"technique_label": "every condition", "why": NOTHING}]
         rows += [_OPEN | row | {"what": what, "least": least} for row in own]
     for row in rows:
         value = estimate_in(row, "value")
@@ -146,76 +149,48 @@ def table(frames: Frames, asked: Mapping[str, float]) -> Table:
     return Table("check", f"Thresholds of {frames.name}", COLUMNS, frame(rows, COLUMNS))
 
 
-class _Plan:
-    """What was planned against what completed, per condition: a mean of the other runs says nothing
-    of those that are lost, whatever they were lost to."""
-
-    def __init__(self, frames: Frames, what: str) -> None:
-        self._alike, self._is_efficiency = THRESHOLDS[what].alike, what == "efficiency"
-        known = frames.planned["known"]
-        self._unknown = int((~known).sum())
-        status = frames.runs[["cell_id", "status"]]
-        cells = frames.planned[known].merge(status, on="cell_id", how="left")
-        #: Of each condition without its ranks, and rank count: the planned cells.
-        self._cells: dict[Any, dict[int, list[Row]]] = {}
-        for row in plain_rows(cells.fillna({"status": "not usable"})):
-            by_ranks = self._cells.setdefault(self._key(row), {})
-            by_ranks.setdefault(row["gpus"], []).append(row)
-
-    def _key(self, row: Row) -> Any:
-        """Of a condition without its ranks: of efficiency what one rank count is measured against
-        another in."""
-        weak = self._is_efficiency and row["scaling"] == "weak"
-        batch = row["batch_per_rank" if weak else "global_batch"]
-        return (*(row[name] for name in self._alike), batch)
-
-    def _first(self, row: Row) -> int:
-        return min(self._cells[self._key(row)])
-
-    def _lost(self, row: Row, gpus: Any) -> Counter[str]:
-        """How many planned cells ended how."""
-        return Counter(cell["status"] for cell in self._cells[self._key(row)].get(gpus, ()))
-
-    def is_baseline(self, row: Row) -> bool:
-        """Of efficiency: the count that the plan begins with, whose efficiency is 1."""
-        gpus = row["gpus"]
-        return self._is_efficiency and gpus == row.get("n0", gpus) == self._first(row)
-
-    def all_diverged(self, row: Row) -> bool:
-        return set(self._lost(row, row["gpus"])) == {"diverged"}
-
-    def doubt(self, row: Row) -> str:
-        """Why the runs of a row, or of its baseline, are not those of the plan; else empty."""
-        n0 = row.get("n0")
-        if n0 is not None and n0 != (first := self._first(row)):
-            return f"measured against {ranks_text(n0)}, while the plan begins at {first}"
-        for gpus, of in ((row["gpus"], "planned runs"), (n0, "planned runs of the baseline")):
-            came_to = self._lost(row, gpus)
-            lost = [f"{came_to[why]} {why}" for why in ("diverged", "not usable") if came_to[why]]
-            if lost:
-                return f"of {came_to.total()} {of}: {fmt.joined(lost, ', ')}"
-        return ""
-
-    def without_runs(self) -> list[Row]:
-        """Planned conditions of which no run is usable, without the baselines of efficiency."""
-        every = [cells for by_ranks in self._cells.values() for cells in by_ranks.values()]
-        lost = [cells[0] for cells in every if {cell["status"] for cell in cells} == {"not usable"}]
-        rows = [row for row in lost if not self.is_baseline(row)]
-        unknown: Row = {"technique_label": "cells of an unknown config"}
-        return [*rows, unknown] if self._unknown else rows
+def _planned(frames: Frames, what: str) -> dict[Any, list[Row]]:
+    """The planned cells of each condition whose config is known, with the status of their runs: a
+    mean of the others says nothing of those that are lost, whatever they were lost to."""
+    status = frames.runs[["cell_id", "status"]]
+    cells = frames.planned[frames.planned["known"]].merge(status, on="cell_id", how="left")
+    found: dict[Any, list[Row]] = {}
+    for row in plain_rows(cells.fillna({"status": LOST})):
+        found.setdefault(_condition(row, what, row["gpus"]), []).append(row)
+    return found
 
 
-def _judged(row: Row, what: str, least: float, plan: _Plan) -> Row:
+def _condition(row: Row, what: str, gpus: int | None) -> Any:
+    """Of a row, or of its baseline, which has other ranks."""
+    weak = what == "efficiency" and row["scaling"] == "weak"
+    batch = row["batch_per_rank" if weak else "global_batch"]
+    return (*(row[name] for name in THRESHOLDS[what].alike), batch, gpus)
+
+
+def _came_to(cells: Sequence[Row]) -> Counter[str]:
+    """How many of them ended how."""
+    return Counter(cell["status"] for cell in cells)
+
+
+def _judged(row: Row, what: str, least: float, planned: Mapping[Any, Sequence[Row]]) -> Row:
     verdict, found = "undecided", estimate_in(row, THRESHOLDS[what].column)
-    if plan.all_diverged(row):
+    here, base = (
+        _came_to(planned.get(_condition(row, what, gpus), ()))
+        for gpus in (row["gpus"], row.get("n0"))
+    )
+    both = here + base
+    lost = ", ".join(f"{both[one]} {one}" for one in ("diverged", LOST) if both[one])
+    whose = " with those of its baseline" if base else ""
+    lost = lost and f"of {both.total()} planned runs{whose}: {lost}"
+    if here.keys() == {"diverged"}:
         verdict, why = "failed", "every run diverged"
     elif found.low is None or found.high is None:
-        why = plan.doubt(row) or found.note or "there is no value"
+        why = lost or found.note or "there is no value"
     elif found.high < least:
         verdict, why = "failed", "the whole interval is below the threshold"
     elif found.low < least:
-        why = plan.doubt(row) or "the threshold lies in the interval"
-    elif not (why := plan.doubt(row) or _doubt(found, least)):
+        why = lost or "the threshold lies in the interval"
+    elif not (why := lost or _doubt(found, least)):
         verdict = "passed"
     how = mode(row) if what == "efficiency" else ""
     return row | found.columns("value") | {"mode": how, "verdict": verdict, "why": why}

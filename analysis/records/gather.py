@@ -90,13 +90,17 @@ def array_of(values: Any, dtype: str) -> Any:
 
 
 def of_cells(cells: Sequence[str], parts: Sequence[Gathered]) -> Gathered:
-    """Tables of these cells, in this order, from several parts, which are used up."""
+    """Tables of these cells, in this order, from several parts, which are used up: table by table,
+    and without a copy where none is needed, since those of epochs are large."""
     found, wanted = {}, pd.Index(cells, dtype="string")
-    for name in TABLES:  # table by table, so that never all of it is there twice
-        table = pd.concat([part.pop(name) for part in parts], ignore_index=True)
+    for name in TABLES:
+        own = [part.pop(name) for part in parts]
+        full = [table for table in own if len(table)] or own[:1]
+        table = pd.concat(full, ignore_index=True) if full[1:] else full[0]
         place = wanted.get_indexer(table["cell_id"])
         order = np.argsort(place, kind="stable")[(place < 0).sum() :]
-        found[name] = table.iloc[order].reset_index(drop=True)
+        as_it_is = np.array_equal(order, np.arange(len(table)))
+        found[name] = table if as_it_is else table.iloc[order].reset_index(drop=True)
     return found
 
 
