@@ -140,9 +140,6 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(note, json.dumps([*tables]) + "\n")
-    for name in own - {*tables}:  # of an earlier version, so not of these data
-        if name == Path(name).name:
-            (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         write_atomically(folder / name, csv_text(table))
     return {folder / name: len(table) for name, table in tables.items()}

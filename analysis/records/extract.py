@@ -36,7 +36,7 @@ WORKLOAD = ("dataset", "image_size", "model", "width", "shortcuts", "pretrained"
              "validate_on", "partition", "target", "epochs", "epoch_images",
              "deterministic")  # fmt: skip
 _ACCURACIES = ("train_accuracy", "validation_accuracy")
-_ADD_UP = ("steps", "images", "skipped_steps", "sampled_steps", "train_s", "eval_s")
+_ADD_UP = ("steps", "images", "skipped_steps", "train_s", "eval_s")
 _RATES = ("lr_first", "lr_last", "lr_mean")
 
 

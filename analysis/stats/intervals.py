@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
+from scipy.stats import quantile_test
 
 from analysis.table import Estimate
 
@@ -125,6 +126,12 @@ def t_intervals(found: Moments, kind: Kind = "real") -> pd.DataFrame:
     columns = dict(zip(("value", "low", "high"), ends, strict=True))
     table = pd.DataFrame({**columns, "n": n.astype(int), "note": note})
     return table.assign(note=table["note"].where(table["note"] != "", None))
+
+
+def median_ends(values: ArrayLike) -> tuple[float, float]:
+    """The exact interval of a median, by order statistics; nan below 6 values."""
+    found = quantile_test(values, p=0.5).confidence_interval(LEVEL)
+    return float(found.low), float(found.high)
 
 
 def share(k: int, n: int) -> Estimate:

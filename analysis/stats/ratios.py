@@ -15,15 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
-from scipy.stats import binom
 
+from analysis.stats.intervals import Floats, median_ends
 from analysis.table import Estimate
 
 Key = TypeVar("Key", str, tuple[str, str])
-Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-#: From so many values on the order statistics of a median hold 95 %.
-_ENOUGH = 6
 ONE_VALUE = "a single value, so without an interval"
 
 
@@ -72,12 +69,11 @@ def _units(pairs: Sequence[Key]) -> list[Mask]:
 
 
 def _independent(logs: Floats) -> tuple[float, float]:
-    """Order statistics of the median, exact; of few values Student's t around their mean."""
+    """Of the median, exact; of few values Student's t around their mean."""
+    low, high = median_ends(logs)
+    if not math.isnan(low):
+        return low, high
     count = len(logs)
-    if count >= _ENOUGH:
-        # from either end, between these the median lies in 95 %
-        rank, ordered = int(binom.ppf(0.025, count, 0.5)), np.sort(logs)
-        return float(ordered[rank - 1]), float(ordered[-rank])
     return _around(np.mean(logs), np.std(logs, ddof=1) / math.sqrt(count), count)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from analysis import fmt
-from analysis.stats.intervals import LEVEL, NO_RUNS, Floats, share
+from analysis.stats.intervals import NO_RUNS, Floats, estimate, median_ends, share
 from analysis.table import Estimate
 
 _ROUNDING = 1e-9
@@ -64,8 +64,8 @@ def median_time(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
         note = fmt.joined(
             [f"not reached by {never} of {n} runs: the median is infinite", note], "; "
         )
-    low, high = (None, None) if gone else _order_statistics(sorted(times))
-    return Estimate(value, low, high, n - gone, note or None)
+    low, high = (np.nan, np.nan) if gone else median_ends(times)
+    return estimate(value, low, high, n - gone, note)
 
 
 def share_reached(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
@@ -74,11 +74,3 @@ def share_reached(times: Sequence[float], lost: Sequence[bool]) -> Estimate:
     found = share(sum(math.isfinite(time) for time in kept), len(kept))
     gone = len(times) - len(kept)
     return found._replace(note=f"{gone} of {len(times)} runs lost") if gone else found
-
-
-def _order_statistics(times: Sequence[float]) -> tuple[float | None, float | None]:
-    """Ends of the median's interval: the innermost pair of order statistics that covers LEVEL."""
-    n = len(times)
-    # the k for which P(fewer than k of n runs lie below the median) is at most (1 - LEVEL) / 2
-    k = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
-    return (times[k - 1], times[n - k]) if k > 0 else (None, None)
