@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -164,14 +163,6 @@ def test_the_example_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         exec("".join(cell["source"]), names)
     assert "How far does it scale?" in names["report"]._repr_html_()
     assert isinstance(names["efficiency"], Figure)
-
-
-def test_importing_analysis_loads_nothing() -> None:
-    code = "import analysis, sys; print([m for m in ('pandas', 'matplotlib') if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_an_export_replaces_nobody_elses_file(tmp_path: Path) -> None:

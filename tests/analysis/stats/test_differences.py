@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
@@ -22,10 +22,6 @@ from analysis.stats.differences import (
 )
 from analysis.stats.intervals import NO_RUNS, Moments, moments
 
-VALUES = st.floats(0.01, 100)
-PAIRS = st.integers(2, 8).flatmap(
-    lambda n: st.tuples(*[st.lists(VALUES, min_size=n, max_size=n)] * 2)
-)
 NAN = math.nan
 
 
@@ -36,20 +32,6 @@ def difference(arm: list[float], other: list[float]) -> dict[str, object]:
 def joined(*sets: list[float]) -> Moments:
     """Several sets of runs, one element each."""
     return Moments(*(np.concatenate(parts) for parts in zip(*map(moments, sets), strict=True)))
-
-
-@given(PAIRS, st.sampled_from([0.95, 0.99]))
-@settings(max_examples=50)
-def test_welch_as_scipy(pair: tuple[list[float], list[float]], level: float) -> None:
-    arm, other = pair
-    found = welch(moments(arm), moments(other), level)
-    assert found.value[0] == pytest.approx(np.mean(arm) - np.mean(other), abs=1e-9)
-    if moments(arm).sd[0] == 0 or moments(other).sd[0] == 0:
-        return  # scipy warns of cancellation; the next test has the case by hand
-    test = reference.ttest_ind(arm, other, equal_var=False)
-    low, high = test.confidence_interval(level)
-    assert found.p[0] == pytest.approx(test.pvalue, rel=1e-6, abs=1e-12)
-    assert (found.low[0], found.high[0]) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
 
 
 def test_welch_with_one_constant_arm_is_a_one_sample_test() -> None:
@@ -118,21 +100,13 @@ def test_holm_as_defined(p_values: list[float]) -> None:
 
 def test_a_family_has_bonferronis_intervals() -> None:
     arms, base = [[0.50, 0.53, 0.49], [0.44, 0.41, 0.46]], [0.40, 0.41, 0.42]
-    found = family(joined(*arms), joined(base, base), 4)
+    found = family(joined(*arms, []), joined(base, base, base), 4)
     tests = [reference.ttest_ind(arm, base, equal_var=False) for arm in arms]
-    assert found.p == pytest.approx([test.pvalue for test in tests])
+    assert found.p == pytest.approx([*(test.pvalue for test in tests), NAN], nan_ok=True)
     for i, test in enumerate(tests):
+        assert found.value[i] == pytest.approx(np.mean(arms[i]) - np.mean(base))
         wide = test.confidence_interval(1 - ALPHA / 4)
         assert (found.low[i], found.high[i]) == pytest.approx(tuple(wide))
-
-
-def test_holm_may_reject_what_bonferroni_leaves_open() -> None:
-    base = [0.400, 0.410, 0.420]
-    clear, close, none = [0.600, 0.610, 0.620], [0.4293, 0.4373, 0.4443], [0.405, 0.412, 0.416]
-    found = family(joined(clear, close, none), joined(base, base, base), 3)
-    assert holm(found.p)[1] == pytest.approx(2 * found.p[1])
-    assert holm(found.p)[1] < ALPHA < 3 * found.p[1]
-    assert found.low[1] < 0
 
 
 def test_a_calm_reference_makes_a_family_cautious() -> None:
@@ -144,12 +118,6 @@ def test_a_calm_reference_makes_a_family_cautious() -> None:
     expected = 2 * reference.t.sf(alone.value / alone.error, 2)
     assert family(*sides, 2).p == pytest.approx(expected)
     assert family(joined(arms[0]), joined(base), 1).p == pytest.approx(alone.p[:1])
-
-
-def test_what_could_not_be_compared_leaves_the_rest_of_a_family_alone() -> None:
-    arm, base = joined([0.50, 0.53, 0.49], []), joined([0.40, 0.41, 0.42], [0.40, 0.41, 0.42])
-    found = family(arm, base, 2)
-    assert np.isnan(found.p).tolist() == [False, True]
 
 
 def test_equality_as_two_one_sided_tests_of_scipy() -> None:

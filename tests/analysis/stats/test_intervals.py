@@ -107,7 +107,4 @@ def test_a_share_of_runs_as_scipy(counted: tuple[int, int]) -> None:
     k, n = counted
     found, exact = share(k, n), reference.binomtest(k, n).proportion_ci(0.95, "exact")
     assert found == (k / n, pytest.approx(exact.low), pytest.approx(exact.high), n, None)
-
-
-def test_no_share_of_nothing() -> None:
     assert share(0, 0) == Estimate(None, n=0, note=NO_RUNS)
