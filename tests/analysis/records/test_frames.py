@@ -7,7 +7,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from analysis.records.columns import FRAMES, RUNS
+from analysis.records.columns import RUNS
 from analysis.records.frames import in_order
 from tests.analysis.builders import (
     REASON,
@@ -40,11 +40,8 @@ def test_a_run_is_one_row_with_sums_and_final_values() -> None:
     assert found["validation_accuracy"] == 0.6, "the final epoch, not the best"
     assert found["train_loss"] == 2.0 / 3
     assert found["hosts"] == ("node1",)
-
-
-def test_a_record_without_host_names_has_no_hosts() -> None:
-    found = row(record(world_changes={"hostnames": ()}))
-    assert found["hosts"] == () and pd.isna(found["first_host"])
+    nowhere = row(record(world_changes={"hostnames": ()}))
+    assert nowhere["hosts"] == () and pd.isna(nowhere["first_host"])
 
 
 def test_a_null_is_na_with_the_reason_of_the_record() -> None:
@@ -100,23 +97,22 @@ def test_only_the_seed_is_pooled() -> None:
         assert mixed["condition"].nunique() == 2, change
 
 
-def test_epochs_are_one_row_each() -> None:
-    items = [record(config(), accuracies=[0.1, 0.2, 0.3])]
-    found = epochs_frame(items)
-    assert found["epoch"].tolist() == [1, 2, 3]
-    assert found["validation_accuracy"].tolist() == [0.1, 0.2, 0.3]
-    assert found["cell_id"].unique().tolist() == [items[0].cell_id]
-
-
-def test_an_epoch_has_its_own_batch_beside_that_of_the_run() -> None:
+def test_an_epoch_is_a_row_with_its_own_batch_and_noise() -> None:
     grows = technique("naive", batch_growth=Grow(milestones=(0.5,), factor=2, largest=160))
     changes = [{"accumulation": a, "skipped_steps": a} for a in (1, 2, 2)]
-    items = [record(config(technique=grows), epoch_changes=changes)]
-    runs = runs_frame(items)
-    found = epochs_frame(items)
-    assert found["global_batch"].tolist() == [16, 16, 16]
-    assert found["epoch_batch"].tolist() == [16, 32, 32]
-    assert found["skipped_steps"].tolist() == [1, 2, 2]
+    changes[1]["noise"] = NOISE
+    items = [record(config(technique=grows, seed=seed), epoch_changes=changes,
+                    accuracies=[0.1, 0.2, 0.3]) for seed in (0, 1)]  # fmt: skip
+    runs, found = runs_frame(items), epochs_frame(items)
+    assert found["cell_id"].tolist() == [item.cell_id for item in items for _ in range(3)]
+    expected = {
+        "epoch": [1, 2, 3], "validation_accuracy": [0.1, 0.2, 0.3], "global_batch": [16] * 3,
+        "epoch_batch": [16, 32, 32], "skipped_steps": [1, 2, 2], "steady": [False, True, True],
+    }  # fmt: skip
+    for name, values in expected.items():
+        assert found[name].tolist() == values * 2, name
+    assert found["noise_b_simple"].notna().tolist() == [False, True, False] * 2
+    assert found["noise_censored"].dropna().tolist() == [False, False]
     assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
 
 
@@ -128,13 +124,6 @@ def test_order_is_that_of_the_manifest_then_ranks() -> None:
     assert list(zip(ordered["technique"], ordered["gpus"], strict=True)) == [
         ("z", 1), ("a", 2), ("a", 4), ("unknown", 1),
     ]  # fmt: skip
-
-
-def test_columns_are_named_once_and_described() -> None:
-    for name, columns in FRAMES.items():
-        names = [column.name for column in columns]
-        assert len(set(names)) == len(names), name
-        assert all(column.description for column in columns), name
 
 
 @pytest.mark.parametrize("name", [c.name for c in RUNS if c.path and c.name != "global_batch"])
@@ -193,15 +182,6 @@ def test_a_workload_is_data_model_and_epochs_but_not_the_library() -> None:
     runs = runs_frame([record(config(**change)) for change in changes])
     first, epochs, data, library, ranks = runs["workload"]
     assert len({first, epochs, data}) == 3 and first == library == ranks
-
-
-def test_noise_stands_at_its_own_epoch() -> None:
-    changes = [{}, {"noise": NOISE}, {}]
-    items = [record(config("lars", seed=s), epoch_changes=changes) for s in (0, 1)]
-    found = epochs_frame(items)
-    assert found["noise_b_simple"].notna().tolist() == [False, True, False] * 2
-    assert found["noise_censored"].dropna().tolist() == [False, False]
-    assert found["steady"].tolist() == [False, True, True] * 2
 
 
 @pytest.mark.parametrize("column", ["technique_label", "context"])

@@ -38,21 +38,14 @@ def reason(folder: Path) -> tuple[str, str]:
 
 
 def test_usable_records_in_the_order_of_the_plan(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", [OTHER, GOOD])
+    """Of which one names a cell twice, and forgot a technique, which is the last."""
+    items = [OTHER, record(config("extra")), GOOD]
+    folder = write_sweep(tmp_path / "s", items, also_planned=[GOOD.cell_id], techniques=["naive"])
     sweep = load_frames(folder)
-    assert sweep.runs["cell_id"].tolist() == [OTHER.cell_id, GOOD.cell_id]
+    assert sweep.runs["cell_id"].tolist() == [item.cell_id for item in items]
     assert (sweep.problems, sweep.unplanned) == ((), ())
+    assert sweep.techniques == ("naive", "extra")
     assert load.read_cell(folder, GOOD.cell_id) == GOOD
-
-
-def test_a_technique_that_the_manifest_forgot_is_the_last(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", [record(config("extra")), GOOD], techniques=["naive"])
-    assert load_frames(folder).techniques == ("naive", "extra")
-
-
-def test_a_cell_named_twice_counts_once(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", [GOOD], also_planned=[GOOD.cell_id])
-    assert len(load_frames(folder).runs) == 1
 
 
 def _with(**changes: object) -> str:
@@ -180,13 +173,15 @@ def test_every_planned_cell_has_a_state_and_the_config_that_can_be_known(tmp_pat
         "unreadable": record(config(seed=2)),
         "missing": record(config("lars", seed=3)),
     }
-    folder = write_sweep(tmp_path / "s", cells.values(), also_planned=["never-started"])
+    folder = write_sweep(tmp_path / "s", cells.values(), also_planned=["never-started", "other"])
+    (folder / "other").mkdir()
+    (folder / "other" / "config.json").write_text(OTHER.config.model_dump_json())
     (folder / cells["unreadable"].cell_id / "record.json").write_text("{")
     (folder / cells["missing"].cell_id / "record.json").unlink()
     (folder / cells["failed"].cell_id / "config.json").unlink()
     planned = load_frames(folder).planned.set_index("cell_id")
-    assert planned["state"].tolist() == [*cells, "missing"]
-    assert planned["known"].tolist() == [True] * 5 + [False]
+    assert planned["state"].tolist() == [*cells, "missing", "missing"]
+    assert planned["known"].tolist() == [True] * 5 + [False] * 2, "a config of another cell is none"
     assert planned["technique"][:5].tolist() == ["lamb", "naive", "naive", "naive", "lars"]
     assert planned["gpus"][:5].tolist() == [1, 2, 1, 1, 1]
     assert planned.loc["never-started"].drop(["state", "known"]).isna().all()
@@ -215,13 +210,6 @@ def test_the_sites_of_a_sweep_are_those_of_its_submissions(tmp_path: Path) -> No
                                    arrays=arrays))  # fmt: skip
     (folder / ".slurm" / "broken.json").write_text("{")
     assert load_frames(folder).sites == ("alps", "dom")
-
-
-def test_a_config_of_another_cell_says_nothing(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", [GOOD], also_planned=["other"])
-    (folder / "other").mkdir()
-    (folder / "other" / "config.json").write_text(OTHER.config.model_dump_json())
-    assert load_frames(folder).planned["known"].tolist() == [True, False]
 
 
 def test_labels_tell_apart_what_is_planned_not_only_what_came_back(tmp_path: Path) -> None:
