@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
@@ -17,7 +18,6 @@ from analysis.plots.figure import (
     PART_PALETTE,
     Figure,
     inline,
-    left_out,
     looks,
     roles,
 )
@@ -90,13 +90,8 @@ def test_parts_of_a_step_have_no_colour_of_a_technique() -> None:
     assert not {look.color for look in techniques.values()} & {*PART_PALETTE, GRID}
 
 
-def test_what_is_left_out_is_said_where_something_is() -> None:
-    assert left_out(3, 3, "panels") == ""
-    assert left_out(6, 1200, "panels") == " Shown: 6 of 1,200 panels."
-
-
 NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
-SHOWN = "Shown: 12 of 15 techniques, the reference and those with the highest accuracy"
+NOISE = measured(100.0, 80.0, 125.0)
 
 
 def shared(items: list[RunRecord]) -> Sweep:
@@ -128,24 +123,25 @@ def test_a_reference_without_a_run_at_the_largest_batch_is_drawn() -> None:
     assert next(iter(shared(items).seen)) == "naive"
 
 
-@pytest.mark.parametrize("kind", ["by batch", "curves", "efficiency", "steps"])
-def test_each_figure_says_how_many_it_draws(kind: str) -> None:
-    items = [*ranked(), *(ranked(gpus=2) if kind == "efficiency" else ranked(32))]
-    of = shared(items)
-    topics = {"steps": step_figure.TOPIC, "efficiency": how_far.TOPIC}
-    found = plot(topics.get(kind, reached.TOPIC), of, kind == "curves")
-    assert SHOWN in found.caption
-    assert kind != "steps" or found.data["name"].str.startswith("naive").any()
-    assert ">t00<" not in str(found.svg)
-
-
-def test_steps_and_noise_say_it_too() -> None:
-    items = [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]
-    of = shared(items)
-    assert "Shown: 12 of 15 techniques" in plot(critical_batch.TOPIC, of).caption
-    one = measured(100.0, 80.0, 125.0)
-    of = shared([with_noise(0, one, one, name=name) for name in NAMES])
-    assert "Shown: 12 of 15 techniques" in plot(noise.TOPIC, of).caption
+@pytest.mark.parametrize(
+    ("topic", "number", "items"),
+    [
+        (reached.TOPIC, 0, lambda: [*ranked(), *ranked(32)]),
+        (reached.TOPIC, 1, lambda: [*ranked(), *ranked(32)]),
+        (step_figure.TOPIC, 0, lambda: [*ranked(), *ranked(32)]),
+        (how_far.TOPIC, 0, lambda: [*ranked(), *ranked(gpus=2)]),
+        (critical_batch.TOPIC, 0,
+         lambda: [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]),
+        (noise.TOPIC, 0, lambda: [with_noise(0, NOISE, NOISE, name=name) for name in NAMES]),
+    ],
+    ids=["by batch", "curves", "steps", "efficiency", "critical batch", "noise"],
+)  # fmt: skip
+def test_each_figure_says_how_many_it_draws(
+    topic: Topic, number: int, items: Callable[[], list[RunRecord]]
+) -> None:
+    found = plot(topic, shared(items()), number)
+    assert "Shown: 12 of 15 techniques, the reference and those with the highest" in found.caption
+    assert sum(f">{name}<" in str(found.svg) for name in NAMES) <= MOST_DRAWN
 
 
 def test_where_all_are_drawn_nothing_is_said() -> None:

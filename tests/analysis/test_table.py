@@ -80,23 +80,11 @@ def test_a_table_shows_its_rows_with_reasons_below() -> None:
     assert [column.align for column in shown.columns] == ["left", "right", "right", "right", "left"]
 
 
-def test_what_does_not_vary_is_not_shown() -> None:
-    alike = made(FIRST, FIRST).shown()
-    assert "runs" not in [column.heading for column in alike.columns]
-    assert len(alike.rows[0]) == len(alike.columns) == 4
-    alone = made(FIRST).shown()
-    assert "runs" not in [column.heading for column in alone.columns]
-    assert alone.rows[0][-1] == "a: 3", "a cell may still say it"
-
-
-def test_a_table_without_a_row() -> None:
-    shown = made().shown()
-    assert (shown.rows, shown.notes) == ((), ())
-
-
-def test_the_page_has_the_first_rows_of_many() -> None:
-    long = made(*[FIRST] * 5, most_rows=2)
-    assert (len(long.shown().rows), len(long.data)) == (2, 5)
+def test_what_does_not_vary_is_not_shown_and_of_many_rows_the_first() -> None:
+    long = made(*[FIRST] * 5, most_rows=2).shown()
+    assert [column.heading for column in long.columns] == ["name", "share", "time", "name and runs"]
+    assert [row[-1] for row in long.rows] == ["a: 3"] * 2, "a cell may still say it"
+    assert (made().shown().rows, made().shown().notes) == ((), ())
 
 
 def test_a_reason_has_one_number_per_table() -> None:
