@@ -105,6 +105,7 @@ def test_an_epoch_is_a_row_with_its_own_batch_and_noise() -> None:
                     accuracies=[0.1, 0.2, 0.3]) for seed in (0, 1)]  # fmt: skip
     runs, found = runs_frame(items), epochs_frame(items)
     assert found["cell_id"].tolist() == [item.cell_id for item in items for _ in range(3)]
+    assert found["seed"].tolist() == [0] * 3 + [1] * 3
     expected = {
         "epoch": [1, 2, 3], "validation_accuracy": [0.1, 0.2, 0.3], "global_batch": [16] * 3,
         "epoch_batch": [16, 32, 32], "skipped_steps": [1, 2, 2], "steady": [False, True, True],
