@@ -138,7 +138,7 @@ def table(frames: Frames, asked: Mapping[str, float]) -> Table:
         found = [row for table in made for row in plain_rows(table.data)]
         own = [_judged(row, what, least, planned) for row in found if row["gpus"] != row.get("n0")]
         own += [cells[0] | {"why": NO_RUN} for cells in planned.values()
-                if _came_to(cells).keys() == {LOST}]  # fmt: skip
+                if {cell["status"] for cell in cells} == {LOST}]  # fmt: skip
         own += [*unknown, *({"technique_label": "every condition", "why": one} for one in why)]
         own = own or [{"technique_label": "every condition", "why": NOTHING}]
         rows += [_OPEN | row | {"what": what, "least": least} for row in own]
@@ -167,20 +167,16 @@ def _condition(row: Row, what: str, gpus: int | None) -> Any:
     return (*(row[name] for name in THRESHOLDS[what].alike), batch, gpus)
 
 
-def _came_to(cells: Sequence[Row]) -> Counter[str]:
-    """How many of them ended how."""
-    return Counter(cell["status"] for cell in cells)
-
-
 def _judged(row: Row, what: str, least: float, planned: Mapping[Any, Sequence[Row]]) -> Row:
     verdict, found = "undecided", estimate_in(row, THRESHOLDS[what].column)
-    here, base = (
-        _came_to(planned.get(_condition(row, what, gpus), ()))
+    ended = [
+        Counter(cell["status"] for cell in planned[_condition(row, what, gpus)])
         for gpus in (row["gpus"], row.get("n0"))
-    )
-    both = here + base
+        if gpus is not None
+    ]
+    here, both = ended[0], sum(ended, Counter[str]())
     lost = ", ".join(f"{both[one]} {one}" for one in ("diverged", LOST) if both[one])
-    whose = " with those of its baseline" if base else ""
+    whose = " with those of its baseline" if ended[1:] else ""
     lost = lost and f"of {both.total()} planned runs{whose}: {lost}"
     if here.keys() == {"diverged"}:
         verdict, why = "failed", "every run diverged"
