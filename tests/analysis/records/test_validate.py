@@ -190,8 +190,7 @@ def attempt(
         # one that went on after the last epoch
         ((attempt(1, 0, 60), attempt(2, 60, 90, resumed=3)), (1, 1, 1), 10.0, None),
         # an attempt has its own epochs only
-        ((attempt(1, 0, 13), attempt(2, 100, 120, 1)), (1, 2, 2), 12.0, "the epochs of attempt 2 "
-         "took 24 s, yet it lasted 20 s"),
+        ((attempt(1, 0, 13), attempt(2, 100, 125, 1)), (1, 2, 2), 12.0, None),
         # after a power cut: the first start's epochs have the number of the second, which resumed
         # from them and failed within 5 s
         ((attempt(1, 100, 105, status="failed"), attempt(2, 200, 213, 2)), (1, 1, 2), 12.0, None),
