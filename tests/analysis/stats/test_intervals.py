@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,7 @@ from analysis.stats.intervals import (
 )
 from analysis.table import Estimate
 
-VALUES = st.floats(0.01, 100)
-RUNS = st.lists(VALUES, min_size=2, max_size=8)
+RUNS = st.lists(st.floats(0.01, 100), min_size=2, max_size=8)
 
 
 def mean(runs: list[float], kind: Kind = "real") -> Estimate:
@@ -30,24 +30,18 @@ def mean(runs: list[float], kind: Kind = "real") -> Estimate:
     return estimate(*row[["value", "low", "high", "n", "note"]])
 
 
-@given(RUNS)
-def test_mean_as_scipy(runs: list[float]) -> None:
-    found = mean(runs)
+@given(RUNS, st.sampled_from([("real", np.array, float), ("positive", np.log, np.exp)]))
+def test_means_as_scipy(runs: list[float], kind: tuple[Kind, Any, Any]) -> None:
+    """Of a positive quantity the geometric mean, with the interval of the logarithm."""
+    name, to, back = kind
+    found, values = mean(runs, name), to(runs)
+    assert found.value == pytest.approx(back(values.mean()))
     if found.low is None:  # equal values
-        assert np.ptp(runs) == pytest.approx(0, abs=1e-9)
+        assert np.ptp(values) == pytest.approx(0, abs=1e-9)
         return
-    error = np.std(runs, ddof=1) / math.sqrt(len(runs))
-    low, high = reference.t.interval(0.95, len(runs) - 1, np.mean(runs), error)
-    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9, abs=1e-9)
-
-
-@given(RUNS)
-def test_a_positive_quantity_has_the_interval_of_its_logarithm(runs: list[float]) -> None:
-    found, logs = mean(runs, "positive"), mean(np.log(runs).tolist())
-    assert found.value == pytest.approx(reference.gmean(runs))
-    if logs.low is not None:
-        assert found.low == pytest.approx(math.exp(logs.low), rel=1e-9)
-        assert found.low > 0
+    error = np.std(values, ddof=1) / math.sqrt(len(runs))
+    low, high = reference.t.interval(0.95, len(runs) - 1, values.mean(), error)
+    assert (found.low, found.high) == pytest.approx((back(low), back(high)), rel=1e-9, abs=1e-9)
 
 
 def test_a_share_is_cut_where_it_ends_and_says_so() -> None:
