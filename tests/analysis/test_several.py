@@ -81,13 +81,16 @@ def test_each_frame_has_the_rows_of_all_sweeps(tmp_path: Path) -> None:
 
 
 def test_names_are_made_anew_over_all_sweeps(tmp_path: Path) -> None:
-    """Each sweep has one rate under the name; together they have two."""
-    folders = [
-        write_sweep(tmp_path / name, [record(config(technique=technique(base_lr=rate), **more))])
-        for name, rate, more in (("a", 0.1, {}), ("b", 0.2, {"epochs": 4}))
-    ]
+    """Each sweep has one rate under the name; together they have two. Both lost one cell."""
+    gone = failed(config(seed=9))
+    each = {"a": config(technique=technique(base_lr=0.1)),
+            "b": config(technique=technique(base_lr=0.2), epochs=4)}  # fmt: skip
+    folders = [write_sweep(tmp_path / name, [record(one), gone]) for name, one in each.items()]
     assert load_frames(folders[0]).runs["technique_label"].tolist() == ["naive"]
-    found, _ = frames_of(folders)
+    found, twice = frames_of(folders)
+    assert ([f"a/{cell}" for cell in twice], len(found.planned)) == (
+        [one.cell_id for one in found.problems], 3
+    )  # fmt: skip
     for table in (found.planned, found.runs, found.epochs):
         assert table["technique_label"].unique().tolist() == [
             "naive (base_lr=0.1)", "naive (base_lr=0.2)"

@@ -100,7 +100,7 @@ def test_only_the_seed_is_pooled() -> None:
 def test_an_epoch_is_a_row_with_its_own_batch_and_noise() -> None:
     grows = technique("naive", batch_growth=Grow(milestones=(0.5,), factor=2, largest=160))
     changes = [{"accumulation": a, "skipped_steps": a} for a in (1, 2, 2)]
-    changes[1]["noise"] = NOISE
+    changes[2]["noise"] = NOISE
     items = [record(config(technique=grows, seed=seed), epoch_changes=changes,
                     accuracies=[0.1, 0.2, 0.3]) for seed in (0, 1)]  # fmt: skip
     runs, found = runs_frame(items), epochs_frame(items)
@@ -112,7 +112,7 @@ def test_an_epoch_is_a_row_with_its_own_batch_and_noise() -> None:
     }  # fmt: skip
     for name, values in expected.items():
         assert found[name].tolist() == values * 2, name
-    assert found["noise_b_simple"].notna().tolist() == [False, True, False] * 2
+    assert found["noise_b_simple"].notna().tolist() == [False, False, True] * 2
     assert found["noise_censored"].dropna().tolist() == [False, False]
     assert (runs["global_batch"][0], runs["global_batch_last"][0]) == (16, 32)
 
