@@ -116,7 +116,6 @@ RUNS = (
     _text("order", "how batches were drawn", "data."),
     _count("train_images", "used", "data."),
     _count("validation_images", "that accuracy was measured on", "data."),
-    _count("classes", "of the data set", "data."),
     _text("git_commit", "of the program", "provenance."),
     _bool("git_dirty", "whether its checkout had uncommitted changes", "provenance."),
     _text("image_digest", "of the container's image", "provenance."),
@@ -177,7 +176,6 @@ MEASURED = (
     _seconds("suspended_s", "stopped, frozen or asleep; in no other seconds", "epochs."),
     _count("sampled_steps", "taken in parts to measure them", "epochs."),
     _seconds("sampled_s", "of train_s: these steps", "epochs."),
-    _count("steps_per_call", "of the other steps, at most", "epochs."),
 )
 EPOCHS = (
     *MEASURED,
