@@ -92,7 +92,8 @@ def array_of(values: Any, dtype: str) -> Any:
 def of_cells(cells: Sequence[str], parts: Sequence[Gathered]) -> Gathered:
     """Tables of these cells, in this order, from several parts, which are used up: table by table,
     and without a copy where none is needed, since those of epochs are large."""
-    found, wanted = {}, pd.Index(cells, dtype="string")
+    found: Gathered = {}
+    wanted: Any = pd.Index([*cells], dtype="string")
     for name in TABLES:
         own = [part.pop(name) for part in parts]
         full = [table for table in own if len(table)] or own[:1]
