@@ -49,9 +49,9 @@ def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, 
             "AFTER --baseline BEFORE"
         )
     owners: dict[str, int] = {}
-    for table in ("runs", "planned"):
+    for frame in ("runs", "planned"):
         for number, one in enumerate(loaded):
-            for cell in getattr(one, table)["cell_id"]:
+            for cell in getattr(one, frame)["cell_id"]:
                 owners.setdefault(cell, number)
     planned = pd.concat([one.planned["cell_id"] for one in loaded])
     twice = tuple(planned[planned.duplicated()].unique())
