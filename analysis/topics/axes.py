@@ -99,7 +99,7 @@ def figure(of: Sweep) -> Figure | None:
     own = numeric[numeric["axis"] == axis]
     name = "sharpness" if own["sharpness"].notna().all() else "accuracy"
     wide = own["at"].max() >= 4 * own["at"].min() > 0
-    x = Axis(str(axis), "octaves" if wide else "linear", "{:,.3g}".format)
+    x = Axis(str(axis), "octaves" if wide else "linear")
     y = Axis("validation accuracy")
     if name == "sharpness":
         y = Axis("largest eigenvalue of the Hessian", "decades")

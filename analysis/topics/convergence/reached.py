@@ -160,15 +160,13 @@ def by_batch(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     if known["global_batch"].nunique() < 2:
         return None
     # under weak scaling each rank count has one batch: lines then join rank counts
-    several = known.groupby(["gpus", "epochs"])["global_batch"].nunique().max() > 1
-    every = [own for _, own in known.groupby(["gpus", "epochs"] if several else ["epochs"])]
+    several = known.groupby("gpus")["global_batch"].nunique().max() > 1
+    every = [own for _, own in known.groupby("gpus")] if several else [known]
     drawn = every[-MOST_PANELS:]
-    lengths = known["epochs"].nunique() > 1
     panels = {}
     for own in drawn:
         counts = sorted(set(own["gpus"]))
         name = ", ".join(map(str, counts)) + (" rank" if counts == [1] else " ranks")
-        name += f", {own['epochs'].iloc[0]} epochs" if lengths else ""
         panels[name] = [*_by_batch(own, seen)]
     svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
     n = n_of(pd.concat(drawn)["validation_accuracy_n"])
