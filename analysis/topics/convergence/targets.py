@@ -222,7 +222,7 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
     if not known:
         return ""
     fast = min(known, key=lambda row: row["seconds"])
-    text = f"{estimate_in(fast, 'seconds').text(_whole)} s with {named(fast, found)} at batch "
+    text = f"{estimate_in(fast, 'seconds').text(_short)} s with {named(fast, found)} at batch "
     text += fmt.count(fast["global_batch"])
     others = len(rows) - 1
     if not others:
@@ -231,10 +231,6 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
     later = [row["verdict"] for row in of.rows(target_pairs) if row["first"] == name].count(LATER)
     than = f"{later} of {fmt.counted(others, 'other')}" if later else "any other"
     return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {than}"
-
-
-def _whole(value: float) -> str:
-    return "∞" if math.isinf(value) else fmt.number(0)(value)
 
 
 TOPIC = Topic(

@@ -119,10 +119,6 @@ def test_a_batch_that_grows_is_no_batch() -> None:
     assert row["critical_batch_note"] == critical_batch.GROWS
 
 
-def test_one_batch_has_no_row() -> None:
-    assert not len(made(*several(spread(16))).data)
-
-
 def test_a_dot_per_run_and_the_line_of_the_law() -> None:
     found = drawn(*map(run, BATCHES[:4]))
     assert "4 runs, one dot each" in found.caption and "Hollow" not in found.caption

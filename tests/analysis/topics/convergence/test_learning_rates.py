@@ -81,11 +81,12 @@ def test_where_all_runs_diverged_the_table_says_so_and_there_is_no_figure() -> N
 
 
 def test_searches_are_apart_by_all_but_the_rate() -> None:
-    """Not one: two rates, and runs that stop at a target, which say nothing of accuracy."""
+    """Not one: two rates; runs that stop at a target, which say nothing of accuracy; none at all."""
     table = made(*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32),
                  *search([0.5, 0.4, 0.3], settings={"label_smoothing": 0.1}),
                  *search([0.3, 0.5], RATES[:2], name="lamb"),
-                 *search([0.3, 0.5, 0.4], target=Target(validation_accuracy=0.9)))  # fmt: skip
+                 *search([0.3, 0.5, 0.4], target=Target(validation_accuracy=0.9)),
+                 lost=tuple(asked(rate, name="lars") for rate in RATES))  # fmt: skip
     assert table.data["line"].nunique() == 3
     assert table.data["technique_label"].nunique() == 2
     assert int(table.data["best"].sum()) == 3

@@ -14,7 +14,7 @@ from analysis.plots.figure import Figure, looks
 from analysis.table import Table
 from analysis.topics.convergence import noise as topic
 from tests.analysis.builders import cells as row_of
-from tests.analysis.builders import config, epoch, epochs_frame, record
+from tests.analysis.builders import config, epoch, record
 from tests.analysis.planned import sweep
 from train.record.run import NoiseScale, RunRecord
 
@@ -72,17 +72,6 @@ def cells(*items: RunRecord) -> dict[str, str]:
 
 def drawn(*items: RunRecord) -> Figure | None:
     return topic.figure(sweep(items))
-
-
-def test_the_epochs_have_what_was_measured() -> None:
-    items = [run(3, None, measured(50, 40, 60), censored(900.0))]
-    found = epochs_frame(items)
-    assert found["noise_b_simple"].tolist() == [pd.NA, 50, pd.NA]
-    assert found["noise_low"].tolist() == [pd.NA, 40, 900]
-    assert found["noise_censored"].tolist() == [pd.NA, False, True]
-    second = found.iloc[1]
-    assert (second["technique"], second["gpus"], second["global_batch"]) == ("naive", GPUS, BATCH)
-    assert (second["seed"], second["noise_trace"], second["noise_gradient_sq"]) == (3, 50, 1)
 
 
 def test_geometric_mean_and_interval_over_seeds() -> None:

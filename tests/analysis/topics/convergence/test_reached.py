@@ -127,12 +127,10 @@ def test_the_heading_says_what_a_rank_is() -> None:
         (column,) = (c for c in reached.columns(runs_frame(items)) if c.name == "gpus")
         return f"{column.heading}: {column.description}"
 
-    gpu = {"device_kind": "gpu", "device": "NVIDIA H100"}
-    assert head(record(world_changes=gpu)) == "GPUs: one rank per GPU; device: NVIDIA H100"
-    assert head(record()).startswith("ranks: groups of CPU cores, not GPUs: 1 core each")
-    mixed = head(record(world_changes=gpu), record(config(seed=1)))
-    assert mixed.startswith("ranks: ")
-    assert "NVIDIA H100 and Test CPU" in mixed
+    gpu = record(world_changes={"device_kind": "gpu", "device": "NVIDIA H100"})
+    assert head(gpu) == "GPUs: one rank per GPU; device: NVIDIA H100"
+    mixed = head(gpu, record(config(seed=1)))
+    assert mixed.startswith("ranks: ") and "NVIDIA H100 and Test CPU" in mixed
 
 
 def test_seconds_have_the_interval_of_the_logarithm() -> None:
