@@ -32,19 +32,12 @@ def accuracies(items: list[RunRecord]) -> pd.DataFrame:
     return numbers(epochs[epochs["validation_accuracy"].notna()], "validation_accuracy")
 
 
-def picked(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
-    for name, value in where.items():
-        data = data[data[name] == value]
-    return data
-
-
 def test_means_and_ends_are_of_completed_runs() -> None:
     data = accuracies(ITEMS)
-    both = picked(data, gpus=1)
+    both, alone = (data[data["gpus"] == ranks] for ranks in (1, 2))
     assert both["value"].tolist() == pytest.approx([0.2, 0.5, 0.7])
     assert both["low"].tolist() == [0.2, 0.4, 0.6] and both["high"].tolist() == [0.2, 0.6, 0.8]
     assert both["n"].tolist() == [2, 2, 2]
-    alone = picked(data, gpus=2)
     assert alone["value"].tolist() == pytest.approx([0.1, 0.3, 0.5]), "the diverged run is not in"
     assert data["panel"].unique().tolist() == ["1 rank, batch 16", "2 ranks, batch 32"]
 
@@ -59,7 +52,7 @@ def test_curves_have_the_training_seconds_so_far() -> None:
     """320 images an epoch at 100 and 121 images/s; a mean stands at the mean of its runs."""
     found = drawn(ITEMS, against="train_s_so_far")
     first, second = ([320 * e / rate for e in (1, 2, 3)] for rate in (100, 121))
-    mean = picked(found.data, gpus=1)["train_s_so_far"].tolist()
+    mean = found.data.loc[found.data["gpus"] == 1, "train_s_so_far"].tolist()
     assert mean == pytest.approx([(a + b) / 2 for a, b in zip(first, second, strict=True)])
     assert "Seconds are of training alone" in found.caption
     assert found.svg and ">training seconds<" in found.svg

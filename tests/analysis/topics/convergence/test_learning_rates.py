@@ -81,7 +81,7 @@ def test_where_all_runs_diverged_the_table_says_so_and_there_is_no_figure() -> N
 
 
 def test_searches_are_apart_by_all_but_the_rate() -> None:
-    """Not one: two rates; runs that stop at a target, which say nothing of accuracy; none at all."""
+    """Not one: two rates; runs that stop at a target, which say nothing of accuracy; no run."""
     table = made(*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32),
                  *search([0.5, 0.4, 0.3], settings={"label_smoothing": 0.1}),
                  *search([0.3, 0.5], RATES[:2], name="lamb"),
