@@ -167,7 +167,8 @@ def _said(rows: Sequence[Row]) -> str:
     changes = [_change(name, first, last) for name in _MEASURES if last[name] is not None]
     runs = f"{first['n']} + {fmt.runs(last['n'])}"
     text = [*changes, runs] if changes else [f"no change is claimed: {last['change_note']}"]
-    return fmt.joined([ends, equal, *text], ", ")
+    more = f"{fmt.counted(len(rows) - 2, 'more value')} in the table" if len(rows) > 2 else ""
+    return fmt.joined([fmt.joined([ends, equal, *text], ", "), more], "; ")
 
 
 def _change(name: str, first: Row, last: Row) -> str:
