@@ -173,6 +173,6 @@ def test_an_end_without_runs_is_not_replaced_by_another(place: int) -> None:
     conditions = [decayed(0.5 + n / 10, decay) for n, decay in enumerate(DECAYS)]
     lost = conditions.pop(place)
     assert only(of(*conditions, lost=lost)).text == (
-        "From weight decay 0 to 0.01, no change is claimed: no run with this value; 1 more value in "
-        "the table."
+        "From weight decay 0 to 0.01, no change is claimed: no run with this value; "
+        "1 more value in the table."
     )
