@@ -1,10 +1,10 @@
 """What a setting that a sweep varies does: accuracy, and sharpness where it was measured.
 
 Ranks, batch, technique, library and learning rate have topics of their own. Any other setting that
-differs between cells of one technique is an axis here. Its values are compared where all else is
-equal; a setting that follows from another one (epochs from the share of the data) is named, and no
-axis. Numbers are compared between the ends of the axis, which the plan fixes: where an end has no
-usable run, nothing is. More than two names have no order: the answer gives their range.
+differs between cells of one technique is an axis here, and the batch, too, where sharpness was
+measured. Its values are compared where all else is equal; a setting that follows from another one
+(epochs from the share of the data) is named, and no axis. The last value of the plan is compared
+with its first, numbers in their order: where one of the two has no usable run, nothing is.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def table(of: Sweep) -> Table:
     planned, found = of.frames.planned, of.runs[["cell_id", *_FOUND]]
     cells = planned[planned["known"]].merge(found, on="cell_id", how="left")
     rows: list[Row] = []
-    for one in comparable(cells, of.frames.settings):
+    measured = bool(cells["sharpness_largest"].notna().any())
+    for one in comparable(cells, of.frames.settings, batch=measured):
         rows += _rows(one, cells.loc[one.values.index])
-    sharp = any(row["sharpness"] is not None for row in rows)
-    shown = COLUMNS if sharp else tuple(c for c in COLUMNS if c.name not in ("sharpness", "times"))
-    return Table("axes", "What each setting does", shown, frame(rows, COLUMNS))
+    shown = [c for c in COLUMNS if measured or c.name not in ("sharpness", "times")]
+    return Table("axes", "What each setting does", tuple(shown), frame(rows, COLUMNS))
 
 
 def answers(of: Sweep) -> Iterable[Answer]:
@@ -74,18 +74,18 @@ def answers(of: Sweep) -> Iterable[Answer]:
     told = {row["axis"] for row in rows if row["change_note"] != STOPS or row["times"] is not None}
     axes = groups([row for row in rows if row["axis"] in told], ("axis",))[:_MOST]
     every = [groups(own, ("equal",)) for own in axes]
-    compared = sum(_intervals(own) for sets in every for own in sets[:_MOST])
+    last_rows = [own[-1] for sets in every for own in sets]
+    compared = sum(row[f"{name}_low"] is not None for row in last_rows for name in _MEASURES)
     for sets in every:
-        said = [_said(own) for own in sets[:_MOST]]
-        more = said[1:] + ([f"{len(sets) - _MOST} more in the table"] if sets[_MOST:] else [])
-        if compared > 1 and any(map(_intervals, sets[:_MOST])):
+        verdict, *more = fmt.few([_said(own) for own in sets])
+        if compared > 1:
             more.append(f"intervals are not corrected for {compared} comparisons")
         first, last = sets[0][0], sets[0][-1]
         words = first["axis"].partition(" (")[0]
         numbers = {"axis": words, "with": first["equal"], "from": first["value"],
                    "to": last["value"], "change": last["change"], "low": last["change_low"],
-                   "high": last["change_high"]}  # fmt: skip
-        yield Answer("axis", f"What changes with {words}?", fmt.sentence(said[0]),
+                   "high": last["change_high"], "times": last["times"]}  # fmt: skip
+        yield Answer("axis", f"What changes with {words}?", fmt.sentence(verdict),
                      "axes", "runs", numbers, more)  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def figure(of: Sweep) -> Figure | None:
     own = numeric[numeric["axis"] == axis]
     name = "sharpness" if own["sharpness"].notna().all() else "accuracy"
     wide = own["at"].max() >= 4 * own["at"].min() > 0
-    x = Axis(str(axis), "octaves" if wide else "linear", "{:,.3g}".format)
+    x = Axis(str(axis), "octaves" if wide else "linear")
     y = Axis("validation accuracy")
     if name == "sharpness":
         y = Axis("largest eigenvalue of the Hessian", "decades")
@@ -124,14 +124,15 @@ def _rows(one: Comparable, cells: pd.DataFrame) -> list[Row]:
     size = len(order)
     done = cells["status"].eq("completed").fillna(False).to_numpy(bool)
     diverged = cells["status"].notna().to_numpy(bool) & ~done
-    # a run that ends at a target has epochs of its own; where some diverged, means are of the rest
-    why = STOPS if cells["target"].notna().any() else SOME_DIVERGED if diverged.any() else None
     sharp = cells["sharpness_largest"].where(done & (cells["sharpness_largest"] > 0).fillna(False))
     accuracy = grouped_moments(numbers(cells["validation_accuracy"].where(done)), place, size)
     sharpness = grouped_moments(np.log(numbers(sharp)), place, size)
-    change = _against_first(differences, accuracy)
-    if why:
-        change = change.assign(value=np.nan, low=np.nan, high=np.nan, note=why)
+    change, times = _against_first(differences, accuracy), _against_first(ratios, sharpness)
+    # a run that ends at a target has epochs of its own; where some diverged, means are of the rest
+    if diverged.any():
+        change, times = (_not_compared(found, SOME_DIVERGED) for found in (change, times))
+    elif cells["target"].notna().any():
+        change = _not_compared(change, STOPS)
     return plain_rows(pd.DataFrame({
         "axis": one.axis, "equal": one.equal, "value": [value_text(v) for v in order],
         "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
@@ -139,7 +140,7 @@ def _rows(one: Comparable, cells: pd.DataFrame) -> list[Row]:
         **estimates_as("accuracy", t_intervals(accuracy, "share")),
         **estimates_as("change", change),
         **estimates_as("sharpness", t_intervals(sharpness, "positive")),
-        **estimates_as("times", _against_first(ratios, sharpness)),
+        **estimates_as("times", times),
     }))  # fmt: skip
 
 
@@ -152,63 +153,32 @@ def _against_first(
     return found
 
 
-def _has_ends(rows: Sequence[Row]) -> bool:
-    """More than two values without an order have none."""
-    return len(rows) == 2 or rows[0]["at"] is not None
-
-
-def _intervals(rows: Sequence[Row]) -> int:
-    """How many :func:`_said` gives."""
-    given = _has_ends(rows) and rows[-1]["change_note"] != SOME_DIVERGED
-    return sum(rows[-1][f"{name}_low"] is not None for name in _MEASURES) if given else 0
+def _not_compared(found: pd.DataFrame, why: str) -> pd.DataFrame:
+    return found.assign(value=np.nan, low=np.nan, high=np.nan, note=why)
 
 
 def _said(rows: Sequence[Row]) -> str:
-    """What one set of cells shows, and which of its values no run completed with."""
+    """What one set of cells shows."""
     first, last = rows[0], rows[-1]
     words, _, too = first["axis"].partition(" (")
     ends = f"from {words} {first['value']} to {last['value']}"
-    ends = ends if _has_ends(rows) else f"of {len(rows)} values of {words}"
     ends += f" (with {too.removesuffix(' too)')} changing)" if too else ""
     equal = f"with {last['equal']}" if last["equal"] else ""
-    if last["change_note"] == SOME_DIVERGED:
-        diverged, done = (sum(row[name] for row in rows) for name in ("diverged", "n"))
-        text = f"{diverged} of {diverged + done} runs diverged: no change is claimed"
-    else:
-        text = _between(first, last) if _has_ends(rows) else _range(rows)
-        lost = [row["value"] for row in rows if not row["n"]]
-        without = f"no completed run with {' and '.join(lost)}" if lost else ""
-        text = fmt.joined([text or "no change is claimed", without], "; ")
-    return fmt.joined([ends, equal, text], ", ")
-
-
-def _range(rows: Sequence[Row]) -> str:
-    """Of the sharpness where accuracies are not compared."""
-    ends = rows[-1]["change_note"] == STOPS
-    name, write = ("sharpness", fmt.significant) if ends else ("accuracy", fmt.THREE)
-    known = [row[name] for row in rows if row[name] is not None]
-    if not known:
-        return ""
-    span = f"{write(min(known))} to {write(max(known))}"
-    return f"the mean {name} is {span}, not tested against each other"
-
-
-def _between(first: Row, last: Row) -> str:
-    """What the last value changes against the first; empty where nothing tells."""
-    shown, open_ = list[str](), list[str]()
-    for name, (what, write, same, of, level) in _MEASURES.items():
-        found = estimate_in(last, name)
-        if found.value is None:
-            continue
-        by = f"by {'a factor of ' if same else ''}{found.text(write)}"
-        change = f"from {level(first[of])} to {level(last[of])}, {by}"
-        low, high = found.low, found.high
-        if low is None or high is None or low <= same <= high:
-            open_.append(f"no change of {what} is shown: {change}")
-        else:
-            shown.append(f"{what} changes {change}")
+    changes = [_change(name, first, last) for name in _MEASURES if last[name] is not None]
     runs = f"{first['n']} + {fmt.runs(last['n'])}"
-    return fmt.joined([*shown, *open_, runs], ", ") if shown or open_ else ""
+    text = [*changes, runs] if changes else [f"no change is claimed: {last['change_note']}"]
+    more = f"{fmt.counted(len(rows) - 2, 'more value')} in the table" if len(rows) > 2 else ""
+    return fmt.joined([fmt.joined([ends, equal, *text], ", "), more], "; ")
+
+
+def _change(name: str, first: Row, last: Row) -> str:
+    what, write, same, of, level = _MEASURES[name]
+    found = estimate_in(last, name)
+    by = f"by {'a factor of ' if same else ''}{found.text(write)}"
+    change = f"from {level(first[of])} to {level(last[of])}, {by}"
+    if found.low is None or found.high is None or found.low <= same <= found.high:
+        return f"no change of {what} is shown: {change}"
+    return f"{what} changes {change}"
 
 
 TOPIC = Topic((table,), (figure,), (answers,), asks=lambda of: len(of.made(table).data) > 0)

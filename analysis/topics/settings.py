@@ -5,7 +5,7 @@ Cells are those of the plan, so that runs that are lost move no end and hide no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,17 +14,17 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.records.labels import Settings, flat_settings
-from analysis.topics.names import ranks_text
 
 #: Of the config; the others are what may not differ.
 _SETTINGS = ("model", "width", "shortcuts", "image_size", "pretrained", "data_fraction", "epochs",
              "epoch_images", "partition", "deterministic")  # fmt: skip
-_EQUAL = ("technique", "gpus", "global_batch", "accumulation", "scaling", "framework", "dataset",
-          "target", "validate_on")  # fmt: skip
+BATCH = "global_batch"
+_EQUAL = ("technique", "gpus", BATCH, "accumulation", "scaling", "framework", "dataset", "target",
+          "validate_on")  # fmt: skip
 #: Of a technique. No axis: it has a topic of its own.
 _RATE = "base_lr"
 _WORDS = {"data_fraction": "the share of the training images", "epoch_images": "images an epoch",
-          _RATE: "base learning rate"}  # fmt: skip
+          _RATE: "base learning rate", "gpus": "ranks", BATCH: "batch"}  # fmt: skip
 #: A setting that is left out.
 _NONE = "none"
 
@@ -37,19 +37,25 @@ class Comparable(NamedTuple):
     values: pd.Series[Any]  # of the setting, by the index of the cells; at least two differ
 
 
-def comparable(cells: pd.DataFrame, techniques: Settings) -> Iterator[Comparable]:
+def comparable(
+    cells: pd.DataFrame, techniques: Settings, *, batch: bool = False
+) -> Iterator[Comparable]:
     """Sets of cells, axis by axis.
 
     Args:
         cells: with the columns of CONFIG, of known configs.
+        batch: whether the global batch, of the same ranks, is an axis, too.
     """
     settings = _settings(cells, techniques)
+    ways = settings.groupby(["gpus", BATCH])["accumulation"].nunique()
+    if not (ways > 1).any():  # ranks and batch leave no choice of it
+        settings = settings.drop(columns="accumulation")
     differing = settings.loc[:, settings.nunique() > 1]
-    for axis, along in _axes(differing).items():
+    for axis, along in _axes(differing, [BATCH] if batch else []).items():
         values = settings[axis].dropna()
-        too = [_axis_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
-        words = _axis_words(axis) + (f" ({', '.join(too)} too)" if too else "")
-        others = _told(differing.loc[values.index].drop(columns=[axis, *along]))
+        too = [_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
+        words = _words(axis) + (f" ({', '.join(too)} too)" if too else "")
+        others = differing.loc[values.index].drop(columns=[axis, *along])
         which = pd.Series(0, others.index)
         if others.shape[1]:
             which = others.groupby([*others], sort=False, dropna=False).ngroup()
@@ -80,18 +86,17 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, Real) else str(value)
 
 
-def _axes(differing: pd.DataFrame) -> dict[str, list[str]]:
-    """Axis -> the settings that follow from it."""
-    varied = [str(name) for name in differing if name not in (*_EQUAL, _RATE)]
-    varied.sort(key=lambda name: -differing[name].nunique())
+def _axes(differing: pd.DataFrame, also: Sequence[str]) -> dict[str, list[str]]:
+    """Axis -> the settings that follow from it. ``also``: axes that _EQUAL has."""
+    varied = [str(name) for name in differing if name not in _EQUAL or name in also]
+    varied.sort(key=lambda name: (name == _RATE, -differing[name].nunique()))
     axes: dict[str, list[str]] = {}
     for name in varied:
-        of = next((axis for axis in axes if _follows(differing[[name, axis]])), name)
-        axes.setdefault(of, []).extend([name] if name != of else [])
-    for axis, along in axes.items():
-        own = differing[differing[axis].notna()]
-        if _RATE in own and _follows(own[[_RATE, axis]]):
-            along.append(_RATE)
+        of = next((axis for axis in axes if _follows(differing[[name, axis]])), "")
+        if of:
+            axes[of].append(name)
+        elif name != _RATE:
+            axes[name] = []
     return axes
 
 
@@ -100,25 +105,12 @@ def _follows(pair: pd.DataFrame) -> bool:
     return pair.astype(str).drop_duplicates().iloc[:, 1].is_unique
 
 
-def _told(others: pd.DataFrame) -> pd.DataFrame:
-    """Without the accumulation, where ranks and batch leave no choice of it."""
-    rest = others.drop(columns="accumulation", errors="ignore")
-    return rest if len(rest.drop_duplicates()) == len(others.drop_duplicates()) else others
-
-
 def _equal(row: pd.Series[Any]) -> str:
-    return fmt.joined([_named(str(name), v) for name, v in row.items() if not pd.isna(v)], ", ")
+    parts = [f"{_words(str(name))} {value_text(v)}" for name, v in row.items() if not pd.isna(v)]
+    return ", ".join(parts)
 
 
-def _named(name: str, value: Any) -> str:
-    if name == "gpus":
-        return ranks_text(value)
-    if name in ("technique", "model", "framework", "dataset"):
-        return str(value)
-    return f"{'batch' if name == 'global_batch' else _axis_words(name)} {value_text(value)}"
-
-
-def _axis_words(name: str) -> str:
+def _words(name: str) -> str:
     return _WORDS.get(name, name.rpartition(".")[2].replace("_", " "))
 
 

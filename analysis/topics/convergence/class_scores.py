@@ -13,7 +13,6 @@ from analysis.topics.names import NAMES, joined_by, lacking, ranks_column
 from analysis.topics.topic import Sweep, Topic
 
 SCORES = ("precision", "recall", "f1")
-AVERAGE = "mean of the classes"
 _ABOUT = ("technique", "technique_label", "context", "gpus", "global_batch")
 
 
@@ -38,11 +37,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 
 def table(of: Sweep) -> Table:
-    """One row per condition and class, means over the completed runs, and one of their average.
-
-    A score is averaged over the runs in which it has a value. The average counts each class the
-    same, however many images it has. Support is that of one run.
-    """
+    """One row per condition and class: means over the completed runs in which a score has a value.
+    Support is that of one run."""
     made, classes = columns(of.runs), of.frames.classes
     completed = classes[classes["status"] == "completed"]
     # a folder that was changed between two runs may have other classes
@@ -52,10 +48,8 @@ def table(of: Sweep) -> Table:
     for name in SCORES:
         rows[name] = by_class[name].mean()
         rows[f"{name}_why"] = _why(by_class, name)
-    rows = rows.reset_index()
-    data = pd.concat([rows, _averages(rows)]) if len(rows) else rows
     wanted = types(made)
-    data = data.reindex(columns=list(wanted)).astype(wanted)
+    data = rows.reset_index().reindex(columns=list(wanted)).astype(wanted)
     ordered = in_order(data, of.order)
     return Table(
         "classification",
@@ -73,20 +67,6 @@ def _why(by_class: Any, name: str) -> list[str | None]:
     why = joined_by(by_class.obj[f"{name}_why"], by_class.ngroup().to_numpy(), len(runs))
     parts = zip(known, runs, why, strict=True)
     return [lacking(None, n, every, every, own) for n, every, own in parts]
-
-
-def _averages(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row per condition: the means of its classes, null where a class lacks the value."""
-    by_condition = rows.groupby("condition", sort=False, observed=True)
-    found = by_condition[list(_ABOUT)].first()
-    found["support"], found["n"] = by_condition["support"].sum(), by_condition["n"].max()
-    for name in SCORES:
-        lacking = by_condition.size() - by_condition[name].count()
-        found[name] = by_condition[name].mean().where(lacking == 0)
-        told = lacking.astype("string") + " of " + by_condition.size().astype("string")
-        found[f"{name}_why"] = (told + " classes lack the value").where(lacking > 0)
-    found["class"], found["place"] = AVERAGE, int(rows["place"].max()) + 1
-    return found.reset_index()
 
 
 TOPIC = Topic(tables=(table,))

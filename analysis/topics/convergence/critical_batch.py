@@ -1,9 +1,7 @@
 """Steps to the target against the global batch: runs, the fitted law, the critical batch.
 
 A series holds the runs of one technique on one workload, whatever their batch is made of: ranks,
-images per rank or accumulated batches. Where a batch was run at several learning rates, it is that
-of the fewest steps which counts (Shallue et al. 2018, 1811.03600, section 4.2). The law and its
-fit: analysis/prediction/critical_batch.py.
+images per rank or accumulated batches. The law and its fit: analysis/prediction/critical_batch.py.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.figure import Figure, Look, hidden, left_out, looks, panels_of
+from analysis.plots.figure import Figure, Look, hidden, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import fit_critical_batch, law, without_fit
 from analysis.records.extract import WORKLOAD
 from analysis.records.frames import in_order
-from analysis.records.labels import without, without_batch, without_rates
-from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows
+from analysis.records.labels import without, without_batch
+from analysis.table import Column, Row, Table, estimate_in, frame
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.names import NAMES, named
 from analysis.topics.topic import Answer, Sweep, Topic, has_goals
@@ -29,10 +27,9 @@ from analysis.topics.topic import Answer, Sweep, Topic, has_goals
 #: Of a workload; a target ends a run, so that it does not matter how long it could have been.
 _WORKLOAD = [name for name in WORKLOAD if name not in ("epochs", "epoch_images")]
 GROWS = "the batch grows within a run: its steps belong to no single batch"
-MOST_PANELS, MOST_LINES = 4, 12
+MOST_PANELS = 4
 _POINTS = 40  # of the line of a law
-_DRAWN = ["panel", "technique_label", "cell_id", "status", "seed", "global_batch", "base_lr",
-          "steps", "met"]  # fmt: skip
+_DRAWN = ["panel", "technique_label", "cell_id", "status", "seed", "global_batch", "steps", "met"]
 
 
 def images(value: Any) -> str:
@@ -63,8 +60,6 @@ COLUMNS = (
     Column("epochs_low", "Int64", "epochs", "until the target, of the runs that reached it",
            cell=lambda row: _ends(row, "epochs")),
     Column("epochs_high", "Int64"),
-    Column("rates", "string", "best rates", "base_lr by batch, where several were run; *: the "
-           "lowest or the highest of them, so that another one may need fewer steps"),
     Column("steps_min", "Float64", "S_min", "steps that no batch, however large, falls below, "
            "with the 95 % interval of the profile likelihood; < and >: a bound, where the "
            "interval has one end", unit="steps", format=fmt.significant, estimate=True),
@@ -77,19 +72,15 @@ COLUMNS = (
 def fits(of: Sweep) -> Table:
     """One row per series of :func:`points`, with the law's parameters or why there are none."""
     rows = [_row(group) for _, group in of.made(points).groupby("series", sort=False)]
-    searched = any(row["rates"] for row in rows)
-    made = tuple(column for column in COLUMNS if searched or column.name != "rates")
     return Table(
         "critical_batch",
         "Critical batch: how far a larger batch saves steps",
-        made,
-        in_order(frame(rows, made), of.order),
+        COLUMNS,
+        in_order(frame(rows, COLUMNS), of.order),
         intro="S(B) = S_min (1 + B_crit / B) steps to the target at batch B (McCandlish et al. "
-        "2018, 1812.06162, section 2.3), fitted to the runs of one technique, of several learning "
-        "rates at a batch to those of the rate with the fewest steps (a choice that flatters it a "
-        "little, and that the intervals do not know of). Steps count to the "
-        "end of an epoch, and until the target was held: where runs take few epochs, B_crit comes "
-        "out too large.",
+        "2018, 1812.06162, section 2.3), fitted to the runs of one technique at one base learning "
+        "rate. Steps count to the end of an epoch, and until the target was held: where runs take "
+        "few epochs, B_crit comes out too large.",
     )
 
 
@@ -97,14 +88,12 @@ def points(of: Sweep) -> pd.DataFrame:
     """The runs of series with a target at two batches or more, with the number of the ``series``.
 
     ``steps``: to the target; of a run that is not ``met``, the steps that it had. A run that had
-    none is left out. ``grows``: its batch did. ``technique_label``: without the learning rate.
-    ``rates``: how many were run at the batch, ``edge``: the run's is the lowest or the highest.
+    none is left out. ``grows``: its batch did.
     """
     about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
     same = about.groupby(_WORKLOAD, sort=False, dropna=False)
     about = about.assign(workload=same.ngroup())
-    about = about[["workload", "framework", "global_batch_last", "budget", "technique_settings",
-                   "base_lr"]]  # fmt: skip
+    about = about[["workload", "framework", "global_batch_last", "budget"]]
     known = of.frames.goals.join(about, on="cell_id")
     met = known["met"].fillna(False).astype(bool)
     known = known.assign(
@@ -112,30 +101,10 @@ def points(of: Sweep) -> pd.DataFrame:
         steps=known["steps"].where(met, known["budget"]),
         grows=(known["global_batch_last"] > known["global_batch"]).fillna(False),
     )
-    others, labels = without_rates(of.frames.settings)
-    known["technique_label"] = known["technique_settings"].map(others).map(labels)
     known = known[known["steps"] > 0]
     series = known.groupby(list(SERIES), sort=False)
     known = known.assign(series=series.ngroup())
-    return _of_best_rates(known[series["global_batch"].transform("nunique") > 1])
-
-
-def _of_best_rates(known: pd.DataFrame) -> pd.DataFrame:
-    """At each batch the runs of one rate, that of the least median. Rates are compared by the seeds
-    that all of them have, where there are such. A run that did not get there comes after all that
-    did; of several, that with the most steps comes first, since it says most."""
-    at = ["series", "global_batch"]
-    longest = known["steps"].max()
-    taken = known["steps"].astype(float).where(known["met"], 3 * longest - known["steps"])
-    rates, rate = known.groupby(at)["base_lr"], known["base_lr"]
-    edge = (rate == rates.transform("min")) | (rate == rates.transform("max"))
-    found = known.assign(taken=taken, rates=rates.transform("nunique"), edge=edge)
-    with_seed = found.groupby([*at, "seed"])["base_lr"].transform("nunique")
-    shared = with_seed == found["rates"]
-    compared = found[shared | ~shared.groupby([found[name] for name in at]).transform("any")]
-    medians = compared.groupby([*at, "base_lr"])["taken"].median().reset_index()
-    best = medians.sort_values("taken", kind="stable").drop_duplicates(at)
-    return found.merge(best[[*at, "base_lr"]], on=[*at, "base_lr"])
+    return known[series["global_batch"].transform("nunique") > 1]
 
 
 def _row(group: pd.DataFrame) -> Row:
@@ -148,7 +117,6 @@ def _row(group: pd.DataFrame) -> Row:
     return {
         **{name: first[name] for name in names},
         "context": without(without_batch(first["context"]), " epochs", " images an epoch"),
-        "rates": _rates(group),
         "batches": reached["global_batch"].nunique(), "batches_tried": tried.nunique(),
         "batch_low": tried.min(), "batch_high": tried.max(),
         "reached": len(reached), "censored": len(group) - len(reached),
@@ -157,35 +125,19 @@ def _row(group: pd.DataFrame) -> Row:
     }  # fmt: skip
 
 
-def _rates(group: pd.DataFrame) -> str | None:
-    """``128: 0.01, 256: 0.02*``; None where no batch was run at several rates."""
-    searched = group[group["rates"] > 1].sort_values("global_batch").drop_duplicates("global_batch")
-    told = [
-        f"{fmt.count(row['global_batch'])}: {row['base_lr']:g}{'*' if row['edge'] else ''}"
-        for row in plain_rows(searched)
-    ]
-    return ", ".join(told) or None
-
-
 def figure(of: Sweep) -> Figure | None:
-    """Every run a dot, hollow where it did not get there, and the laws; a panel per workload.
-
-    After a search over rates, which labels here are without, techniques have looks of their own.
-    None where no technique that is drawn has two batches.
-    """
+    """Every run a dot, hollow where it did not get there, and the laws; a panel per workload. None
+    where no technique that is drawn has two batches."""
     found, fitted = of.made(points), of.rows(fits)
     panel_of = {row["series"]: str(row["context"]) for row in fitted}
     data = found.assign(panel=found["series"].map(panel_of))
-    labels = list(dict.fromkeys(data["technique_label"]))
-    searched = bool((data["rates"] > 1).any())
-    seen = looks(labels[:MOST_LINES]) if searched else of.seen
-    shown = data[data["technique_label"].isin(list(seen))]
+    shown = data[data["technique_label"].isin(list(of.seen))]
     panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
     laws = {row["series"]: row for row in fitted if row["critical_batch"] is not None}
     svg = lines(
-        {panel: [*_lines(own, laws, seen)] for panel, own in panels.items()},
+        {panel: [*_lines(own, laws, of.seen)] for panel, own in panels.items()},
         Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
     )  # fmt: skip
     drawn = pd.concat(panels)
@@ -196,8 +148,7 @@ def figure(of: Sweep) -> Figure | None:
         "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
         if drawn["series"].isin(laws).any() else "",
     ])  # fmt: skip
-    first = left_out(len(seen), len(labels), "techniques, the first; the CSV has all")
-    caption += more + (first if searched else hidden(seen, labels))
+    caption += more + hidden(of.seen, data["technique_label"])
     title = "Steps to the target against the batch"
     return Figure("steps_by_batch", title, caption, data[_DRAWN], svg)
 

@@ -13,7 +13,7 @@ from analysis.plots.figure import Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, types
 from analysis.topics.names import panel_name
-from analysis.topics.topic import MOST_DRAWN, Sweep
+from analysis.topics.topic import Sweep
 
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("technique", "string"), Column("gpus", "Int64"),
@@ -49,23 +49,18 @@ def accuracy_in_time(of: Sweep) -> Figure | None:
 
 
 def loss(of: Sweep) -> Figure | None:
-    """With those whose loss has another floor than that of the others."""
-    labels = of.runs.loc[of.runs["label_smoothing"] > 0, "technique_label"]
-    names = fmt.first_of(list(dict.fromkeys(labels)), MOST_DRAWN)
-    note = f"Against smoothed labels, so never near 0: {names}." if names else ""
-    return figure(of.frames.epochs, of.seen, "train_loss", note=note)
+    return figure(of.frames.epochs, of.seen, "train_loss")
 
 
 def figure(
     epochs: pd.DataFrame, seen: Mapping[str, Look], column: str = "validation_accuracy",
-    against: Literal["epoch", "train_s_so_far"] = "epoch", note: str = "",
+    against: Literal["epoch", "train_s_so_far"] = "epoch",
 ) -> Figure | None:  # fmt: skip
     """Small multiples per rank count, batch and whatever else differs; None without a value.
 
     Args:
         epochs: one row per run and epoch.
         seen: look of each technique that is drawn, in drawing order.
-        note: the end of the caption.
     """
     known = epochs[column].notna()
     more = hidden(seen, epochs.loc[known, "technique_label"].unique())
@@ -95,7 +90,7 @@ def figure(
     caption += left_out(len(panels), every, "panels") + more
     title = f"{fmt.capital(_WORDS[column])} against {'training time' if in_time else 'epochs'}"
     key = f"{column}_in_time" if in_time else column
-    return Figure(key, title, fmt.joined([caption, note]), data, svg)
+    return Figure(key, title, caption, data, svg)
 
 
 def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -16,7 +16,6 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_rates
 from analysis.stats.differences import welch
-from analysis.stats.intervals import shares
 from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.comparisons.arms import (
     ABOUT,
@@ -27,7 +26,7 @@ from analysis.topics.comparisons.arms import (
     outcomes,
     runs_text,
 )
-from analysis.topics.names import diverged_text, place_namer
+from analysis.topics.names import place_namer
 from analysis.topics.topic import Sweep, Topic
 
 KEY = "accuracy_by_rate"
@@ -46,9 +45,8 @@ COLUMNS = (
     Column("n", "Int64", heading="runs", cell=runs_text,
            description="usable runs, diverged ones included"),
     Column("n_planned", "Int64"),
-    Column("n_diverged", "Int64"),
-    Column("diverged", estimate=True, heading="diverged", only_if_varied=True, cell=diverged_text,
-           description="of the usable runs, with the exact 95 % interval of their share"),
+    Column("n_diverged", "Int64", heading="diverged", only_if_varied=True,
+           description="of the usable runs"),
     Column("best", "boolean", heading="best", note="best_note",
            cell=lambda row: "best" if row["best"] else "tied" if row["tied"] else "",
            description="highest mean among the rates of which no run diverged; tied: not shown to "
@@ -65,7 +63,6 @@ def tried(of: Sweep) -> Table:
     found = _searched(of)
     rows = {
         **{str(name): found[name] for name in found},
-        **estimates_as("diverged", shares(found["n_diverged"], found["n"])),
         **estimates_as("accuracy", accuracies(found)),
     }
     made = _with_best(frame(rows, COLUMNS))

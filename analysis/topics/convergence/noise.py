@@ -15,7 +15,7 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.stats.intervals import means
 from analysis.table import Column, Table, estimates_as, frame
-from analysis.topics.names import NAMES, batch_text, lacking, panel_name, ranks_column
+from analysis.topics.names import NAMES, lacking, panel_name, ranks_column
 from analysis.topics.topic import Sweep, Topic
 
 #: Of the epochs that all completed runs of a condition have, those that the table shows.
@@ -24,12 +24,11 @@ MOST_PANELS = 6
 
 _PANEL = ["context", "gpus", "global_batch"]
 _ABOUT = ["technique", "technique_label", "context", "gpus", "global_batch"]
-_NEEDED = [*_ABOUT, "cell_id", "epoch", "noise_steps", "noise_batch_big", "noise_b_simple",
-           "noise_low", "noise_high", "noise_censored"]  # fmt: skip
+_NEEDED = [*_ABOUT, "cell_id", "epoch", "noise_steps", "noise_b_simple", "noise_low",
+           "noise_high", "noise_censored"]  # fmt: skip
 
 
-def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
-    """``grows``: whether a condition has an interval of its growth."""
+def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     about = (
         "images: geometric mean over completed runs, with the 95 % t interval of the logarithm; of "
         "one run its own value and block bootstrap over its steps; > where the squared gradient of "
@@ -38,13 +37,11 @@ def columns(runs: pd.DataFrame, *, grows: bool = True) -> tuple[Column, ...]:
     return (
         *NAMES,
         ranks_column(runs),
-        Column("global_batch", "Int64", "global batch", "images per optimizer step; where it grew, "
-               "also at the end", cell=lambda row: batch_text(row["global_batch"],
-                                                              row["last_batch"])),
-        Column("last_batch", "Int64"),
+        Column("global_batch", "Int64", "global batch", "images per optimizer step; where it grows "
+               "within a run, of its first epoch"),
         *(Column(when, "Float64", f"B_simple, {when} epoch", about if when == "first" else "",
                  format=fmt.significant, estimate=True) for when in WHEN),
-        Column("growth", "Float64", "last / first" if grows else "", "B_simple of the last epoch "
+        Column("growth", "Float64", "last / first", "B_simple of the last epoch "
                "over that of the first, run by run: geometric mean with the 95 % t interval of "
                "the logarithm", format=fmt.significant, estimate=True),
     )  # fmt: skip
@@ -56,13 +53,12 @@ def table(of: Sweep) -> Table:
     Where a run is censored no mean is taken, since it would be of the low ones: ``low`` is then the
     smallest lower end.
     """
-    rows = _rows(of.made(shared))
-    made = columns(of.runs, grows=bool(pd.notna(rows["growth_low"]).any()))
+    made = columns(of.runs)
     return Table(
         "noise_scale",
         "Noise scale: how large a batch the gradient's noise is worth",
         made,
-        in_order(frame(rows, made), of.order),
+        in_order(frame(_rows(of.made(shared)), made), of.order),
         intro="B_simple is the trace of the per-image gradient covariance over the squared norm "
         "of the gradient (McCandlish et al. 2018, 1812.06162, appendix A), measured from the "
         "batches of every step. It ignores curvature: read it as an estimate of the critical "
@@ -91,7 +87,6 @@ def _rows(known: pd.DataFrame) -> dict[str, Any]:
     about, at = known.drop_duplicates("row"), known.groupby("row")["epoch"]
     ends = {when: known[known["epoch"] == at.transform(least)] for when, least in WHEN.items()}
     made: dict[str, Any] = {name: about[name].array for name in _ABOUT}
-    made["last_batch"] = ends["last"].drop_duplicates("row")["noise_batch_big"].array
     for when, epoch in ends.items():
         made |= estimates_as(when, over_runs(epoch, len(about)))
     return made | estimates_as("growth", growth(ends["first"], ends["last"], len(about)))

@@ -13,9 +13,8 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
-from analysis.stats.differences import ratio
 from analysis.stats.intervals import Kind, shares
-from analysis.table import Column, Estimate, Table, estimate_in, estimates_as, frame, plain_rows
+from analysis.table import Column, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.convergence import curves
 from analysis.topics.names import (
     NAMES,
@@ -161,15 +160,13 @@ def by_batch(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
     if known["global_batch"].nunique() < 2:
         return None
     # under weak scaling each rank count has one batch: lines then join rank counts
-    several = known.groupby(["gpus", "epochs"])["global_batch"].nunique().max() > 1
-    every = [own for _, own in known.groupby(["gpus", "epochs"] if several else ["epochs"])]
+    several = known.groupby("gpus")["global_batch"].nunique().max() > 1
+    every = [own for _, own in known.groupby("gpus")] if several else [known]
     drawn = every[-MOST_PANELS:]
-    lengths = known["epochs"].nunique() > 1
     panels = {}
     for own in drawn:
         counts = sorted(set(own["gpus"]))
         name = ", ".join(map(str, counts)) + (" rank" if counts == [1] else " ranks")
-        name += f", {own['epochs'].iloc[0]} epochs" if lengths else ""
         panels[name] = [*_by_batch(own, seen)]
     svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
     n = n_of(pd.concat(drawn)["validation_accuracy_n"])
@@ -200,39 +197,6 @@ def _by_batch(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
             )  # fmt: skip
 
 
-def _sharpness(of: Sweep) -> Iterable[Answer]:
-    """What a larger batch does to the sharpest direction of the minimum: of each technique, its
-    largest batch against its smallest."""
-    known = of.runs[of.runs["sharpness_largest"] > 0]
-    context = known["context"].map(without_batch)
-    said = list[tuple[str, Estimate]]()
-    for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
-        values = own.groupby("global_batch")["sharpness_largest"].apply(list)
-        small, large = values.index.min(), values.index.max()
-        if small != large:
-            times = ratio(values[large], values[small])
-            runs = f"{len(values[small])} + {fmt.runs(len(values[large]))}"
-            text = (
-                f"from batch {fmt.count(small)} to {fmt.count(large)} with {label}, the largest "
-                f"eigenvalue of the Hessian is multiplied by {times.text(fmt.significant)} "
-                f"({runs}): {_direction(times)}"
-            )
-            said.append((text, times))
-    if said:
-        verdict, *more = fmt.few([text for text, _ in said])
-        numbers = dict(zip(("times", "low", "high"), said[0][1], strict=False))
-        yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     fmt.sentence(verdict), "convergence", "runs", numbers, more)  # fmt: skip
-
-
-def _direction(times: Estimate) -> str:
-    if times.low is not None and times.low > 1:
-        return "minima get sharper"
-    if times.high is not None and times.high < 1:
-        return "minima get flatter"
-    return "no change is shown"
-
-
 def alone(of: Sweep) -> Iterable[Answer]:
     """Of a sweep that compares nothing: what its runs did."""
     shown = of.made(conditions).data[:_MOST]
@@ -258,6 +222,4 @@ TOPIC = Topic(
         curves.accuracy,
         curves.loss,
     ),
-    answers=(_sharpness,),
-    asks=lambda of: of.runs["sharpness_largest"].nunique() > 1,
 )

@@ -22,10 +22,11 @@ from analysis.topics.convergence import curves
 from analysis.topics.names import NAMES, named, place_namer, ranks_column, ratio_text, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
-MEASURES = ("epoch", "steps", "seconds", "train_s", "gpu_hours")
+MEASURES = ("epoch", "steps", "seconds", "gpu_hours")
 LATER = "second is later"
 #: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
 MOST_PAIRED = 50
+_MOST = 3  # answers
 _LEFT_OUT = "a run did not reach the target, or is lost"
 _RATIOS = [
     Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
@@ -64,7 +65,6 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         median_of("steps", "steps", "optimizer steps until then, median likewise"),
         median_of("seconds", "seconds", "of training and evaluation until then, the clock of the "
                   "target, all starts together, median likewise"),
-        median_of("train_s", "training s", "the same without evaluation"),
         median_of("gpu_hours", "rank-hours", "ranks x seconds / 3600: GPU-hours where each rank "
                   "has a GPU"),
         Column("pareto_optimal", "boolean", "Pareto-optimal", "no other row of the same workload "
@@ -172,7 +172,7 @@ def target_pairs(of: Sweep) -> Table:
     seconds = logs[_RATIOS[0]]
     order = np.argsort(np.where(lacking, np.inf, seconds.mean), kind="stable")
     listed, family = [np.empty((2, 0), int)], 0
-    for _, rows in arms.iloc[order].groupby(["workload", "target"], sort=False):
+    for _, rows in arms.iloc[order].groupby("workload", sort=False):
         family += len(rows) * (len(rows) - 1)
         pairs_here = np.triu_indices(min(len(rows), MOST_PAIRED), 1)
         listed.append(rows.index.to_numpy()[np.stack(pairs_here)])
@@ -200,48 +200,37 @@ def target_pairs(of: Sweep) -> Table:
 
 
 def _how_long(of: Sweep) -> Iterable[Answer]:
-    if not (found := of.rows(to_target)):
-        return
-    met = sum(round(row["reached"] * row["reached_n"]) for row in found if row["reached_n"])
-    runs = sum(row["reached_n"] for row in found)
-    targets = {row["target"] for row in found}
-    text = f"{met:,} of {fmt.runs(runs)} reached "
-    text += found[0]["target"] if len(targets) == 1 else "their targets"
-    lost = sum(row["n"] for row in found) - runs
-    text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-    goals = groups(found, ("workload", "target"))
-    soonest = [(rows[0]["target"], said) for rows in goals if (said := _soonest(of, rows, found))]
-    more = [f"{target}: {said}" if len(targets) > 1 else said for target, said in soonest]
-    if len(targets) == len(more) == 1:
-        text, more = f"{text}; {more[0]}", []
-    yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                 {"reached": met, "runs": runs, "lost": lost}, fmt.few(more))  # fmt: skip
+    """One per workload, which has one target: times to different ones are not compared."""
+    found = of.rows(to_target)
+    for rows in groups(found, ("workload",))[:_MOST]:
+        met = sum(round(row["reached"] * row["reached_n"]) for row in rows if row["reached_n"])
+        runs = sum(row["reached_n"] for row in rows)
+        lost = sum(row["n"] for row in rows) - runs
+        text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}"
+        text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
+        text = fmt.joined([text, _soonest(of, rows, found)], "; ")
+        yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
+                     {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
 
 
 def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
-    """Of the conditions with one target that with the shortest median time, and how many others
-    are shown to take longer; empty where none has a median. ``found``: all conditions."""
+    """The shortest median time of ``rows``, and than how many others it is shown to be shorter;
+    empty where none has a median. ``found``: all conditions."""
     # a bound is no time
     known = [row for row in rows if row["seconds"] is not None
              and (row["seconds_low"] is None or row["seconds_high"] is not None)]  # fmt: skip
     if not known:
         return ""
     fast = min(known, key=lambda row: row["seconds"])
-    text = f"{estimate_in(fast, 'seconds').text(_whole)} s with {named(fast, found)} at batch "
+    text = f"{estimate_in(fast, 'seconds').text(_short)} s with {named(fast, found)} at batch "
     text += fmt.count(fast["global_batch"])
     others = len(rows) - 1
     if not others:
         return f"the median is {text}"
     name = place_namer(of.made(to_target).data)(fast)
     later = [row["verdict"] for row in of.rows(target_pairs) if row["first"] == name].count(LATER)
-    which = {0: "any other", others: "every other"}.get(later, f"{later} of {others} others")
-    if any(row["workload"] != fast["workload"] for row in found):
-        which += " with its data and network"
-    return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {which}"
-
-
-def _whole(value: float) -> str:
-    return "∞" if math.isinf(value) else fmt.number(0)(value)
+    than = f"{later} of {fmt.counted(others, 'other')}" if later else "any other"
+    return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {than}"
 
 
 TOPIC = Topic(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 
 from analysis.table import Table
@@ -36,54 +35,42 @@ def made(*items: RunRecord, lost: tuple[RunConfig, ...] = ()) -> Table:
     return learning_rates.tried(sweep(items, lost=lost))
 
 
-def best(table: Table) -> dict[str, list[float]]:
-    rows = table.data[table.data["best"]]
-    return {name: own["base_lr"].tolist() for name, own in rows.groupby("technique_label")}
-
-
 def test_a_row_per_rate_with_its_mean_and_the_best_one() -> None:
-    table = made(*search([0.3, 0.5, 0.4]))
+    # t(0.975, 2) = 4.30265, the error sqrt(2) * 0.01: a difference of 0.0608 is shown
+    items = search([0.43, 0.5, 0.45])
+    table = made(*items)
     data = table.data
     assert data["base_lr"].tolist() == [0.01, 0.1, 1.0]
-    assert data["accuracy"].tolist() == pytest.approx([0.31, 0.51, 0.41])
+    assert data["accuracy"].tolist() == pytest.approx([0.44, 0.51, 0.46])
     # t(0.975, 1) = 12.7062, half the difference 0.01
     assert data["accuracy_low"][1] == pytest.approx(0.51 - 0.127062, rel=1e-4)
     assert data["technique_label"].tolist() == ["naive"] * 3, "the rate has a column of its own"
-    assert best(table) == {"naive": [0.1]} and data["best_note"].isna().all()
+    assert data["best_note"].isna().all() and data["tied"].tolist() == [False, True, True]
     shown = table.shown()
     headings = [column.heading for column in shown.columns]
     assert "diverged" not in headings, "none did"
-    assert [row[headings.index("best")] for row in shown.rows] == ["", "best", ""]
-    assert [row[headings.index("rate")] for row in shown.rows] == ["0.01", "0.1", "1"]
-
-
-def test_rates_not_shown_to_differ_from_the_best_are_tied_with_it() -> None:
-    # t(0.975, 2) = 4.30265, the error sqrt(2) * 0.01: a difference of 0.0608 is shown
-    table = made(*search([0.43, 0.5, 0.45]))
-    assert table.data["tied"].tolist() == [False, True, True]
-    shown = table.shown()
-    place = [column.heading for column in shown.columns].index("best")
-    assert [row[place] for row in shown.rows] == ["", "best", "tied"]
-    one = made(*(item for item in search([0.43, 0.5, 0.45]) if item.config.seed == 0))
+    assert [row[headings.index("best")] for row in shown.rows] == ["", "best", "tied"]
+    one = made(*(item for item in items if item.config.seed == 0))
     assert one.data["tied"].isna().all(), "one run has no interval"
 
 
-def test_a_best_rate_at_an_end_says_so() -> None:
-    for accuracies, rate, note in (
-        ([0.5, 0.4, 0.3], 0.01, LOWEST),
-        ([0.3, 0.4, 0.5], 1.0, HIGHEST),
-    ):
-        table = made(*search(accuracies))
-        (row,) = table.data[table.data["best"]].to_dict("records")
-        assert (row["base_lr"], row["best_note"]) == (rate, note)
-        assert table.data["best_note"].notna().sum() == 1
-
-
-def test_a_rate_that_lost_runs_is_not_best_but_was_searched() -> None:
-    table = made(*search([0.3, 0.4, 0.9], diverged=1.0))
-    assert best(table) == {"naive": [0.1]} and table.data["best_note"].isna().all()
-    assert table.data["n_diverged"].tolist() == [0, 0, 1]
-    assert "1 of 2 (1 to 99 %)" in table.shown().rows[2]
+@pytest.mark.parametrize(("accuracies", "changes", "best", "notes"), [
+    ([0.5, 0.4, 0.3], {}, [0.01], [LOWEST]),
+    ([0.3, 0.4, 0.5], {}, [1.0], [HIGHEST]),
+    # a rate that lost runs is not best, but was searched
+    ([0.3, 0.4, 0.9], {"diverged": 1.0}, [0.1], []),
+    # a planned rate without a run bounds nothing
+    ([0.3, 0.4], {"rates": RATES[:2]}, [0.1], [HIGHEST]),
+])  # fmt: skip
+def test_a_best_rate_at_an_end_of_what_was_searched_says_so(
+    accuracies: list[float], changes, best: list[float], notes: list[str]
+) -> None:
+    items = search(accuracies, **changes)
+    found = made(*items, lost=(asked(1.0), asked(1.0, 1)) if len(accuracies) < 3 else ()).data
+    assert found["base_lr"].tolist() == [*RATES]
+    assert found.loc[found["best"], "base_lr"].tolist() == best
+    assert found["best_note"].dropna().tolist() == notes
+    assert found["n_diverged"].tolist() == [0, 0, int("diverged" in changes)]
 
 
 def test_where_all_runs_diverged_the_table_says_so_and_there_is_no_figure() -> None:
@@ -93,34 +80,21 @@ def test_where_all_runs_diverged_the_table_says_so_and_there_is_no_figure() -> N
     assert learning_rates.figure(sweep(items)) is None
 
 
-def test_a_planned_rate_without_a_run_bounds_nothing() -> None:
-    items = search([0.3, 0.4], RATES[:2])
-    table = made(*items, lost=(asked(1.0), asked(1.0, 1)))
-    row = table.data.iloc[2]
-    assert (row["base_lr"], row["n"], row["n_planned"]) == (1.0, 0, 2) and pd.isna(row["accuracy"])
-    assert best(table) == {"naive": [0.1]}
-    assert table.data["best_note"].dropna().tolist() == [HIGHEST]
-
-
 def test_searches_are_apart_by_all_but_the_rate() -> None:
-    other = {"settings": {"label_smoothing": 0.1}}
+    """Not one: two rates; runs that stop at a target, which say nothing of accuracy; no run."""
     table = made(*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32),
-                 *search([0.5, 0.4, 0.3], **other),
-                 *search([0.3, 0.5], RATES[:2], name="lamb"))  # fmt: skip
-    assert table.data["line"].nunique() == 3, "lamb has two rates"
+                 *search([0.5, 0.4, 0.3], settings={"label_smoothing": 0.1}),
+                 *search([0.3, 0.5], RATES[:2], name="lamb"),
+                 *search([0.3, 0.5, 0.4], target=Target(validation_accuracy=0.9)),
+                 lost=tuple(asked(rate, name="lars") for rate in RATES))  # fmt: skip
+    assert table.data["line"].nunique() == 3
     assert table.data["technique_label"].nunique() == 2
     assert int(table.data["best"].sum()) == 3
-
-
-def test_runs_that_stop_at_a_target_say_nothing_of_accuracy() -> None:
-    target = Target(validation_accuracy=0.9)
-    assert not len(made(*search([0.3, 0.5, 0.4], target=target)).data)
 
 
 def test_the_figure_has_a_line_per_technique_and_batch() -> None:
     items = [*search([0.3, 0.5, 0.4]), *search([0.3, 0.4, 0.5], batch_per_rank=32)]
     found = learning_rates.figure(sweep(items))
-    assert found.title == "Accuracy against the learning rate", "a highest mean is no finding"
     titles = ElementTree.fromstring(str(found.svg)).iter("{http://www.w3.org/2000/svg}title")
     assert [title.text for title in titles][1] == (
         "naive, batch 16, rate 0.1: 0.510 (0.383 to 0.637), 2 runs"
