@@ -39,16 +39,15 @@ def write_run(run: Run, verdict: Verdict, line_bits: float | None = None) -> Pat
         OSError: the folder cannot be written.
     """
     out = run.folder / "report"
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures, frames = figures_of(run, line_bits), frames_of(run)
+    out.mkdir(exist_ok=True)
+    frames = frames_of(run)
     write_atomically(run.folder / VERDICT_NAME, verdict.model_dump_json(indent=1) + "\n")
     write_atomically(out / "junit.xml", junit(run, verdict))
     for name, frame in frames.items():
         write_atomically(out / f"{name}.csv", csv_text(frame))
-    for figure in figures:
-        write_atomically(out / "figures" / f"{figure.key}.svg", figure.svg or "")
     page = out / "report.html"
-    write_atomically(page, render(run, verdict, figures, [f"{name}.csv" for name in frames]))
+    files = [f"{name}.csv" for name in frames]
+    write_atomically(page, render(run, verdict, figures_of(run, line_bits), files))
     return page
 
 
