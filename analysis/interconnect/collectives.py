@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.interconnect.finding import Finding
-from analysis.prediction.alpha_beta import Segments, Timed, fit_segments
+from analysis.prediction.alpha_beta import Fit, Timed, fit
 from analysis.table import Column, Row, frame
 from train.config.frozen import Frozen
 from train.interconnect.collectives.record import WAYS, Collectives, Point, Series, Way, factor
@@ -57,7 +57,7 @@ def through_ports(collectives: Collectives) -> bool | None:
     return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
-def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments | None:
+def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Fit | None:
     """A ring's alpha and beta from the times of ``ranks`` ranks, blocked, in place, as gradients
     are reduced; None: there are too few, or ranks share a node, and a fit would be of its memory.
     """
@@ -69,7 +69,7 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
         for point in s.points
     ]
     alone = len(collectives.ranks) == collectives.nodes
-    return fit_segments(own) if alone and len(own) > 1 else None
+    return fit(own) if alone and len(own) > 1 else None
 
 
 class SeriesTimes(Frozen):

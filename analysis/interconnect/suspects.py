@@ -100,7 +100,8 @@ def _or_else(suspect: Suspect, tournament: Tournament) -> str:
     others = {node.name for node in tournament.nodes if switches.get(node.name) in leaves} - nodes
     if others or len(leaves) > 1 or None in leaves:
         return ""
-    return f"; no other node of {leaves.pop()} was measured: its nodes, links and uplink look alike"
+    why = "so that a node, a link and the uplink are hard to tell apart"
+    return f"; no other node of {leaves.pop()} was measured, {why}"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:

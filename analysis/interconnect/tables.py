@@ -93,10 +93,10 @@ def _model(collectives: Collectives) -> Table:
         if (own := fitted(collectives, way)) is None:
             continue
         # the faster end of beta is the larger bandwidth
-        betas = (own.large.link.beta, *reversed(own.large.beta_interval))
+        betas = (own.large.beta, *reversed(own.beta_interval))
         value, low, high = (8 / beta if beta else math.inf for beta in betas)
         bandwidth = Estimate(value, low, high)
-        alpha = Estimate(own.large.link.alpha, *own.large.alpha_interval)
+        alpha = Estimate(own.large.alpha, *own.alpha_interval)
         fit = {"way": way, "worst_residual": own.worst,
                **alpha.columns("alpha"), **bandwidth.columns("bandwidth")}  # fmt: skip
         tried = calls[calls["way"] == way]

@@ -114,7 +114,7 @@ def test_ranks_that_share_a_node_are_no_network_to_fit() -> None:
 def test_a_fit_on_two_ranks_predicts_the_ring_that_made_the_times() -> None:
     found = collectives(series(ranks=2), series(ranks=3), series(ranks=4))
     own = fitted(found, "horovod")
-    assert own is not None and 8 / own.large.link.beta == pytest.approx(2e8)
+    assert own is not None and 8 / own.large.beta == pytest.approx(2e8)
     (table,) = tables(found)
     assert list(table.data["ranks"]) == [3, 4]
     assert list(table.data["worst_error"]) == pytest.approx([0, 0], abs=1e-6)
