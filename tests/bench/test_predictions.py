@@ -114,7 +114,7 @@ def test_intervals_of_a_link_hold_the_truth_about_as_often_as_they_say() -> None
         found = fit(timed(0.05, link, seed=seed))
         low, high = found.beta_interval
         held += low <= link.beta <= high
-        assert found.large.alpha == pytest.approx(link.alpha, rel=0.1)
+        assert found.small.alpha == pytest.approx(link.alpha, rel=0.1)
     assert 48 <= held <= 60
 
 

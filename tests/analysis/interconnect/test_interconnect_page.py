@@ -33,8 +33,7 @@ def test_pairs_keep_the_numbers_and_the_reasons() -> None:
     assert len(again) == 12
     assert again.loc["a", "b"]["error"] == "no route, to host"
     assert pd.isna(again.loc["a", "b"]["rate"]) and again.loc["a", "b"]["samples"] == 0
-    assert again.loc["a", "c"]["sender_busy"] == 0.5
-    assert again.loc["a", "c"]["sent_carried"] == 1.25
+    assert again.loc["a", "c"]["sent_bytes"] == 12_500_000
     assert again.loc["c", "d"]["rate"] == 2e8
 
 
