@@ -46,8 +46,7 @@ def test_alpha_never_falls_below_zero() -> None:
         Timed(2, size, (max(1e-6, size / 25e6 - 1.3e-3),)) for size in (65536, 131072, 2**20, 2**23)
     ]
     found = fit(points)
-    assert found.large.alpha == 0
-    assert found.worst > 0.3
+    assert found.large.alpha == 0 and not found.is_usable
 
 
 def test_one_line_stays_one() -> None:
@@ -57,18 +56,12 @@ def test_one_line_stays_one() -> None:
     assert exact.split == 0 and exact.large[:2] == pytest.approx(RENDEZVOUS[:2])
 
 
-def test_two_lines_are_parted_where_they_change() -> None:
-    found = fit(timed(0.03, RENDEZVOUS, EAGER))
-    assert found.split == BREAK
-    assert found.small.alpha == pytest.approx(EAGER.alpha, rel=0.1)
-    assert found.large.beta == pytest.approx(RENDEZVOUS.beta, rel=0.1)
-    assert found.is_usable
-
-
-def test_more_ranks_change_at_the_same_message_not_the_same_size() -> None:
+def test_two_lines_are_parted_where_messages_change() -> None:
     """Of 8 ranks the array may be four times as large before its parts are."""
     exact = timed(0.0, RENDEZVOUS, EAGER)
     found = fit(exact)
+    assert found.split == fit(timed(0.03, RENDEZVOUS, EAGER)).split == BREAK
+    assert found.is_usable
     for more in timed(0.0, RENDEZVOUS, EAGER, ranks=8):
         assert found.seconds(8, more.bytes) == pytest.approx(np.median(more.seconds), rel=1e-6)
     assert fit(exact[10:17]).split == 0, "few sizes are one line"
