@@ -40,35 +40,25 @@ def test_pairs_keep_the_numbers_and_the_reasons() -> None:
     assert again.loc["c", "d"]["rate"] == 2e8
 
 
-def test_the_page_names_the_culprit_and_what_to_type(tmp_path: Path) -> None:
-    found = Run(tmp_path, None, tournament(slow=SLOW, retests=CONFIRMED))
-    page = write_run(found, judge(found))
-    text = page.read_text()
-    assert '<span class="status FAIL">FAIL</span>' in text
-    assert "0.50 of its peers, with 3 of 3 partners; alone with a, b 0.50" in text
-    assert "scontrol update NodeName=c State=DRAIN" in text
-    assert text.count("<svg") == 1
-    left = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
-    assert left == {
-        "verdict.json", "report/report.html", "report/junit.xml", "report/pairs.csv",
-    }  # fmt: skip
-
-
 def test_all_phases_on_one_page(tmp_path: Path) -> None:
     whole = [series(way, ranks=4, place="out", mode=mode)
              for way in WAYS for mode in ("blocked", "pipelined")]  # fmt: skip
     fewer = [series(way, ranks=ranks) for way in WAYS for ranks in (2, 3, 4)]
     claims = {"speed, Mbit/s": "1000", "driver": "e1000", "duplex": None}
     facts = tuple(node_facts(n, kernel="6.1" if n == "a" else "6.2", **claims) for n in "abcd")
-    found = Run(tmp_path, None, tournament(), collectives(*whole, *fewer), facts)
+    pairs = tournament(slow=SLOW, retests=CONFIRMED)
+    found = Run(tmp_path, None, pairs, collectives(*whole, *fewer), facts)
     text = write_run(found, judge(found)).read_text()
+    assert '<span class="status FAIL">FAIL</span>' in text
+    assert "scontrol update NodeName=c State=DRAIN" in text
     for key in ("collectives", "model"):
         assert f'<section class="table" id="{key}">' in text
     assert text.count("<svg") == 2 and "80 % of it" in text
     assert "kernel: 6.1; elsewhere 6.2" in text
     assert "<dt>Not known, so not judged</dt><dd>duplex</dd>" in text
-    left = {file.name for file in (tmp_path / "report").glob("*.csv")}
-    assert left == {"pairs.csv", "collectives.csv", "nodes.csv"}
+    left = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    of_report = ("report.html", "junit.xml", "pairs.csv", "collectives.csv", "nodes.csv")
+    assert left == {"verdict.json", *(f"report/{name}" for name in of_report)}
     frame = pd.read_csv(tmp_path / "report" / "collectives.csv")
     assert len(frame) == 10 * 5 and {"busbw", "algbw", "p95_s", "wrong"} <= set(frame.columns)
 
