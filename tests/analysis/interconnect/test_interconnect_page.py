@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.interconnect.report import junit, render, write_run
+from analysis.interconnect.report import junit, write_run
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import figures_of, rates_table
 from analysis.interconnect.verdict import judge
@@ -63,10 +63,10 @@ def test_all_phases_on_one_page(tmp_path: Path) -> None:
     assert len(frame) == 10 * 5 and {"busbw", "algbw", "p95_s", "wrong"} <= set(frame.columns)
 
 
-def test_what_records_say_is_escaped() -> None:
+def test_what_records_say_is_escaped(tmp_path: Path) -> None:
     gone = {"rates": (), "error": "<script>alert(1)</script>"}
-    found = run(tournament(changes={("a", "b"): gone}))
-    text = render(found, judge(found), figures_of(found))
+    found = Run(tmp_path, None, tournament(changes={("a", "b"): gone}))
+    text = write_run(found, judge(found)).read_text()
     # inside the CSV of the page, nothing ends its script
     assert "alert(1)</script>" not in text and "&lt;script&gt;alert(1)" in text
     assert "<script>" not in junit(found, judge(found))
