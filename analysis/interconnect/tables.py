@@ -143,7 +143,7 @@ def rates_table(tournament: Tournament) -> Table:
     texts = (rates / one).map("{:.1f}".format, na_action="ignore").astype("string")
     columns = (
         Column("sender", "string", "sends"),
-        *(Column(f"to {name}", heading=name, format=str) for name in rates),
+        *(Column(f"to {name}", heading=name, format=str) for name in map(str, rates)),
     )
     data = texts.mask(failed, "none").fillna("").add_prefix("to ").reset_index()
     return Table("rates", f"{unit}, row sends, column receives", columns, data)
