@@ -104,7 +104,6 @@ LATE = NOW + timedelta(days=200)
 #: Run, its baseline, findings that are no remarks, words of any finding.
 ROWS: list[tuple[Run, Run, str, str]] = [
     (GOOD, GOOD, "", ""),
-    (four(slow=ALL_SLOW), GOOD, "fault fabric", "all pairs reach 0.50"),
     (TWO, GOOD, "", ""),
     (four("ab", FACTS[:2], slow={("a", "b"): 0.5, ("b", "a"): 0.5}), GOOD,
      "open two nodes; fault fabric", ""),
@@ -153,9 +152,8 @@ ROWS: list[tuple[Run, Run, str, str]] = [
     # collectives, with pairs as they were
     (with_collectives(20.0), FAST, "fault collectives",
      "collectives by horovod reach 0.05 (0.05 to 0.05) of"),
-    # ranks that share cores wait for each other
+    # ranks that share cores wait for each other, and do not stand in for the peers of two nodes
     (with_collectives(20.0, oversubscribed=True), FAST, "", ""),
-    # nor do they stand in for the peers of two nodes
     (replace(four("ab", FACTS[:2], slow={("a", "b"): 0.8, ("b", "a"): 0.8}),
              collectives=with_collectives(oversubscribed=True).collectives), FAST,
      "open two nodes; fault fabric", ""),
@@ -168,7 +166,6 @@ ROWS: list[tuple[Run, Run, str, str]] = [
      "reach 0.05 of the speed of baseline r1; a single value, so"),
     # a data plane that fell back to sockets
     (PORTS, PORTS, "", ""),
-    (with_collectives(port=0), PORTS, "fault RDMA", ""),
     (with_collectives(port=None), PORTS, "open RDMA", ""),  # not counted
     (with_collectives(port=0, controller="mpi"), PORTS, "fault RDMA", ""),
 ]  # fmt: skip

@@ -14,7 +14,6 @@ from analysis.interconnect.finding import Finding, Verdict, headline, lines
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
 from tests.analysis.interconnect.runs import (
-    CONFIRMED,
     SLOW,
     end,
     facts_of,
@@ -255,14 +254,16 @@ def test_a_pass_names_what_it_would_have_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "or_else"), [(("abd", "c"), True), (("ab", "cd"), False), (("c",), False)]
-)
-def test_a_suspect_that_is_alone_on_its_leaf_may_be_its_uplink(
-    on: tuple[str, ...], or_else: bool
-) -> None:
-    findings = judge(made(slow=SLOW, retests=CONFIRMED, switches=leaves(*on))).findings
+    ("nodes", "on", "or_else"),
+    [("c", "abd c", True), ("c", "ab cd", False), ("c", "abd", False), ("ab", "ab cd", True),
+     ("ab", "a b cd", False)],
+)  # fmt: skip
+def test_suspects_without_others_on_their_leaf(nodes: str, on: str, or_else: bool) -> None:
+    slow, kind = ({("a", "b"): 0.25}, "link") if nodes == "ab" else (SLOW, "node")
+    again = (retest(kind, tuple(nodes), 0.25, "confirmed"),)
+    findings = judge(made(slow=slow, retests=again, switches=leaves(*on.split()))).findings
     (found,) = (one for one in findings if one.weight == "fault")
-    assert ("no other node of leaf2 was measured" in found.evidence) == or_else
+    assert ("; no other node of leaf" in found.evidence) == or_else
 
 
 def test_lines_to_paste() -> None:
