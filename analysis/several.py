@@ -159,5 +159,5 @@ def network_beside(frames: Frames) -> Link | None:
             if hosts <= {rank.host for rank in measured.ranks}:
                 fit = fitted(measured, "horovod", len(measured.ranks))
                 if fit and fit.is_usable:
-                    return fit.large.link
+                    return fit.large
     return None

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from scipy.stats import median_abs_deviation, variation
 
 from analysis.interconnect.finding import Finding
-from analysis.prediction.alpha_beta import Segments, Timed, fit_segments
+from analysis.prediction.alpha_beta import Fit, Timed, fit
 from analysis.table import Column, Row, frame
 from train.config.frozen import Frozen
 from train.interconnect.collectives.record import WAYS, Collectives, Point, Series, Way, factor
 
-#: From so many samples on the 99th percentile is another one than the largest.
-ENOUGH_FOR_P99 = 100
 _SERIES = ("way", "operation", "place", "mode")
 COLLECTIVES = (
     *(Column(name, "string") for name in _SERIES),
     *(Column(name, "Int64") for name in ("ranks", "bytes", "calls", "wrong")),
-    *(Column(name) for name in ("median_s", "min_s", "p95_s", "p99_s", "max_s", "mad_s", "cv",
-                                "algbw", "busbw", "nicbw")),
-)  # fmt: skip
+    *(Column(name) for name in ("median_s", "min_s", "p95_s", "max_s", "algbw", "busbw")),
+)
 FITTED = 2  # ranks
 #: Headers add to what is sent; less means that it went another way.
 CARRIED = 0.99
@@ -32,33 +27,20 @@ CARRIED = 0.99
 def collectives_frame(collectives: Collectives) -> pd.DataFrame:
     """One row per series and size, columns COLLECTIVES: seconds of one call, slowest rank; bit/s.
 
-    algbw is S / t of the median call, busbw algbw times the factor of nccl-tests. nicbw is what
-    leaves a node of it per rank, for k nodes of g ranks, n in all: busbw (k - 1) / (n - 1) where
-    ranks of a node reduce first (ml-engineering by S. Bekman), and g times that for all-to-all,
-    where nothing is reduced. With one rank per node it is busbw. A flat ring, as Gloo's, sends
-    busbw from each node instead, whatever g is.
+    algbw is S / t of the median call, busbw algbw times the factor of nccl-tests.
     """
-    rows = [
-        _row(series, point, collectives) for series in collectives.series for point in series.points
-    ]
+    rows = [_row(series, point) for series in collectives.series for point in series.points]
     return frame(rows, COLLECTIVES)
 
 
-def _row(series: Series, point: Point, collectives: Collectives) -> Row:
-    fastest, median, p95, p99, slowest = np.percentile(point.seconds, (0, 50, 95, 99, 100))
+def _row(series: Series, point: Point) -> Row:
+    fastest, median, p95, slowest = np.percentile(point.seconds, (0, 50, 95, 100))
     algorithm = 8 * point.bytes / median
-    bus = algorithm * factor(series.operation, series.ranks)
-    per_node = len(collectives.ranks) / collectives.nodes
-    share = (math.ceil(series.ranks / per_node) - 1) / (series.ranks - 1)
-    if series.operation == "all_to_all":
-        share *= per_node
     return {
         **{name: getattr(series, name) for name in (*_SERIES, "ranks")},
         **{name: getattr(point, name) for name in ("bytes", "calls", "wrong")},
         "median_s": median, "min_s": fastest, "p95_s": p95, "max_s": slowest,
-        "p99_s": p99 if len(point.seconds) >= ENOUGH_FOR_P99 else None,
-        "mad_s": median_abs_deviation(point.seconds), "cv": variation(point.seconds),
-        "algbw": algorithm, "busbw": bus, "nicbw": bus * share,
+        "algbw": algorithm, "busbw": algorithm * factor(series.operation, series.ranks),
     }  # fmt: skip
 
 
@@ -75,7 +57,7 @@ def through_ports(collectives: Collectives) -> bool | None:
     return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
-def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments | None:
+def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Fit | None:
     """A ring's alpha and beta from the times of ``ranks`` ranks, blocked, in place, as gradients
     are reduced; None: there are too few, or ranks share a node, and a fit would be of its memory.
     """
@@ -87,7 +69,7 @@ def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Segments 
         for point in s.points
     ]
     alone = len(collectives.ranks) == collectives.nodes
-    return fit_segments(own) if alone and len(own) > 1 else None
+    return fit(own) if alone and len(own) > 1 else None
 
 
 class SeriesTimes(Frozen):

@@ -175,10 +175,9 @@ def _ports(collectives: Collectives, here: Baseline, baseline: Baseline) -> Iter
 def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Iterator[Finding]:
     """By way, since what Horovod takes may not be what pairs took; each series at the largest size
     that both have: a slow one ends with fewer."""
-    if baseline.shape is None:
-        return
     if here.shape != baseline.shape:
-        why = f"collectives are not compared: {baseline.shape} in {baseline.run}, {here.shape} now"
+        was = baseline.shape or "none"
+        why = f"collectives are not compared: {was} in {baseline.run}, {here.shape} now"
         yield Finding("remark", "collectives", why)
         return
     before = {(series.way, series.name): series.seconds for series in baseline.collectives}

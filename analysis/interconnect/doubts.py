@@ -26,7 +26,7 @@ TWO_ALONE = "two nodes"
 CLOCK_S = 1.0
 
 
-def doubts(tournament: Tournament) -> Iterator[Finding]:
+def doubts(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
     """Findings about the run itself."""
     decision, noise = tournament.decision, tournament.noise
     seen = {"nodes": decision.visible, "links": decision.visible_links,
@@ -58,6 +58,9 @@ def doubts(tournament: Tournament) -> Iterator[Finding]:
         yield Finding("remark" if noise.together else "open", "contention", why)
     yield from _coverage(tournament)
     yield from _interfaces(tournament)
+    yield from _clocks(tournament)
+    yield from _path_mtus(tournament, facts)
+    yield from _other_fabric(tournament, facts)
 
 
 def _coverage(tournament: Tournament) -> Iterator[Finding]:
@@ -77,9 +80,10 @@ def _coverage(tournament: Tournament) -> Iterator[Finding]:
 def _interfaces(tournament: Tournament) -> Iterator[Finding]:
     """Whether the bytes went through the interfaces that were to be measured."""
     good = pairs_frame(tournament).dropna(subset="rate")
-    ends = [good[[end, carried]].set_axis(["node", "share"], axis="columns")
-            for end, carried in {"sender": "sent_carried",
-                                 "receiver": "received_carried"}.items()]  # fmt: skip
+    measured = good["bytes"].mask(good["bytes"] == 0)
+    ends = [pd.DataFrame({"node": good[end], "share": good[counted] / measured})
+            for end, counted in {"sender": "sent_bytes",
+                                 "receiver": "received_bytes"}.items()]  # fmt: skip
     for node, shares in pd.concat(ends).groupby("node")["share"]:
         if (shares < CARRIED).any():
             why = f"its interface carried {shares.min():.0%} of what was sent: it took another way"
@@ -87,12 +91,6 @@ def _interfaces(tournament: Tournament) -> Iterator[Finding]:
         if shares.isna().any():
             why = "its byte counters could not be read: no proof of the way taken"
             yield Finding("open", "interface", why, (str(node),))
-
-
-def path_findings(tournament: Tournament, facts: Sequence[NodeFacts]) -> Iterator[Finding]:
-    yield from _clocks(tournament)
-    yield from _path_mtus(tournament, facts)
-    yield from _other_fabric(tournament, facts)
 
 
 def _clocks(tournament: Tournament) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ from analysis.interconnect.finding import Finding, Verdict, bits, headline, line
 from analysis.interconnect.run import Run, pairs_frame
 from analysis.interconnect.tables import figures_of, findings_table, rates_table, tables_of
 from analysis.page.terminal import print_table
-from analysis.plots.figure import Figure
 from analysis.writing import Case, Result, Suite, csv_text, environment, junit_text, printable
 from train.interconnect.record import ALL_PAIRS
 from train.record.atomic import write_atomically
@@ -38,18 +37,20 @@ def write_run(run: Run, verdict: Verdict, line_bits: float | None = None) -> Pat
     Raises:
         OSError: the folder cannot be written.
     """
-    out = run.folder / "report"
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    figures, frames = figures_of(run, line_bits), frames_of(run)
+    page = environment().get_template("interconnect.html.j2")  # escapes all that a record says
+    texts = {f"{name}.csv": csv_text(frame) for name, frame in frames_of(run).items()}
+    texts["report.html"] = page.render(
+        status=verdict.status, headline=headline(verdict), facts=facts(run, verdict),
+        findings=findings_table(verdict), lines=lines(verdict, run.name),
+        figures=figures_of(run, line_bits), tables=tables_of(run), files=[*texts],
+    )  # fmt: skip
+    texts["junit.xml"] = junit(run, verdict)
     write_atomically(run.folder / VERDICT_NAME, verdict.model_dump_json(indent=1) + "\n")
-    write_atomically(out / "junit.xml", junit(run, verdict))
-    for name, frame in frames.items():
-        write_atomically(out / f"{name}.csv", csv_text(frame))
-    for figure in figures:
-        write_atomically(out / "figures" / f"{figure.key}.svg", figure.svg or "")
-    page = out / "report.html"
-    write_atomically(page, render(run, verdict, figures, [f"{name}.csv" for name in frames]))
-    return page
+    out = run.folder / "report"
+    out.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        write_atomically(out / name, text)
+    return out / "report.html"
 
 
 def frames_of(run: Run) -> dict[str, pd.DataFrame]:
@@ -62,16 +63,6 @@ def frames_of(run: Run) -> dict[str, pd.DataFrame]:
     if run.facts:
         frames["nodes"] = facts_frame(run.facts)
     return frames
-
-
-def render(run: Run, verdict: Verdict, figures: Sequence[Figure], files: Sequence[str] = ()) -> str:
-    """files: beside the page, with all numbers. Everything that a record says is escaped."""
-    template = environment().get_template("interconnect.html.j2")
-    return template.render(
-        status=verdict.status, headline=headline(verdict), facts=facts(run, verdict),
-        findings=findings_table(verdict), lines=lines(verdict, run.name), figures=figures,
-        tables=tables_of(run), files=files,
-    )  # fmt: skip
 
 
 def facts(run: Run, verdict: Verdict) -> dict[str, str]:

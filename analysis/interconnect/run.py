@@ -31,8 +31,9 @@ PAIRS = (
     *(Column(name, path=name) for name in ("latency_s", "latency_min_s")),
     Column("retransmitted", "Int64", path="tcp.retransmitted"),
     Column("path_mtu", "Int64", path="tcp.path_mtu"),
-    *(Column(name) for name in ("sender_busy", "sender_waited", "sent_carried",
-                                "receiver_busy", "receiver_waited", "received_carried")),
+    Column("bytes", "Int64", path="bytes"),
+    Column("sent_bytes", "Int64", path="at_sender.sent_bytes"),
+    Column("received_bytes", "Int64", path="at_receiver.received_bytes"),
     Column("error", "string", path="error"),
 )  # fmt: skip
 
@@ -96,9 +97,8 @@ def pairs_frame(tournament: Tournament) -> pd.DataFrame:
     """One row per measurement, columns PAIRS; a pair that gave no number has its error.
 
     together: pairs that were measured at the same time. rate: bit/s, the median of the samples.
-    latency_s: half of a round trip of 8 bytes, the median. path_mtu: by TCP, bytes. busy, waited:
-    shares of the time for which an end computed, or was ready without a core. carried: bytes that
-    the end's interface counted, over those of the measurement.
+    latency_s: half of a round trip of 8 bytes, the median. path_mtu: by TCP, bytes. sent_bytes,
+    received_bytes: that the interfaces of the two ends counted, headers included.
     """
     return frame([_row(m) for m in tournament.measurements], PAIRS)
 
@@ -108,11 +108,4 @@ def _row(m: Measurement) -> Row:
     if m.rates:
         row |= {"rate": np.median(m.rates), "rate_min": min(m.rates), "rate_max": max(m.rates),
                 "wrong_bytes": m.wrong_bytes}  # fmt: skip
-    ends = ("sender", m.at_sender, "sent"), ("receiver", m.at_receiver, "received")
-    for name, end, way in ends:
-        if end is not None:
-            carried = getattr(end, f"{way}_bytes")
-            row[f"{name}_busy"] = end.cpu_s / end.wall_s
-            row[f"{name}_waited"] = None if end.waited_s is None else end.waited_s / end.wall_s
-            row[f"{way}_carried"] = None if carried is None or not m.bytes else carried / m.bytes
     return row

@@ -94,19 +94,14 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
 
 
 def _or_else(suspect: Suspect, tournament: Tournament) -> str:
-    """What a leaf switch of one or two nodes does not let tell apart from them."""
-    switches, decision = tournament.switches, tournament.decision
-    leaves = {switches.get(node) for node in suspect.nodes}
-    on = {node.name for node in tournament.nodes if switches.get(node.name) in leaves}
-    if on != set(suspect.nodes) or len(leaves) > 1 or None in leaves:
+    """What a leaf switch without other nodes does not let tell apart."""
+    switches, nodes = tournament.switches, set(suspect.nodes)
+    leaves = {switches.get(node) for node in nodes}
+    others = {node.name for node in tournament.nodes if switches.get(node.name) in leaves} - nodes
+    if others or len(leaves) > 1 or None in leaves:
         return ""
-    if len(on) == 1:
-        return f"; or the uplink of {leaves.pop()}, where it is alone"
-    ways = [r for r in tournament.retests if set(r.nodes) == on and r.outcome == "confirmed"]
-    # where uplinks hold up all pairs across, they do not distinguish ends from link either
-    if len(ways) < 2 and (decision.across or 1.0) >= ALL:
-        return ""
-    return "; or one of the two nodes, which have no others on their leaf switch"
+    why = "so that a node, a link and the uplink are hard to tell apart"
+    return f"; no other node of {leaves.pop()} was measured, {why}"
 
 
 def _retested(suspect: Suspect, retest: Retest | None, or_else: str) -> Finding:

@@ -4,9 +4,7 @@ over their size beside what such links should give, and every finding."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,7 @@ from analysis.interconnect.collectives import FITTED, collectives_frame, fitted,
 from analysis.interconnect.finding import Verdict, bits, seconds, size
 from analysis.interconnect.links import line_of
 from analysis.interconnect.run import Run, pairs_frame
-from analysis.plots.figure import Figure, Svg, looks
+from analysis.plots.figure import Figure, looks
 from analysis.plots.lines import Axis, Line, lines
 from analysis.plots.matrix import squares
 from analysis.prediction.alpha_beta import WORST
@@ -27,7 +25,7 @@ from train.interconnect.record import Tournament
 #: All sizes are fitted; from this one on bandwidth decides the time, and errors are shown.
 LARGE = 1 << 16
 _FAINTEST = 0.08  # so that it is no empty square
-_PAIRS = ["sender", "receiver", "rate", "latency_s", "latency_min_s", "error"]
+_PAIRS = ["sender", "receiver", "rate", "error"]
 _CALLS = ["way", "operation", "place", "mode", "ranks", "bytes", "median_s", "busbw"]
 #: Of a line, what collectives usually reach (ml-engineering by S. Bekman).
 _COLLECTIVE = 0.80
@@ -95,10 +93,10 @@ def _model(collectives: Collectives) -> Table:
         if (own := fitted(collectives, way)) is None:
             continue
         # the faster end of beta is the larger bandwidth
-        betas = (own.large.link.beta, *reversed(own.large.beta_interval))
+        betas = (own.large.beta, *reversed(own.beta_interval))
         value, low, high = (8 / beta if beta else math.inf for beta in betas)
         bandwidth = Estimate(value, low, high)
-        alpha = Estimate(own.large.link.alpha, *own.large.alpha_interval)
+        alpha = Estimate(own.large.alpha, *own.alpha_interval)
         fit = {"way": way, "worst_residual": own.worst,
                **alpha.columns("alpha"), **bandwidth.columns("bandwidth")}  # fmt: skip
         tried = calls[calls["way"] == way]
@@ -139,75 +137,52 @@ def findings_table(verdict: Verdict) -> Table:
 
 
 def rates_table(tournament: Tournament) -> Table:
-    """Row sends, column receives; empty: not measured, none: nothing came through."""
-    pairs = pairs_frame(tournament).query("phase == 'tournament'")
-    names = [node.name for node in tournament.nodes]
-    rates = pairs["rate"].astype(float)
-    unit, one = ("Gbit/s", 1e9) if rates.dropna().median() >= 1e9 else ("Mbit/s", 1e6)
-    texts = rates.map(lambda rate: "none" if pd.isna(rate) else f"{rate / one:.1f}")
-    wide = _square(pairs, names, texts).fillna("").add_prefix("to ")
+    """Leaf by leaf; empty: not measured, none: nothing came through."""
+    rates, failed = _square(tournament, "rate"), _square(tournament, "samples") == 0
+    unit, one = ("Gbit/s", 1e9) if rates.stack().median() >= 1e9 else ("Mbit/s", 1e6)
+    texts = (rates / one).map("{:.1f}".format, na_action="ignore").astype("string")
     columns = (
         Column("sender", "string", "sends"),
-        *(Column(f"to {name}", heading=name, format=str) for name in names),
+        *(Column(f"to {name}", heading=name, format=str) for name in map(str, rates)),
     )
-    return Table("rates", f"{unit}, row sends, column receives", columns, wide.reset_index())
+    data = texts.mask(failed, "none").fillna("").add_prefix("to ").reset_index()
+    return Table("rates", f"{unit}, row sends, column receives", columns, data)
+
+
+def _square(tournament: Tournament, column: str) -> pd.DataFrame:
+    """Of pairs_frame, row sends, column receives; NaN: not measured, or no value."""
+    pairs = pairs_frame(tournament).query("phase == 'tournament'")
+    last = pairs.drop_duplicates(["sender", "receiver"], keep="last")
+    names = [node.name for node in tournament.nodes]
+    names.sort(key=lambda name: tournament.switches.get(name, ""))
+    wide = last.pivot(index="sender", columns="receiver", values=column)
+    return wide.reindex(index=names, columns=names).astype(float)
 
 
 def figures_of(run: Run, line_bits: float | None = None) -> list[Figure]:
     """line_bits: of the links, where it is known from elsewhere than the nodes."""
-    figures = [] if run.tournament is None else _heatmaps(run.tournament)
+    figures = []
+    if run.tournament is not None and run.tournament.decision.middle is not None:
+        figures.append(_heatmap(run.tournament, run.tournament.decision.middle))
     if run.collectives is not None:
         figures.append(_curves(run.collectives, line_bits or line_of(run.facts)))
     return [figure for figure in figures if figure.svg is not None]
 
 
-def _heatmaps(tournament: Tournament) -> list[Figure]:
-    """Who reaches what with whom, leaf by leaf, and latencies; failed pairs hatched."""
-    if (middle := tournament.decision.middle) is None:
-        return []
-    pairs = pairs_frame(tournament).query("phase == 'tournament'")
-    names = [node.name for node in tournament.nodes]
-    names.sort(key=lambda name: tournament.switches.get(name, ""))
-    shares, us = pairs["rate"] / middle, 1e6 * pairs["latency_s"]
-    longest = us.max()
-    return [
-        Figure(
-            "rates", "Who reaches what with whom",
-            "Rate as a share of the median node's, row sends, column receives. A row or column in "
-            "full colour is a node's direction, a square a link. Colour: full at 0, faint from the "
-            "median on. Hatched: nothing came through; empty: not measured.",
-            pairs[_PAIRS], _squares(pairs, names, shares, 1 - shares, "{:.2f}"),
-        ),
-        Figure(
-            "latency", "Latency",
-            "Half of a round trip of 8 bytes, the median of 51, in microseconds; row sends, column "
-            f"receives. Colour: full at {fmt.significant(longest)}."
-            if us.notna().any() else "Not measured.",
-            pairs[_PAIRS], _squares(pairs, names, us, us / longest, "{:.0f}"),
-        ),
-    ]  # fmt: skip
-
-
-def _squares(
-    pairs: pd.DataFrame,
-    names: Sequence[str],
-    numbers: pd.Series[Any],
-    fills: pd.Series[Any],
-    form: str,
-) -> Svg:
-    """fills: 0 to 1."""
-    failed = _square(pairs, names, pairs["error"].notna()).eq(other=True).to_numpy()
-    filled = _square(pairs, names, fills).astype(float).clip(_FAINTEST, 1).mask(failed).to_numpy()
-    texts = _square(pairs, names, numbers.map(form.format, na_action="ignore")).to_numpy().tolist()
+def _heatmap(tournament: Tournament, middle: float) -> Figure:
+    shares = _square(tournament, "rate") / middle
+    failed = _square(tournament, "samples").to_numpy() == 0
+    texts = shares.map("{:.2f}".format).to_numpy().tolist()
     hatched = {(int(a), int(b)) for a, b in np.argwhere(failed)}
-    return squares(filled, texts, names, hatched, "sends", "receives")
-
-
-def _square(pairs: pd.DataFrame, names: Sequence[str], values: pd.Series[Any]) -> pd.DataFrame:
-    """Row sends, column receives; null: not measured, or no value."""
-    last = pairs.assign(value=values).drop_duplicates(["sender", "receiver"], keep="last")
-    wide = last.pivot(index="sender", columns="receiver", values="value")
-    return wide.reindex(index=[*names], columns=[*names])
+    fills = (1 - shares).clip(_FAINTEST, 1).to_numpy()
+    return Figure(
+        "rates", "Who reaches what with whom",
+        "Rate as a share of the median node's, row sends, column receives, leaf by leaf. A row or "
+        "column in full colour is a node's direction, a square a link. Colour: full at 0, faint "
+        "from the median on. Hatched: nothing came through; empty: not measured.",
+        pairs_frame(tournament).query("phase == 'tournament'")[_PAIRS],
+        squares(fills, texts, [*shares], hatched, "sends", "receives"),
+    )  # fmt: skip
 
 
 def _curves(collectives: Collectives, line: float | None) -> Figure:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from analysis.interconnect.baseline import Baseline
 from analysis.interconnect.collectives import collectives_findings
 from analysis.interconnect.comparison import UPLINKS_HELD, against_baseline
-from analysis.interconnect.doubts import TWO_ALONE, doubts, path_findings
+from analysis.interconnect.doubts import TWO_ALONE, doubts
 from analysis.interconnect.facts import facts_findings
 from analysis.interconnect.finding import Finding, Verdict, doubted
 from analysis.interconnect.links import speed_findings
@@ -68,8 +68,7 @@ def _findings(run: Run) -> Iterator[Finding]:
         yield Finding("fault", "lost", why, (node,))
     yield from _corrupt(tournament.measurements)
     yield from suspect_findings(tournament)
-    yield from doubts(tournament)
-    yield from path_findings(tournament, run.facts)
+    yield from doubts(tournament, run.facts)
     yield from uplink_findings(tournament)
 
 

@@ -39,39 +39,58 @@ class Timed(NamedTuple):
     bytes: int
     seconds: tuple[float, ...]
 
-    @property
-    def median(self) -> float:
-        return float(np.median(self.seconds))
-
 
 class Fit(NamedTuple):
-    """Intervals are those of the bootstrap. worst: largest relative error at a fitted size."""
+    """A line for messages (bytes over ranks) below ``split``, one from there on; 0: one for all.
+    Intervals are those of ``large``, by bootstrap. worst: largest relative error at a fitted size.
+    """
 
-    link: Link
+    small: Link
+    large: Link
+    split: float
     alpha_interval: tuple[float, float]
     beta_interval: tuple[float, float]
     worst: float
 
+    @property
+    def is_usable(self) -> bool:
+        return self.worst <= WORST
+
+    def seconds(self, ranks: int, size: float) -> float:
+        link = self.small if size / ranks < self.split else self.large
+        return ring(ranks, size).seconds(link)
+
 
 def fit(timed: Sequence[Timed]) -> Fit:
-    """Weighted least squares of the medians of two sizes or more, weight 1 / T^2, alpha and beta
-    not below 0.
+    """Of two sizes or more; the bootstrap resamples the samples of each."""
+    messages = np.array([t.bytes / t.ranks for t in timed])
 
-    With equal weights the largest sizes alone would decide, alpha included. The bootstrap
-    resamples the samples of each size.
-    """
-    link, errors = line(timed)
-    parts, random = _parts(timed), np.random.default_rng(0)
-    samples = [random.choice(t.seconds, (RESAMPLES, len(t.seconds))) for t in timed]
+    def sides(split: float) -> list[list[Timed]]:
+        return [
+            [timed[i] for i in np.flatnonzero(at)] for at in (messages < split, messages >= split)
+        ]
+
+    sizes = np.unique(messages)
+    best, least = 0.0, _criterion(_line(timed)[1], _ONE)
+    for split in sizes[LEAST : len(sizes) - LEAST + 1].tolist():
+        errors = np.concatenate([_line(side)[1] for side in sides(split)])
+        if (criterion := _criterion(errors, _TWO)) < least:
+            best, least = split, criterion
+    below, above = sides(best)
+    (small, few), (large, many) = _line(below or above), _line(above)
+    parts, random = _parts(above), np.random.default_rng(0)
+    samples = [random.choice(t.seconds, (RESAMPLES, len(t.seconds))) for t in above]
     drawn = np.stack([np.median(own, axis=1) for own in samples], axis=1)
     resampled = [_solve(parts, times) for times in drawn]
     alphas, betas = np.percentile(resampled, (_LOW, _HIGH), axis=0).T.tolist()
-    return Fit(link, tuple(alphas), tuple(betas), float(np.abs(errors).max()))
+    worst = float(np.abs([*few, *many]).max())
+    return Fit(small, large, best, tuple(alphas), tuple(betas), worst)
 
 
-def line(timed: Sequence[Timed]) -> tuple[Link, Floats]:
-    """The estimate of :func:`fit` alone, and its relative error at each time."""
-    parts, medians = _parts(timed), np.array([t.median for t in timed])
+def _line(timed: Sequence[Timed]) -> tuple[Link, Floats]:
+    """Weighted least squares of the medians, weight 1 / T^2, alpha and beta not below 0, and the
+    relative error at each time. With equal weights the largest sizes alone would decide."""
+    parts, medians = _parts(timed), np.array([np.median(t.seconds) for t in timed])
     link = _solve(parts, medians)
     return link, parts @ link / medians - 1
 
@@ -85,46 +104,6 @@ def _solve(parts: Floats, times: Floats) -> Link:
     size = np.maximum(np.linalg.norm(scaled, axis=0), np.finfo(float).tiny)  # columns alike
     solution, _ = nnls(scaled / size, np.ones(len(times)))
     return Link(*(solution / size).tolist())
-
-
-class Segments(NamedTuple):
-    """A line for messages (bytes over ranks) below ``split``, one from there on; 0: one for all.
-    worst: largest relative error at a size that was fitted."""
-
-    small: Link
-    large: Fit
-    split: float
-    worst: float
-
-    @property
-    def is_usable(self) -> bool:
-        return self.worst <= WORST
-
-    def seconds(self, ranks: int, size: float) -> float:
-        link = self.small if size / ranks < self.split else self.large.link
-        return ring(ranks, size).seconds(link)
-
-
-def fit_segments(timed: Sequence[Timed]) -> Segments:
-    """Of two sizes or more."""
-    messages = np.array([t.bytes / t.ranks for t in timed])
-
-    def sides(split: float) -> list[list[Timed]]:
-        return [
-            [timed[i] for i in np.flatnonzero(at)] for at in (messages < split, messages >= split)
-        ]
-
-    sizes = np.unique(messages)
-    best, least = 0.0, _criterion(line(timed)[1], _ONE)
-    for split in sizes[LEAST : len(sizes) - LEAST + 1].tolist():
-        errors = np.concatenate([line(side)[1] for side in sides(split)])
-        if (criterion := _criterion(errors, _TWO)) < least:
-            best, least = split, criterion
-    # only what was chosen, and is shown, is resampled for its intervals
-    below, above = sides(best)
-    small, errors = line(below or above)
-    large = fit(above)
-    return Segments(small, large, best, max(large.worst, float(np.abs(errors).max())))
 
 
 def _criterion(errors: Floats, parameters: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.prediction.alpha_beta import Timed, fit, fit_segments
+from analysis.prediction.alpha_beta import Timed, fit
 from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import forecast
 from analysis.prediction.step_model import Measured, largest_of_normals
@@ -36,7 +36,7 @@ def test_two_and_three_ranks_predict_the_fourth_on_a_simulated_network() -> None
         Timed(k, size, tuple(ring(k, size).seconds(link) * random.lognormal(0, 0.05, 9)))
         for k in (2, 3) for size in (2**i for i in range(3, 25))
     ]  # fmt: skip
-    network = fit_segments(points)
+    network = fit(points)
     runs = []
     for k in (2, 3, 4):
         sent = 1.1 * ring(k, GRADIENT).seconds(link)  # training is slower than the bare call
@@ -114,7 +114,7 @@ def test_intervals_of_a_link_hold_the_truth_about_as_often_as_they_say() -> None
         found = fit(timed(0.05, link, seed=seed))
         low, high = found.beta_interval
         held += low <= link.beta <= high
-        assert found.link.alpha == pytest.approx(link.alpha, rel=0.1)
+        assert found.small.alpha == pytest.approx(link.alpha, rel=0.1)
     assert 48 <= held <= 60
 
 

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 
+from analysis.interconnect.finding import bits, seconds, size
 from analysis.interconnect.links import goodput, line_of
 from analysis.interconnect.run import Run
 from analysis.interconnect.verdict import judge
@@ -18,6 +19,12 @@ GOOD = run(tournament(), facts=FACTS)
 
 BUSY = {pair: {"at_sender": end(busy=0.99)} for pair in permutations("abcd", 2)}
 CLAIMS = facts_of("abcd", **{"speed, Mbit/s": "100000", "driver": "mlx5_core"})
+
+
+def test_rates_have_three_digits_and_their_unit() -> None:
+    rates = (999.7e6, 999.4e6, 12.34e9, 950.0)
+    assert [bits(rate) for rate in rates] == ["1 Gbit/s", "999 Mbit/s", "12.3 Gbit/s", "950 bit/s"]
+    assert [seconds(2.0), seconds(3e-5), size(2**20), size(8)] == ["2 s", "30 us", "1 MiB", "8 B"]
 
 
 def test_headers_leave_less_of_a_line_the_smaller_packets_are() -> None:
