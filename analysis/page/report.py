@@ -41,7 +41,7 @@ _OF_ANY = ("accuracy_by_batch", "step_parts", "validation_accuracy")
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page, the text and the terminal show."""
+    """Everything that the page and the terminal show."""
 
     name: str
     title: str

@@ -88,4 +88,3 @@ def test_alarms_stand_on_the_page_and_on_the_terminal(tmp_path: Path) -> None:
     page = (folder / "report" / "report.html").read_text()
     assert '<li class="alarm">Alarm in' in page
     assert page.index("Alarm in") < page.index("<table")
-    assert "> **Alarm in" in (folder / "report" / "report.md").read_text()

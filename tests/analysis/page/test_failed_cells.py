@@ -136,13 +136,12 @@ def test_every_form_has_the_cause_and_the_command_and_none_says_it_twice(tmp_pat
     folder = write_sweep(tmp_path / "smoke", items)
     done = CliRunner().invoke(app, ["report", str(folder)])
     report = build(load_frames(folder), draw=False)
-    page, text = (render(report, f"report.{kind}.j2") for kind in ("html", "md"))
-    line = "a very special reason; its log ends: the end of it"
-    for form in (done.output, page, text):
+    line, written = "a very special reason; its log ends: the end of it", render(report)
+    for form in (done.output, written):
         assert form.count(line) == 1 and logs_of(items[0]) in form
         assert 0 < form.index(report.answers[0].question) < form.index(line)
     assert done.output.count("a very special reason") == 1
-    assert page.count("<pre") == 1, "one log of a cause"
+    assert written.count("<pre") == 1, "one log of a cause"
     cases = Xml.fromstring(junit(report.frames)).iter("failure")
     for case, item in zip(cases, items, strict=True):
         assert case.get("message") == line and logs_of(item) in (case.text or "")
@@ -154,8 +153,8 @@ def test_a_sweep_without_a_run_has_no_empty_file_and_no_methods(tmp_path: Path) 
     out = folder / "report"
     assert all(len(file.read_text().splitlines()) > 1 for file in out.rglob("*.csv"))
     assert not (out / "runs.csv").exists() and (out / "cells_not_used.csv").exists()
-    assert "runs.csv" not in (out / "report.html").read_text() + (out / "report.md").read_text()
-    assert "Welch" not in (out / "report.html").read_text()
+    written = (out / "report.html").read_text()
+    assert "runs.csv" not in written and "Welch" not in written
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,5 @@ def test_the_first_line_of_a_sweep_that_finished(
     folder = write_sweep(tmp_path / "s", items, techniques=[*order])
     report = build(load_frames(folder), draw=False)
     assert report.lead == said
-    for form in (render(report, "report.html.j2"), render(report, "report.md.j2")):
-        assert form.count(said) >= 1
-        assert "planned cells usable" not in form
+    assert said in render(report)
     assert json.loads(answers_text(report))["lead"] == said
