@@ -87,18 +87,6 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
         )
 
 
-def _skipped(of: Sweep) -> Iterable[Caution]:
-    """Half precision that overflowed: the runs took fewer updates than their steps."""
-    lost = of.runs[of.runs["skipped_steps"] > 0]
-    if len(lost):
-        yield Caution(
-            f"{lost['skipped_steps'].sum():,} of {lost['steps'].sum():,} steps made no "
-            "update, since a gradient overflowed in half precision: "
-            f"{fmt.first_of(lost['cell_id'].tolist(), 1)}.",
-            "accuracy",
-        )
-
-
 def _sharing(of: Sweep) -> Iterable[Caution]:
     ranks = of.runs.loc[of.runs["oversubscribed"].fillna(False), "gpus"]
     if len(ranks):
@@ -136,5 +124,5 @@ def _unplanned(of: Sweep) -> Iterable[Caution]:
 
 TOPIC = Topic(
     tables=(lambda of: table(of.runs),),
-    cautions=(_alarms, _repeating, _skipped, _sharing, _disturbed, _unplanned),
+    cautions=(_alarms, _repeating, _sharing, _disturbed, _unplanned),
 )

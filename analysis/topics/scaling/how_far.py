@@ -14,17 +14,17 @@ from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, n_of, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, Estimate, Row, estimate_in, frame, plain_rows
-from analysis.topics.names import mode, named, namer, ranks_text, with_context
+from analysis.topics.names import mode, named, ranks_text, with_context
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.scaling.more_ranks import ahead, uneven
-from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic, varies
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, varies
 
 MOST_PANELS = 4
 #: Of a y axis: an interval that is wider says no more.
 _HIGHEST = 1.6
-#: Efficiency below this is worth a word; rows that a caution names.
-_GOOD, _NAMED = 0.9, 4
+#: Efficiency below this is worth a word.
+_GOOD = 0.9
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique_label", "string"),
     Column("context", "string"), Column("series", "Int64"), Column("gpus", "Int64"),
@@ -159,25 +159,9 @@ def _cause(of: Sweep, row: Row) -> str:
     return f"largest cause of lost efficiency: {cause}" if cause else ""
 
 
-def _too_good(of: Sweep) -> Iterable[Caution]:
-    """Efficiency surely above 1: rather a disturbed baseline than a wonder."""
-    rows = of.rows(throughputs)
-    named = namer(rows)
-    above = [f"{named(row)} at {row['gpus']} ranks" for row in rows
-             if (row["efficiency_low"] or 0) > 1]  # fmt: skip
-    if above:
-        yield Caution(
-            f"The interval of the efficiency lies above 1 ({fmt.first_of(above, _NAMED)}): more "
-            "ranks have more cache, or something slowed the runs on fewer ranks. Measure the "
-            "smallest count again on a quiet machine.",
-            "times",
-        )
-
-
 TOPIC = Topic(
     tables=(throughputs,),
     plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).data, of.seen),),
     answers=(_how_far,),
-    cautions=(_too_good,),
     asks=varies("gpus"),
 )

@@ -12,22 +12,20 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import MOST_HELD_OUT, UNTRIED, Forecast, forecast
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import named, namer, ranks_column, ratio_text
+from analysis.topics.names import named, ranks_column, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
-from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic
+from analysis.topics.topic import Answer, Rows, Sweep, Topic
 
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
-#: Series that a caution names.
-_NAMED = 4
 
 
 def ahead(of: Sweep) -> Table:
@@ -197,20 +195,4 @@ def _expected(further: Rows, what: str) -> str:
     )
 
 
-def _slower(of: Sweep) -> Iterable[Caution]:
-    """Series whose largest count misses the forecast from the smaller ones; of those that answers
-    tell of, these say it."""
-    rows, said = of.rows(ahead), {one["series"] for one, *_ in chosen(of)}
-    name = namer(rows)
-    late = [
-        f"{name(row)} on {row['hold_out_ranks']} ranks, forecast {fmt.percent(-row['hold_out'])} "
-        "too short" for row in rows
-        if (row["hold_out"] or 0) < -MOST_HELD_OUT and row["series"] not in said
-    ]  # fmt: skip
-    if late:
-        why = "this network should give" if of.network else "the smaller counts suggest"
-        text = f"Steps are longer than {why}: {fmt.first_of(late, _NAMED, '; ')}."
-        yield Caution(text, "times")
-
-
-TOPIC = Topic(tables=(ahead,), answers=(_worth_it,), cautions=(_slower,))
+TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))

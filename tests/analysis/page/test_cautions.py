@@ -42,13 +42,6 @@ def test_ranks_that_repeat_each_other_as_asked_are_named_without_an_alarm() -> N
     assert found.touches == "all" and not found.is_alarm
 
 
-def test_skipped_steps_are_counted_over_the_runs_that_have_some() -> None:
-    bad = record(config(seed=1), epoch_changes={"skipped_steps": 3})
-    (found,) = cautions(record(), bad)
-    assert found.text.startswith("9 of 60 steps made no update")
-    assert bad.cell_id in found.text and found.touches == "accuracy"
-
-
 def paced(run: RunConfig, seconds: list[float]) -> RunRecord:
     """A run whose epochs took so long."""
     made = record(run, epoch_changes=[{"train_s": s} for s in seconds])
