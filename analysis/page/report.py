@@ -87,7 +87,6 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
     said = made.all_of("An answer", lambda topic: topic.answers)
     if {answer.key for answer in said} <= {"complete", "nodes"}:
         said += made.all_of("An answer", lambda topic: [alone] if topic is REACHED else [])
-    of.said = " ".join(answer.text for answer in said)
     cautions = made.all_of("A caution", lambda topic: topic.cautions if len(of.runs) else [])
     figures = made.every("A plot", lambda topic: topic.plots if draw else [])
     topics = [

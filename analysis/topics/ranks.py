@@ -121,8 +121,7 @@ def answer(of: Sweep) -> Iterable[Answer]:
         return
     cell, slow = next(iter(late.items()))
     first, upto = slow[0], "up to " if len(slow) > 1 else ""
-    more = f"; ranks stand out in {fmt.counted(len(late) - 1, 'more run')}"
-    others = more if len(late) > 1 else ""
+    others = f"; ranks stand out in {fmt.runs(len(late))}" if len(late) > 1 else ""
     numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
     text = (
         f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +23,6 @@ Touches = Literal["times", "accuracy", "all", "none"]
 REFERENCE = "naive"
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
-_BEST = 3  # of them in colours, whatever answers name
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,6 @@ class Sweep:
     def __init__(self, frames: Frames, network: Link | None = None) -> None:
         """``network``: of an interconnect run of the same nodes."""
         self.frames, self.network = frames, network
-        self.said = ""  # by the answers: figures, which are drawn after them, stress what they name
         self._made: dict[Callable[[Sweep], Any], Any] = {}
 
     @property
@@ -106,7 +103,7 @@ class Sweep:
     @cached_property
     def seen(self) -> dict[str, Look]:
         """The techniques that figures show: of many, those that reach most at the largest batch,
-        after the reference. In colours: the best, and what answers name."""
+        after the reference. The best ones have colours."""
         runs = in_order(self.runs, self.order)
         labels = list(dict.fromkeys(runs["technique_label"]))
         # one technique with several settings has no reference
@@ -117,11 +114,9 @@ class Sweep:
         largest = done[done["global_batch"] == done["global_batch"].max()]
         means = largest.groupby("technique_label", sort=False)["validation_accuracy"].mean()
         best = [*means.nlargest(MOST_DRAWN - 1).index]
-        places = {one: re.search(rf"(?<!\w){re.escape(one)}(?!\w)", self.said) for one in labels}
-        said = sorted((at.start(), one) for one, at in places.items() if at)
         if len(labels) > MOST_DRAWN:
             labels = [label for label in labels if label in {first, *best}]
-        return roles(labels, first, [*best[:_BEST], *(one for _, one in said), *best])
+        return roles(labels, first, best)
 
 
 def varies(column: str) -> Callable[[Sweep], bool]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.canvas import shortened
 from analysis.plots.figure import PALE, Figure, left_out, n_of
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
@@ -30,7 +29,6 @@ from analysis.topics.names import namer, only, place_namer, with_context
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, varies
 
 KEY, MOST_ROWS = "against_reference", 24
-_LONGEST = 34  # characters of a name
 #: Of an undecided row that has no p: an arm has one run, or all runs of both are identical.
 UNTESTED = "not tested"
 NO_PAIR = "no planned cell of {} with the same data, model, library, epochs, ranks and batch"
@@ -88,12 +86,11 @@ def figure(of: Sweep) -> Figure | None:
     if not rows:
         return None
     name_of, several = place_namer(known), known["reference"].nunique() > 1
-    short = place_namer(known, lambda row: shortened(with_context(row), _LONGEST))
     points = []
     for row in rows:
         found, verdict, name = estimate_in(row, "difference_family"), row["verdict"], name_of(row)
         points.append(Point(
-            short(row) + (f" - {row['reference']}" if several else ""),
+            name + (f" - {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(fmt.SIGNED)}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",

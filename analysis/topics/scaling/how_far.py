@@ -122,22 +122,23 @@ def _tip(row: Row) -> str:
 
 def _how_far(of: Sweep) -> Iterable[Answer]:
     """Efficiency and its largest loss."""
-    what = of.what
-    for one, known, under in chosen(of):
-        verdict = (
-            f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
-            f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
-        )
-        times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
-        times += fmt.counted(one["n0"], what)
-        low = _below([row for row in known if row["series"] == one["series"]], what)
-        yield Answer(
-            "scaling", "How far does it scale?", fmt.sentence(verdict), "scaling", "efficiency",
-            {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
-             "efficiency": one["efficiency"], "low": one["efficiency_low"],
-             "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
-            [times, low, _cause(of, one)],
-        )  # fmt: skip
+    what, (one, known) = of.what, chosen(of)
+    if one is None:
+        return
+    verdict = (
+        f"at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
+        f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
+    )
+    times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
+    times += fmt.counted(one["n0"], what)
+    low = _below([row for row in known if row["series"] == one["series"]], what)
+    yield Answer(
+        "scaling", "How far does it scale?", fmt.sentence(verdict), "scaling", "efficiency",
+        {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
+         "efficiency": one["efficiency"], "low": one["efficiency_low"],
+         "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
+        [times, low, _cause(of, one)],
+    )  # fmt: skip
 
 
 def _below(series: Rows, what: str) -> str:

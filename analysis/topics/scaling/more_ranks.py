@@ -123,29 +123,26 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:
     """What added ranks are shown to give, and the forecast, of one series."""
-    what = of.what
-    for one, known, under in chosen(of):
-        gains, further = (
-            [row for row in rows if row["series"] == one["series"]]
-            for rows in (known, of.rows(ahead))
-        )
-        gains = [row for row in gains if row["before"] is not None]
-        least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
-        most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
-        beyond = [row for row in gains if row["before"] == most > gains[0]["before"]]
-        several = len({other["series"] for other in known}) > 1
-        whose = f"with {named(one, known)}" if several else ""
-        yield Answer(
-            "more_ranks", f"Are more {what}s worth it?",
-            fmt.sentence(under + _up_to(gains[0], least, most, what, whose)),
-            "forecast" if further else "scaling", "gains",
-            {"worth": least, "at_most": most,
-             **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
-                if row["efficiency"] is not None}},
-            [*(f"from {most} to {row['gpus']} {what}s each added one gives "
-               f"{estimate_in(row, 'marginal').text(fmt.percent)}" for row in beyond),
-             _expected(further, what)],
-        )  # fmt: skip
+    what, (one, known) = of.what, chosen(of)
+    if one is None:
+        return
+    gains, further = (
+        [row for row in rows if row["series"] == one["series"]] for rows in (known, of.rows(ahead))
+    )
+    gains = [row for row in gains if row["before"] is not None]
+    least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
+    most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
+    several = len({other["series"] for other in known}) > 1
+    whose = f"with {named(one, known)}" if several else ""
+    yield Answer(
+        "more_ranks", f"Are more {what}s worth it?",
+        fmt.sentence(_up_to(gains[0], least, most, what, whose)),
+        "forecast" if further else "scaling", "gains",
+        {"worth": least, "at_most": most,
+         **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
+            if row["efficiency"] is not None}},
+        [_expected(further, what)],
+    )  # fmt: skip
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:

@@ -108,7 +108,7 @@ def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
     slow = [late_run(64, dict.fromkeys(range(8), 0.1), seed=seed) for seed in (0, 1)]
     report = build(load_frames(write_sweep(tmp_path / "s", slow)), draw=False)
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
-    assert said.text.count("naive, 64 ranks, seed") == 1 and "in 1 more run" in said.text
+    assert said.text.count("naive, 64 ranks, seed") == 1 and "stand out in 2 runs" in said.text
     assert said.text.count("node1") == 1
     assert said.text.startswith("8 of 8 ranks of node1 are ready up to 1")
     assert "make interconnect" not in said.text  # of a run on no cluster
