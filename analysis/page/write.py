@@ -18,7 +18,7 @@ from analysis.writing import csv_text, environment, noted_files
 from train.record.atomic import write_atomically
 
 FOLDER = "report"
-ANSWERS_VERSION = 1
+ANSWERS_VERSION = 2
 Kind = Literal["pdf", "png", "svg"]
 #: Names of the tables and figures that a report wrote.
 _OWN = ".files.json"

@@ -80,13 +80,9 @@ def answers(of: Sweep) -> Iterable[Answer]:
         more = said[1:] + ([f"{len(sets) - _MOST} more in the table"] if sets[_MOST:] else [])
         if compared > 1 and any(map(_intervals, sets[:_MOST])):
             more.append(f"intervals are not corrected for {compared} comparisons")
-        first, last = sets[0][0], sets[0][-1]
-        words = first["axis"].partition(" (")[0]
-        numbers = {"axis": words, "with": first["equal"], "from": first["value"],
-                   "to": last["value"], "change": last["change"], "low": last["change_low"],
-                   "high": last["change_high"]}  # fmt: skip
+        words = sets[0][0]["axis"].partition(" (")[0]
         yield Answer("axis", f"What changes with {words}?", fmt.sentence(said[0]),
-                     "axes", "runs", numbers, more)  # fmt: skip
+                     "axes", "runs", more)  # fmt: skip
 
 
 def figure(of: Sweep) -> Figure | None:

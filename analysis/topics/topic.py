@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar, cast
 
@@ -30,8 +30,7 @@ class Answer:
     """
     Args:
         verdict: one short sentence with its number.
-        evidence: anchor of what shows it.
-        numbers: what the sentences say, for programs.
+        evidence: anchor of what shows it, and the name of its CSV: programs find the numbers there.
         more: what supports the verdict, and what would settle what is open; sentences without
             their capital and full stop.
     """
@@ -41,7 +40,6 @@ class Answer:
     verdict: str
     evidence: str = ""
     link: str = "evidence"
-    numbers: Mapping[str, Any] = field(default_factory=dict)
     more: Sequence[str] = ()
 
     @property
@@ -52,11 +50,9 @@ class Answer:
     def text(self) -> str:
         return fmt.joined([self.verdict, self.details])
 
-    def as_json(self) -> dict[str, Any]:
-        plain = {name: None if pd.api.types.is_scalar(v) and pd.isna(v) else v
-                 for name, v in self.numbers.items()}  # fmt: skip
+    def as_json(self) -> dict[str, str]:
         return {"key": self.key, "question": self.question, "text": self.text,
-                "evidence": self.evidence, "numbers": plain}  # fmt: skip
+                "evidence": self.evidence}  # fmt: skip
 
 
 @dataclass(frozen=True)

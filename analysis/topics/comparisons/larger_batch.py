@@ -133,11 +133,7 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
             more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
         text = f"{_span(best, of.what)}{of_workload(best, compared)}, {text}"
         yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
-                     "larger_batch", "runs",
-                     {"technique": best[CALLED], "difference": best["difference"],
-                      "low": best["difference_low"], "high": best["difference_high"],
-                      "lose": lose, "techniques": len(whole)},
-                     more)  # fmt: skip
+                     "larger_batch", "runs", more)  # fmt: skip
 
 
 def _span(row: Row, what: str) -> str:

@@ -154,8 +154,7 @@ def _against(of: Sweep) -> Iterable[Answer]:
     text = f"at batch {fmt.count(batch)}, {said[0]}" if batch is not None else said[0]
     yield Answer(
         "techniques", "Which technique is better than the reference?", fmt.sentence(text), "claims",
-        "tests", {verdict: len(rows) for verdict, rows in by.items() if rows},
-        [*said[1:], further_in_words(by[UNDECIDED])],
+        "tests", [*said[1:], further_in_words(by[UNDECIDED])],
     )  # fmt: skip
 
 

@@ -205,7 +205,7 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
     largest batch against its smallest."""
     known = of.runs[of.runs["sharpness_largest"] > 0]
     context = known["context"].map(without_batch)
-    said = list[tuple[str, Estimate]]()
+    said = list[str]()
     for (label, _, _), own in known.groupby(["technique_label", context, "gpus"], sort=False):
         values = own.groupby("global_batch")["sharpness_largest"].apply(list)
         small, large = values.index.min(), values.index.max()
@@ -217,12 +217,11 @@ def _sharpness(of: Sweep) -> Iterable[Answer]:
                 f"eigenvalue of the Hessian is multiplied by {times.text(fmt.significant)} "
                 f"({runs}): {_direction(times)}"
             )
-            said.append((text, times))
+            said.append(text)
     if said:
-        verdict, *more = fmt.few([text for text, _ in said])
-        numbers = dict(zip(("times", "low", "high"), said[0][1], strict=False))
+        verdict, *more = fmt.few(said)
         yield Answer("sharpness", "Does a larger batch end in a sharper minimum?",
-                     fmt.sentence(verdict), "convergence", "runs", numbers, more)  # fmt: skip
+                     fmt.sentence(verdict), "convergence", "runs", more)  # fmt: skip
 
 
 def _direction(times: Estimate) -> str:
@@ -247,8 +246,8 @@ def alone(of: Sweep) -> Iterable[Answer]:
         ]
         text = fmt.joined(told, ", ") + (f"; {fmt.runs(lost)} diverged" if lost else "")
         text = all_diverged(row["n"]) if lost == row["n"] else text
-        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence", "runs",
-                     {"accuracy": accuracy.value})  # fmt: skip
+        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence",
+                     "runs")  # fmt: skip
 
 
 TOPIC = Topic(

@@ -215,7 +215,7 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     if len(targets) == len(more) == 1:
         text, more = f"{text}; {more[0]}", []
     yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                 {"reached": met, "runs": runs, "lost": lost}, fmt.few(more))  # fmt: skip
+                 fmt.few(more))  # fmt: skip
 
 
 def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:

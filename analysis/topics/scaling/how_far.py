@@ -132,13 +132,8 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
     times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
     times += fmt.counted(one["n0"], what)
     low = _below([row for row in known if row["series"] == one["series"]], what)
-    yield Answer(
-        "scaling", "How far does it scale?", fmt.sentence(verdict), "scaling", "efficiency",
-        {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
-         "efficiency": one["efficiency"], "low": one["efficiency_low"],
-         "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
-        [times, low, _cause(of, one)],
-    )  # fmt: skip
+    yield Answer("scaling", "How far does it scale?", fmt.sentence(verdict), "scaling",
+                 "efficiency", [times, low, _cause(of, one)])  # fmt: skip
 
 
 def _below(series: Rows, what: str) -> str:

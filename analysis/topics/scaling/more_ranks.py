@@ -134,15 +134,10 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
     several = len({other["series"] for other in known}) > 1
     whose = f"with {named(one, known)}" if several else ""
-    yield Answer(
-        "more_ranks", f"Are more {what}s worth it?",
-        fmt.sentence(_up_to(gains[0], least, most, what, whose)),
-        "forecast" if further else "scaling", "gains",
-        {"worth": least, "at_most": most,
-         **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
-            if row["efficiency"] is not None}},
-        [_expected(further, what)],
-    )  # fmt: skip
+    verdict = fmt.sentence(_up_to(gains[0], least, most, what, whose))
+    yield Answer("more_ranks", f"Are more {what}s worth it?", verdict,
+                 "forecast" if further else "scaling", "gains",
+                 [_expected(further, what)])  # fmt: skip
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:

@@ -138,16 +138,14 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
             f"({row['n_with']} runs with it, {row['n_without']} without)"
             for row in slow
         ]
-        numbers = {"host": str(slow[0]["host"]), "slower": slow[0]["effect"]}
         more = []
         # without its site a command would not run: names may have been left out
         if site := only(of.frames.sites):
-            numbers["command"] = ready = ready_command(slow, found, site)
             # no full stop follows the command, which a shell would take for its last node
-            more = [f"the command {ready} measures the network there and compares the hosts"]
+            more = [f"the command {ready_command(slow, found, site)} measures the network there "
+                    "and compares the hosts"]  # fmt: skip
         verdict = f"Steps take {fmt.first_of(parts, _NAMED)}."
-        yield Answer("nodes", "Is a machine to blame?", verdict, "node_effects", "hosts", numbers,
-                     more)  # fmt: skip
+        yield Answer("nodes", "Is a machine to blame?", verdict, "node_effects", "hosts", more)
 
 
 TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))

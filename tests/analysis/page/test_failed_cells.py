@@ -47,12 +47,6 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
         f"job's log (on node1, node2, node3 and 1 more) ({logs_of(items[0])} shows more). "
         "What to do: see logs/. Once that is put right, make sweep SWEEP=smoke runs them again."
     )
-    assert found.numbers["causes"] == [{
-        "kind": "failed", "cells": 6, "cell": items[0].cell_id, "command": logs_of(items[0]),
-        "what": "job 11, 12, 13 and 3 more: Slurm could not open the job's log (on node1, node2, "
-        "node3 and 1 more)",
-        "what_to_do": "see logs/",
-    }]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -89,7 +83,6 @@ def test_several_causes_are_the_most_frequent_first(tmp_path: Path) -> None:
     assert f"see logs/. Also: a (2 cells: {logs_of(items[0], 'many')} shows more). " in found.text
     assert f"b (1 cell: {logs_of(items[2], 'many')} shows more)" in found.details
     assert ". 3 more reasons (3 cells). Once" in found.details
-    assert [cause["cells"] for cause in found.numbers["causes"]] == [3, 2, 1, 1, 1, 1]
 
 
 def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
@@ -107,7 +100,6 @@ def test_what_has_not_run_is_no_failure(tmp_path: Path) -> None:
     assert found.text == (
         "1 of 3 planned cells is usable (2 missing). The next make sweep SWEEP=smoke runs the rest."
     )
-    assert found.numbers["causes"] == []
 
 
 def test_commands_are_of_the_folder_that_make_was_told(tmp_path: Path, monkeypatch) -> None:

@@ -185,7 +185,7 @@ def test_answers_for_programs_are_those_of_the_page(report: Report, written: Pat
     expected = report.answers
     assert told["answers"] == [answer.as_json() for answer in expected]
     for answer in told["answers"]:
-        assert set(answer) == {"key", "question", "text", "evidence", "numbers"}
+        assert set(answer) == {"key", "question", "text", "evidence"}
     assert [caution["touches"] for caution in told["cautions"]] == ["none"]
 
 

@@ -101,7 +101,7 @@ def test_the_answer_names_rank_host_and_what_it_costs(tmp_path: Path) -> None:
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
     assert said.text.startswith("Rank 17 (node3, local rank 1) is ready 99.2 ms after")
     assert "20 % of a step, and the others wait (p < 0.001" in said.text
-    assert said.numbers["command"].startswith("make interconnect SITE=alps NODES=node3,node")
+    assert "make interconnect SITE=alps NODES=node3,node" in said.text
 
 
 def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
@@ -121,4 +121,4 @@ def test_of_several_late_ranks_the_largest_lateness_is_a_bound(tmp_path: Path) -
     assert "are ready up to 1" in said.text or "are ready up to 2" in said.text, said.text
     assert "measure again before you act" in said.text
     # make takes $ for its own
-    assert said.numbers["command"].startswith("make interconnect SITE='$$al ps' NODES=node")
+    assert "make interconnect SITE='$$al ps' NODES=node" in said.text

@@ -174,7 +174,6 @@ def test_a_suspect_is_an_answer_with_its_command(tmp_path: Path) -> None:
         "(5 runs with it, 10 without). The command make interconnect SITE=mycluster "
         f"NODES={named} measures the network there and compares the hosts."
     )
-    assert answer.numbers["command"] == f"make interconnect SITE=mycluster NODES={named}"
     assert [answer.key for answer in report.answers] == ["nodes", "one"]
 
 
