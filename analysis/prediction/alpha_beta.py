@@ -96,10 +96,6 @@ class Segments(NamedTuple):
     split: float
     worst: float
 
-    @property
-    def is_usable(self) -> bool:
-        return self.worst <= WORST
-
     def seconds(self, ranks: int, size: float) -> float:
         link = self.small if size / ranks < self.split else self.large.link
         return ring(ranks, size).seconds(link)

@@ -62,7 +62,6 @@ def test_two_lines_are_parted_where_they_change() -> None:
     assert found.split == BREAK
     assert found.small.alpha == pytest.approx(EAGER.alpha, rel=0.1)
     assert found.large.link.beta == pytest.approx(RENDEZVOUS.beta, rel=0.1)
-    assert found.is_usable
 
 
 def test_more_ranks_change_at_the_same_message_not_the_same_size() -> None:
