@@ -127,24 +127,14 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
             text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
             if 0 < lose < len(whole):
                 text += f": {fmt.some([_named(row) for row in losers])}"
-            ends = f"from {_named(worst)} to {_named(best)}"
-            more = [f"mean changes range {ends}, not tested against each other"]
+            more = [f"mean changes range from {_named(worst)} to {_named(best)}, not tested "
+                    "against each other"]  # fmt: skip
         if lost:
             more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
-        text = f"{_span(best, of.what)}{of_workload(best, compared)}, {text}"
+        ends = " to ".join(fmt.count(best[f"global_batch_{end}"]) for end in ENDS)
+        text = f"from batch {ends}{of_workload(best, compared)}, {text}"
         yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
                      "larger_batch", "runs", more)  # fmt: skip
-
-
-def _span(row: Row, what: str) -> str:
-    """From which batch to which, with the ranks where they change, too; ``what``: see Sweep."""
-    change = row["gpus_small"] != row["gpus_large"]
-    ends = [
-        fmt.count(row[f"global_batch_{end}"])
-        + (f" on {fmt.counted(row[f'gpus_{end}'], what)}" if change else "")
-        for end in ENDS
-    ]
-    return f"from batch {' to '.join(ends)}"
 
 
 def _named(row: Row) -> str:

@@ -25,7 +25,7 @@ from analysis.topics.comparisons.contrast import (
     contrasts,
     further_in_words,
 )
-from analysis.topics.names import namer, only, place_namer, with_context
+from analysis.topics.names import namer, only, place_namer
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, varies
 
 KEY, MOST_ROWS = "against_reference", 24
@@ -79,9 +79,7 @@ def claims(of: Sweep) -> Table:
 
 def figure(of: Sweep) -> Figure | None:
     """Forest of the differences, the highest one at the top; None without a tested one."""
-    every = of.made(claims).data
-    tested = every.dropna(subset="p")
-    known = tested.sort_values("difference", kind="stable")
+    known = of.made(claims).data.dropna(subset="p").sort_values("difference", kind="stable")
     rows = plain_rows(known.tail(MOST_ROWS))
     if not rows:
         return None
@@ -103,8 +101,6 @@ def figure(of: Sweep) -> Figure | None:
         "95 % intervals: all of them hold together. Hollow: undecided."
     )
     caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
-    if others := [with_context(row) for row in plain_rows(every[every["p"].isna()])]:
-        caption += f" Not tested, so not drawn: {fmt.some([*dict.fromkeys(others)])}."
     title = f"Difference from {'the reference' if several else rows[0]['reference']}"
     if (batch := only([*known["global_batch"]])) is not None:
         title += f" at batch {fmt.count(batch)}"

@@ -33,16 +33,10 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+def figure(of: Sweep) -> Figure | None:
     """A panel per scaling mode, batch and whatever else differs; None where no series has an
-    efficiency on several rank counts.
-
-    Args:
-        scaling: the table of efficiency.py.
-        ahead: the table of more_ranks.py.
-        seen: look of each technique that is drawn.
-    """
-    data = numbers(scaling, ahead)
+    efficiency on several rank counts."""
+    seen, data = of.seen, numbers(of.made(throughputs).data, of.made(ahead).data)
     shown = data[data["technique_label"].isin(list(seen))]
     panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
@@ -64,7 +58,6 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
         f"({n_of(drawn.loc[measured, 'n'])} completed runs). Dotted: 1 and 0.9.",
         "Dashed upright: from here on, ranks are on several nodes." if borders else "",
         "" if measured.all() else "Dashed, hollow: a model's forecast with its 95 % interval.",
-        "The axis does not begin at 0." if low else "",
     ])  # fmt: skip
     caption += more + hidden(seen, data["technique_label"])
     return Figure("efficiency", "Efficiency against ranks", caption, data, svg)
@@ -157,7 +150,7 @@ def _cause(of: Sweep, row: Row) -> str:
 
 TOPIC = Topic(
     tables=(throughputs,),
-    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).data, of.seen),),
+    plots=(figure,),
     answers=(_how_far,),
     asks=varies("gpus"),
 )

@@ -209,11 +209,6 @@ CASES = {
     "changes without intervals": Case(
         [item for item in of_two_batches(naive=0.8, lamb=0.6) if item.config.seed == 0],
         "larger_batch", "no technique is shown", "interval"),
-    "GPUs are no ranks": Case(
-        [record(config(seed=seed, gpus=gpus), images_per_s=95.0 * gpus,
-                world_changes={"device_kind": "gpu", "device": "A100"})
-         for gpus in (1, 2) for seed in range(3)],
-        "larger_batch", "From batch 16 on 1 GPU to 32 on 2 GPUs, naive"),
     "sharpness of each pair of batches": Case(
         [*sharp("naive", 64, 10.0), *sharp("naive", 256, 40.0), *sharp("lamb", 64, 10.0),
          *sharp("lamb", 128, 11.0), *sharp("lars", 32, 20.0), *sharp("lars", 128, 5.0)],

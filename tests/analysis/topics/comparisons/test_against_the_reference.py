@@ -212,7 +212,6 @@ def test_the_forest_shows_each_difference_with_its_verdict() -> None:
         assert f">{value} {verdict}<" in str(found.svg)
     assert "n = 3 runs each" in found.caption and "simultaneous 95 %" in found.caption
     assert found.data["technique"].tolist() == ["lamb", "warm"], "gone has no run"
-    assert found.caption.endswith("Not tested, so not drawn: gone.")
 
 
 def test_of_many_techniques_the_forest_says_what_it_leaves_out() -> None:
