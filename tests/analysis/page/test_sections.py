@@ -102,7 +102,7 @@ def broken(*_: Any, **__: Any) -> Any:
 
 #: Where a part is made, and the title of the topic that says why it is not there.
 BROKEN = [
-    (series, "with_series", "Scaling"),
+    (series, "_beside_settings", "Scaling"),
     (machine, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
     (axes, "comparable", "What each setting does"),
