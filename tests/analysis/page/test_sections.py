@@ -27,7 +27,7 @@ from analysis.topics.convergence import reached
 from analysis.topics.scaling import series, step_figure
 from analysis.topics.topic import Answer, Sweep, Topic
 from tests.analysis.builders import config, failed, record, write_sweep
-from tests.analysis.samples import good_sweep, mixed_sweep
+from tests.analysis.samples import good_sweep
 from tests.analysis.topics.convergence.test_noise import measured, run, too_short
 
 COLUMNS = (Column("gpus", "Int64", "ranks"), Column("slowest_s", heading="slowest run", unit="s"))
@@ -88,12 +88,6 @@ def test_what_the_sweep_varies_comes_first(tmp_path: Path) -> None:
     assert keys("batch", one, record(config(batch_per_rank=32)))[0] == "convergence"
     assert keys("failed", one, failed(config(gpus=2)))[0] == "completeness"
     assert keys("nothing", failed(config()))[0] == "completeness"
-
-
-def test_cautions_stand_by_their_weight(tmp_path: Path) -> None:
-    found = build(load_frames(mixed_sweep(tmp_path / "s")), draw=False).cautions
-    weights = [("all", "accuracy", "times", "none").index(one.touches) for one in found]
-    assert weights == sorted(weights)
 
 
 def broken(*_: Any, **__: Any) -> Any:

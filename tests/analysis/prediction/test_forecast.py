@@ -105,13 +105,6 @@ def test_other_refusals() -> None:
     assert "no time" in str(forecast(odd, "weak").refused)
 
 
-def test_counts_within_a_node_are_left_out_where_others_span_nodes() -> None:
-    runs = [measured(1, nodes=1), measured(2, nodes=1), measured(4, nodes=2),
-            measured(8, nodes=4)]  # fmt: skip
-    found = forecast(runs, "weak")
-    assert found.fitted_on == (1, 4, 8)
-
-
 @pytest.mark.parametrize("scaling", ["weak", "strong"])
 def test_efficiency_is_against_the_smallest_measured_count_even_within_a_node(
     scaling: Scaling,

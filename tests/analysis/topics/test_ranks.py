@@ -82,12 +82,6 @@ def test_two_or_three_ranks_and_shared_cores_are_not_judged() -> None:
     assert few.loc[few["gpus"] == 2].set_index("rank")["behind_s"].idxmax() == 1
 
 
-def test_the_introduction_counts_runs_and_ranks() -> None:
-    items = [late_run(64, {17: 0.2}, seed=seed) for seed in (0, 1)]
-    said = ranks.table(sweep(items)).intro
-    assert said == "Ranks of 2 runs are compared within their run. Standing out: 2."
-
-
 def test_a_rank_has_a_host_and_a_place_on_it() -> None:
     data = found(late_run(8, {}, per_host=4))
     assert data["host"].tolist() == ["node1"] * 4 + ["node2"] * 4
@@ -107,6 +101,8 @@ def test_the_answer_names_rank_host_and_what_it_costs(tmp_path: Path) -> None:
 def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
     slow = [late_run(64, dict.fromkeys(range(8), 0.1), seed=seed) for seed in (0, 1)]
     report = build(load_frames(write_sweep(tmp_path / "s", slow)), draw=False)
+    intro = "Ranks of 2 runs are compared within their run. Standing out: 16."
+    assert report.tables["ranks"].intro == intro
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
     assert said.text.count("naive, 64 ranks, seed") == 1 and "stand out in 2 runs" in said.text
     assert said.text.count("node1") == 1

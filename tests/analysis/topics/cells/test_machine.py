@@ -72,15 +72,9 @@ def test_a_mixture_is_said_with_what_it_touches(changes: dict, said: str, touche
     assert said in warning.text and warning.touches == touches
 
 
-@pytest.mark.parametrize(
-    ("world", "said"),
-    [
-        ({"device": "CPU X, 2 cores per rank"}, "CPU X, 2 cores per rank, 1 node, launcher"),
-        ({"device_kind": "gpu", "device": "NVIDIA H100", "nodes": 2, "data_plane": "nccl",
-          "controller": "mpi", "launcher": "srun"},
-         "NVIDIA H100, 1 GPU per rank, 2 nodes, launcher srun, controller mpi, data plane nccl"),
-    ],
-)  # fmt: skip
-def test_a_machine_in_words(world: dict[str, Any], said: str) -> None:
-    ((line, count),) = values(found({"world_changes": world}), "machine")
-    assert line.startswith(said) and count == 1
+def test_a_machine_in_words() -> None:
+    worlds = {"device": "X, 2 cores per rank"}, {"device_kind": "gpu", "device": "G", "nodes": 2}
+    data = found(*({"world_changes": world} for world in worlds))
+    (first, _), (second, _) = values(data, "machine")
+    assert first.startswith("X, 2 cores per rank, 1 node, launcher")
+    assert second.startswith("G, 1 GPU per rank, 2 nodes, launcher")

@@ -94,14 +94,6 @@ def test_unknown_cells_make_the_family_at_least_so_large() -> None:
     assert "could not be read" not in table(arm("naive", NAIVE), arm("lamb", LAMB)).intro
 
 
-def test_runs_that_are_lost_are_counted_beside_those_there() -> None:
-    shown = table(arm("naive", NAIVE), arm("lamb", LAMB[:2]), lost=seeds("lamb", 3)[2:])
-    row = shown.data.iloc[0]
-    assert "2 of 3 planned runs of lamb are usable" in row["difference_note"]
-    heads = [column.title for column in shown.shown().columns]
-    assert shown.shown().rows[0][heads.index("runs")] == "2 of 3 / 3"
-
-
 def test_the_largest_planned_scale_of_both_is_compared() -> None:
     row = claims(
         arm("naive", NAIVE), arm("naive", NAIVE, gpus=1), arm("naive", NAIVE, gpus=4),

@@ -64,19 +64,3 @@ def test_the_largest_planned_batch_stays_the_end_without_a_run() -> None:
     assert row["global_batch_large"] == 64
     assert row[["difference", "accuracy_large"]].isna().all()
     assert row["difference_note"] == "no usable run of the largest batch at the planned scale"
-
-
-def test_what_the_reader_sees() -> None:
-    view = table(arm(SMALL), arm(LARGE, gpus=4), arm(SMALL[:1], "lamb"),
-                 arm(LARGE[:1], "lamb", gpus=2)).shown()  # fmt: skip
-    assert view.rows[0][:7] == (
-        "naive", "1 → 4", "16 → 64", "60 → 15", "3 / 3", "0.610 (0.585 to 0.635)",
-        "0.527 (0.464 to 0.589)",
-    )  # fmt: skip
-    assert view.rows[0][7].startswith("-0.083 (-0.1")
-    assert view.rows[1][5:] == ("0.600\u00a0¹", "0.500\u00a0¹", "-0.100\u00a0¹")
-    assert view.notes == ("¹ n=1",)
-
-
-def test_a_sweep_of_one_batch_has_no_row() -> None:
-    assert len(kept(arm(SMALL))) == len(kept()) == 0

@@ -117,9 +117,10 @@ def test_the_rounding_of_a_sum_is_no_part() -> None:
     """Steps of 0.1 + 0.2 s are 3e-17 s longer than 0.3 s."""
     items = [run(1, 0.3 + s, 0.1, 0.2 + s, 0.0, 0.0, None, None) for s in (0, 0.001)]
     items += [run(2, 0.4 + s, 0.1, 0.3 + s, 0.0, 0.0, 0.0, 0.0) for s in (0, 0.001)]
-    (row,) = rows(items)
-    assert row["rest"] == 0 and row["rest_low"] is None
-    assert largest_cause(row) == "computing, 100 % of all that lengthens the step"
+    found = table(items)
+    assert (found.data["rest"] == 0).all() and found.data["rest_low"].isna().all()
+    (cells,) = found.shown().rows
+    assert "computing, 100 % of all that lengthens the step" in cells
 
 
 @pytest.mark.parametrize(("high", "decided"), [(0.12, False), (0.01, True), (None, True)])
@@ -187,20 +188,8 @@ def test_the_interval_has_the_uncertainty_of_the_ideal_step_in_it() -> None:
     assert row["n"] == 5
 
 
-@pytest.mark.parametrize("status", ["completed", "failed"])
-def test_an_empty_frame_gives_an_empty_table(status: str) -> None:
-    assert rows([run(1, 1.0, 0.0, 1.0, 0.0, 0.0, None, None, status=status)]) == []
-
-
-def test_shown_table_names_the_cause() -> None:
-    items = [run(k, 1 + s + sent, 0.1, 0.9 + s, sent, sent, 0.3, 0.0)
-             for k, sent in ((1, 0.0), (2, 0.3)) for s in (0, 0.001)]  # fmt: skip
-    shown = table(items).shown()
-    headings = [column.heading for column in shown.columns]
-    assert "waiting for slower ranks" in shown.rows[0][headings.index("largest loss")]
-    assert {"lost", "waiting"} <= set(headings)
-    assert "communication" not in headings, "no row has it"
-    assert not any("n/a" in cell or "-0.0 " in cell for cell in shown.rows[0])
+def test_an_empty_frame_gives_an_empty_table() -> None:
+    assert rows([run(1, 1.0, 0.0, 1.0, 0.0, 0.0, None, None, status="failed")]) == []
 
 
 def test_small_steps_whose_sampled_ones_compute_longer_say_so() -> None:

@@ -108,13 +108,6 @@ def test_hosts_of_another_device_are_not_compared() -> None:
     assert (found["effect"].abs() < 0.05).all()
 
 
-def test_a_record_without_hosts_is_of_no_host() -> None:
-    items = [run(s, ["ab"[s % 2]], 1.0 + s / 100) for s in range(8)]
-    nobody = {"hostnames": (), "nodes": 1}
-    items += [record(config(seed=s), world_changes=nobody) for s in range(8, 12)]
-    assert sorted(table(*items).index) == ["a", "b"]
-
-
 def test_hosts_that_are_always_together_are_one() -> None:
     items = [run(s, pair, 1.0 + 0.01 * (s % 3) + 0.2 * (pair[0] == "c"))
              for s, pair in enumerate(4 * [("a", "b"), ("c", "d")])]  # fmt: skip
@@ -137,6 +130,9 @@ def test_what_gives_no_effect() -> None:
     same = [run(s, ["a", "b"], 1.0 + s / 100) for s in range(6)]
     assert len(table(*same)) == 0, "one set of hosts"
     assert len(table(*(run(s, ["ab"[s % 2]], 1.0 + s / 100) for s in range(4)))) == 0, "2 df"
+    nobody = [record(config(seed=s), world_changes={"hostnames": ()}) for s in range(8, 12)]
+    hosts = [run(s, ["ab"[s % 2]], 1.0 + s / 100) for s in range(8)]
+    assert sorted(table(*hosts, *nobody).index) == ["a", "b"], "a run without hosts is of none"
     shared = [run(s, ["ab"[s % 2]], 1 + s / 100, world={"oversubscribed": True}) for s in range(8)]
     assert len(table(*shared)) == 0
     spread = [run(s, ["a", "b"] if s % 2 else ["a", "a"], 1.0 + s / 100) for s in range(8)]
