@@ -131,11 +131,6 @@ CASES = {
          *timed("naive", 4, 0.270, 0.170)],
         "scaling", "Compared with 1, 4 ranks have 63 % of the throughput that the median step "
         "gives: what makes other steps longer is in no model.", "Largest cause"),
-    "a median step that is longer than the throughput says is no share": Case(
-        # most steps are slow, some are very fast
-        [*timed("naive", 1, 0.160), *timed("naive", 2, 0.165, 0.200)],
-        "scaling", "Compared with 1, 2 ranks have 121 % of the throughput that... steps shorter",
-        "explains"),
     # what a second rank gives, by its interval
     "a loss by less than the digits": Case(
         [record(config(seed=seed, gpus=gpus), images_per_s=rate + seed / 1e4)
@@ -143,12 +138,8 @@ CASES = {
         "more_ranks", "give 0.998 (0.998 to 0.998) times the throughput of 1: a loss."),
     "no gain": Case([*ONE, *rates(2, 85.0, 89.0, 94.0)], "more_ranks",
                     "give 0.89 (0.79 to 1.01) times the throughput of 1: no gain", "at least"),
-    "little": Case([*ONE, *rates(2, 120.0, 121.0, 122.0)], "more_ranks",
-                   "an added rank gives less than 70 % of the throughput that", "a loss"),
     "much, perhaps": Case([*ONE, *rates(2, 120.0, 170.0, 190.0)], "more_ranks",
                           ": no gain is shown.", "a loss"),
-    "open": Case([*ONE, *rates(2, 150.0, 165.0, 185.0)], "more_ranks",
-                 "; whether each added rank up to 2 gives 70 % of the throughput", "at least"),
     # techniques
     "techniques": Case(
         TECHNIQUES, "techniques",
@@ -301,8 +292,8 @@ def test_efficiency_loss_and_advice_are_of_one_series() -> None:
 
 
 def test_uneven_steps_have_no_forecast() -> None:
-    for stalls, said in ((0.270, "63 % of the throughput that the median step gives: what makes "
-                          "other steps longer"), (0.1447, "117 % of the")):  # fmt: skip
+    gives = "of the throughput that the median step gives: what makes other steps"
+    for stalls, said in ((0.270, f"63 % {gives} longer"), (0.1447, f"117 % {gives} shorter")):
         items = [*timed("naive", 1, 0.160), *timed("naive", 2, 0.200, 0.165),
                  *timed("naive", 4, stalls, 0.170)]  # fmt: skip
         found = report(items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.topics.names import batch_text, only, ranks_column, ratio_text, reasons, with_context
+from analysis.topics.names import batch_text, ranks_column, ratio_text, reasons, with_context
 from tests.analysis.builders import config, record, runs_frame
 
 
@@ -39,11 +39,6 @@ def test_equal_reasons_are_said_once_in_their_order() -> None:
     column = pd.Series(["b", None, "a", pd.NA, "b"], dtype="string")
     assert reasons(column) == "b; a" and reasons(column[[1, 3]]) is None
     assert reasons([None, pd.NA]) is None and reasons([]) is None
-
-
-def test_only_a_value_that_all_share() -> None:
-    assert only([3, 3]) == 3
-    assert only([3, 4]) is None and only([]) is None
 
 
 @pytest.mark.parametrize(
