@@ -281,7 +281,7 @@ def test_answers_follow_from_what_a_sweep_varies(items: list[RunRecord], keys: s
 
 def test_efficiency_loss_and_advice_are_of_one_series() -> None:
     """The reference's, though lamb scales best and lars worst."""
-    two = {"naive": 0.15, "lamb": 0.12, "lars": 0.3}
+    two = {"lamb": 0.12, "naive": 0.15, "lars": 0.3}
     items = [run for name, step in two.items()
              for run in (*timed(name, 1, 0.11, sending=0.01),
                          *timed(name, 2, step, sending=step - 0.1))]  # fmt: skip
