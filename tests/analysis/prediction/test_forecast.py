@@ -72,14 +72,6 @@ def test_an_exact_model_is_given_back_and_continued(scaling: Scaling) -> None:
     assert widths[1] == pytest.approx(widths[0] ** 2), "in proportion to the doublings, as logs"
 
 
-def test_runs_without_parts_are_fitted_by_their_steps() -> None:
-    """Nothing hidden, nothing waited for: the two-parameter model is then exact."""
-    runs = [Measured(k, (BASE + (all_reduce(k) if k > 1 else 0),)) for k in (1, 2, 3, 4)]
-    found = forecast(runs, "weak")
-    assert found.points[0].step_s.value == pytest.approx(BASE + all_reduce(8))
-    assert [h.fitted_on for h in found.held_out] == [(1, 2), (1, 2, 3)]
-
-
 def test_a_large_error_is_a_refusal_with_its_hold_out() -> None:
     runs = [measured(1), measured(2), measured(4, times=1.6)]
     found = forecast(runs, "weak")
@@ -131,6 +123,7 @@ def test_bytes_and_messages_of_a_ring_or_a_tree_are_continued(
         for k in (1, 2, 4, 8, 16)
     ]
     found = forecast(runs, "weak")
+    assert [h.fitted_on for h in found.held_out] == [(1, 2), (1, 2, 4), (1, 2, 4, 8)]
     assert len(found.points) == 2
     for point in found.points:
         assert point.step_s.value == pytest.approx(BASE + sent(point.ranks), rel=1e-6)
