@@ -28,14 +28,13 @@ class Point:
     hollow: bool = False
 
 
-def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> Svg:
-    """A row for each point, the first one at the bottom; ``zero`` is marked where it matters."""
+def forest(points: Sequence[Point], label: str) -> Svg:
+    """A row for each point, the first one at the bottom; 0 is marked."""
     with style():
         names = [shortened(point.name) for point in points]
         beside = max(map(len, names)) + max(len(point.said) for point in points)
         canvas, (axis,) = small_multiples(1, 2.6 + CHARACTER * beside, 0.9 + 0.26 * len(points))
-        if zero:
-            axis.axvline(0, color=INK, linewidth=0.9)
+        axis.axvline(0, color=INK, linewidth=0.9)
         for place, point in enumerate(points):
             look = point.look
             if point.low is not None and point.high is not None:

@@ -34,6 +34,8 @@ def table(runs: pd.DataFrame) -> Table:
                "first → last epoch", only_if_varied=not grows.any(),
                cell=lambda row: batch_text(row["global_batch"], row["global_batch_last"])),
         Column("global_batch_last", "Int64"),
+        Column("accumulation", "Int64", "batches a step", "whose gradients a rank adds up before "
+               "each step, at the start", only_if_varied=True),
         Column("seed", "Int64", "seed", format=fmt.count),
         Column("epochs_run", "Int64", "epochs", only_if_varied=True),
         Column("steps", "Int64", "steps", "of the optimizer, over all epochs", only_if_varied=True),

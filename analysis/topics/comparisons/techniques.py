@@ -94,7 +94,7 @@ def figure(of: Sweep) -> Figure | None:
             f"{row['n_reference']} of {row['reference']}",
             f"{fmt.SIGNED(found.value)} {verdict}", hollow=verdict == UNDECIDED,
         ))  # fmt: skip
-    svg = forest(points, "difference in validation accuracy", zero=True)
+    svg = forest(points, "difference in validation accuracy")
     caption = (
         "Mean validation accuracy less the reference's, at the largest batch that both have "
         f"({n_of(pd.concat([known['n'], known['n_reference']]))} runs each), with simultaneous "
