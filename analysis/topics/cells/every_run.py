@@ -44,7 +44,7 @@ def table(runs: pd.DataFrame) -> Table:
         Column("lr_peak", "Float64", "lr peak", "largest rate of the first or last step of an "
                "epoch, or of its mean, as applied", only_if_varied=True),
         Column("skipped_steps", "Int64", "skipped", "steps without an update, since a gradient "
-               "overflowed in half precision", only_if_varied=True),
+               "overflowed in half precision", only_if_varied=not runs["skipped_steps"].any()),
         Column("validation_accuracy", "Float64", "validation accuracy", format=fmt.THREE,
                note="validation_accuracy_why"),
         Column("validation_accuracy_why", "string"),

@@ -24,6 +24,8 @@ def test_every_run_shows_what_tells_runs_apart() -> None:
     worlds = [{"hostnames": (name,)} for name in ("node1", "node2")]
     items = [record(config(seed=s), world_changes=w) for s, w in enumerate(worlds)]
     assert "hosts" in headings(every_run.table(runs_frame(items)).shown())
+    skips = [record(config(seed=s), epoch_changes={"skipped_steps": 3}) for s in (0, 1)]
+    assert "skipped" in headings(every_run.table(runs_frame(skips)).shown()), "though all did"
 
 
 def test_a_budget_that_differs_is_shown_as_the_epochs_add_up_to_it() -> None:
