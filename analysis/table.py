@@ -149,7 +149,7 @@ def frame(
 
 @dataclass(frozen=True)
 class Shown:
-    """A table as a reader sees it, for page, Markdown and terminal alike."""
+    """A table as a reader sees it, on page and terminal alike."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -1,4 +1,4 @@
-"""How pages, texts, CSVs and JUnit files are written; all text in them is escaped."""
+"""How pages, CSVs and JUnit files are written; all text in them is escaped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from analysis.plots.figure import Figure, inline
 TEMPLATES = Path(__file__).parent / "page" / "templates"
 #: Where no terminal says how wide it is (a log, a pipe): wide enough for the widest table.
 WIDTH = 160
-#: Markdown's own characters; an underscore inside a name is none in GitHub's flavour.
-_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*[]|"})
 
 
 class Result(NamedTuple):
@@ -66,14 +64,13 @@ def environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_together,
     )
-    made.filters["md"] = markdown
     made.filters["inline_svg"] = _inline
     made.filters["csv"] = _script_safe
     return made
 
 
 def _together(value: Any) -> Any:
-    """No line of a page ends between a number and its unit; Markdown, which is Markup, may."""
+    """No line of a page ends between a number and its unit; Markup stays as it is."""
     plain = isinstance(value, str) and not isinstance(value, Markup)
     return re.sub(r"(?<=\d) (?=(?:%|s|ms)(?!\w))", "\u00a0", value) if plain else value
 
@@ -127,14 +124,6 @@ def _add(case: Case, suite: Xml.Element, classname: str) -> None:
 def printable(text: str) -> str:
     """What programs print may hold control characters, which XML does not, and terminals obey."""
     return "".join(c if c.isprintable() or c in "\n\t\u00a0" else "?" for c in text)
-
-
-def markdown(value: Any) -> Markup:
-    """Text as one line of Markdown, with no character in it that means something there or in
-    HTML."""
-    line = " ".join(str(value).split()).translate(_MARKDOWN)
-    # quotes mean nothing outside of a tag, and none is made here
-    return Markup(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))  # noqa: S704
 
 
 def _script_safe(table: pd.DataFrame) -> Markup:

@@ -43,7 +43,7 @@ def main() -> None:
     shown = report(draw=True)
     with tempfile.TemporaryDirectory() as folder:
         page, shot = Path(folder) / "report.html", Path(folder) / "report.png"
-        page.write_text(render(shown, "report.html.j2"))
+        page.write_text(render(shown))
         subprocess.run(
             [shutil.which("chromium") or "chromium", "--headless", "--no-sandbox", "--disable-gpu",
              "--hide-scrollbars", f"--user-data-dir={folder}/profile", f"--screenshot={shot}",

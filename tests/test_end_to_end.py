@@ -106,7 +106,7 @@ def test_report_of_real_records(trial: Bench) -> None:
     done = ran([sys.executable, "-m", "analysis", "report", trial.sweep], cwd=ROOT)
     assert done.returncode == 0, done.stderr
     report = trial.sweep / "report"
-    for name in ("scaling.csv", "convergence.csv", "runs.csv", "report.md", "report.html"):
+    for name in ("scaling.csv", "convergence.csv", "runs.csv", "report.html"):
         assert (report / name).stat().st_size > 0
     assert lines(report / "runs.csv") == 1 + 4
     for record in trial.records():

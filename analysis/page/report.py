@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from analysis import fmt
 from analysis.page.sections import Parts, Section, written
 from analysis.plots.figure import Figure
-from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
 from analysis.table import Table
 from analysis.topics.cells.completeness import Cause, causes
@@ -41,7 +40,7 @@ _OF_ANY = ("accuracy_by_batch", "step_parts", "validation_accuracy")
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page, the text and the terminal show."""
+    """Everything that the page and the terminal show."""
 
     name: str
     title: str
@@ -74,20 +73,18 @@ class Report:
         return {table.key: table for topic in self.topics for table in topic.tables}
 
 
-def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> Report:
+def build(frames: Frames, *, draw: bool = True) -> Report:
     """The same folder gives the same report.
 
     Args:
-        network: of an interconnect run of the same nodes.
         draw: with figures, which take seconds.
     """
-    of = Sweep(frames, network)
+    of = Sweep(frames)
     made = Parts(of)
     tables = made.every("A table", lambda topic: map(written, topic.tables))
     said = made.all_of("An answer", lambda topic: topic.answers)
     if {answer.key for answer in said} <= {"complete", "nodes"}:
         said += made.all_of("An answer", lambda topic: [alone] if topic is REACHED else [])
-    of.said = " ".join(answer.text for answer in said)
     cautions = made.all_of("A caution", lambda topic: topic.cautions if len(of.runs) else [])
     figures = made.every("A plot", lambda topic: topic.plots if draw else [])
     topics = [

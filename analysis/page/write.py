@@ -1,5 +1,5 @@
-"""Put a report on disk: report/ with one self-contained page, report.md, CSVs, and answers.json and
-junit.xml for programs."""
+"""Put a report on disk: report/ with one self-contained page, CSVs, and answers.json and junit.xml
+for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analysis.writing import csv_text, environment, noted_files
 from train.record.atomic import write_atomically
 
 FOLDER = "report"
-ANSWERS_VERSION = 1
+ANSWERS_VERSION = 2
 Kind = Literal["pdf", "png", "svg"]
 #: Names of the tables and figures that a report wrote.
 _OWN = ".files.json"
@@ -34,7 +34,7 @@ def write_report(report: Report, folder: Path, paper: Kind | None = None) -> lis
         paper: each figure as a file of this kind, too, see :func:`for_paper`.
 
     Returns:
-        the files that a reader opens first: page, text, answers.
+        the files that a reader opens first: page, answers.
 
     Raises:
         OSError: the folder cannot be written.
@@ -52,10 +52,7 @@ def write_report(report: Report, folder: Path, paper: Kind | None = None) -> lis
             files[f"figures/{figure.key}.svg"] = figure.svg
     if paper is not None:
         files |= for_paper(report, paper)
-    first = {
-        **{name: render(report, f"{name}.j2") for name in ("report.html", "report.md")},
-        "answers.json": answers_text(report),
-    }
+    first = {"report.html": render(report), "answers.json": answers_text(report)}
     for name, content in (files | first | {"junit.xml": junit(report.frames)}).items():
         write_atomically(out / name, content)
     _keep_only(out, set(files))
@@ -103,6 +100,6 @@ def answers_text(report: Report) -> str:
     return json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def render(report: Report, template: str) -> str:
-    """report.md.j2 or report.html.j2 filled in."""
+def render(report: Report, template: str = "report.html.j2") -> str:
+    """The page, or another template of a report, filled in."""
     return environment().get_template(template).render(report=report)

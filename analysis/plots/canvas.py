@@ -21,12 +21,12 @@ def write(axis: Any, text: str, at: Any, by: Any, coordinates: Any = "data", **h
                   **how)  # fmt: skip
 
 
-def shortened(name: str, most: int = _NAME) -> str:
+def shortened(name: str) -> str:
     """Of a long name a setting without its kind (optimizer.weight_decay), then without its middle:
     names of settings differ at their ends."""
-    if len(name) > most:
+    if len(name) > _NAME:
         name = re.sub(r"\b\w+\.(?=\w+=)", "", name)
-    return name if len(name) <= most else f"{name[: most // 3]}…{name[most // 3 + 1 - most :]}"
+    return name if len(name) <= _NAME else f"{name[: _NAME // 3]}…{name[_NAME // 3 + 1 - _NAME :]}"
 
 
 def small_multiples(panels: int, wide: float = 2.6, high: float = 2.4) -> tuple[Canvas, list[Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from matplotlib.patches import Patch
 
-from analysis.plots.canvas import CHARACTER, LINE, SMALL, small_multiples, write
+from analysis.plots.canvas import CHARACTER, LINE, SMALL, shortened, small_multiples, write
 from analysis.plots.figure import INK, Look, Svg, style, tip, to_svg
 
 _BESIDE, _WIDE = 30, 5.0  # characters of a line beside a bar, and inches of all bars
@@ -28,13 +28,13 @@ class Point:
     hollow: bool = False
 
 
-def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> Svg:
-    """A row for each point, the first one at the bottom; ``zero`` is marked where it matters."""
+def forest(points: Sequence[Point], label: str) -> Svg:
+    """A row for each point, the first one at the bottom; 0 is marked."""
     with style():
-        beside = sum(max(len(getattr(p, part)) for p in points) for part in ("name", "said"))
+        names = [shortened(point.name) for point in points]
+        beside = max(map(len, names)) + max(len(point.said) for point in points)
         canvas, (axis,) = small_multiples(1, 2.6 + CHARACTER * beside, 0.9 + 0.26 * len(points))
-        if zero:
-            axis.axvline(0, color=INK, linewidth=0.9)
+        axis.axvline(0, color=INK, linewidth=0.9)
         for place, point in enumerate(points):
             look = point.look
             if point.low is not None and point.high is not None:
@@ -45,7 +45,7 @@ def forest(points: Sequence[Point], label: str, *, zero: bool = False) -> Svg:
             )  # fmt: skip
             tip(sign, point.tip)
             write(axis, point.said, (1, place), (5, 0), ("axes fraction", "data"), va="center")
-        axis.set_yticks(range(len(points)), [point.name for point in points])
+        axis.set_yticks(range(len(points)), names)
         axis.set_ylim(-0.6, len(points) - 0.4)
         axis.set_xlabel(label)
         return to_svg(canvas)

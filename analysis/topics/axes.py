@@ -80,13 +80,9 @@ def answers(of: Sweep) -> Iterable[Answer]:
         verdict, *more = fmt.few([_said(own) for own in sets])
         if compared > 1:
             more.append(f"intervals are not corrected for {compared} comparisons")
-        first, last = sets[0][0], sets[0][-1]
-        words = first["axis"].partition(" (")[0]
-        numbers = {"axis": words, "with": first["equal"], "from": first["value"],
-                   "to": last["value"], "change": last["change"], "low": last["change_low"],
-                   "high": last["change_high"], "times": last["times"]}  # fmt: skip
+        words = sets[0][0]["axis"].partition(" (")[0]
         yield Answer("axis", f"What changes with {words}?", fmt.sentence(verdict),
-                     "axes", "runs", numbers, more)  # fmt: skip
+                     "axes", "runs", more)  # fmt: skip
 
 
 def figure(of: Sweep) -> Figure | None:

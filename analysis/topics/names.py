@@ -21,16 +21,14 @@ def with_context(row: Row) -> str:
     return f"{row['technique_label']}; {context}" if context else str(row["technique_label"])
 
 
-def place_namer(
-    rows: pd.DataFrame, write: Callable[[Row], str] = with_context
-) -> Callable[[Mapping[str, Any]], str]:
+def place_namer(rows: pd.DataFrame) -> Callable[[Mapping[str, Any]], str]:
     """Names of the rows of a figure: technique and context, then ranks and batch as they differ."""
     differ = [name for name in ("gpus", "global_batch") if rows[name].nunique() > 1]
 
     def name(row: Mapping[str, Any]) -> str:
         batch = f"batch {fmt.count(row['global_batch'])}"
         places = {"gpus": ranks_text(row["gpus"]), "global_batch": batch}
-        return ", ".join([write(dict(row)), *(places[one] for one in differ)])
+        return ", ".join([with_context(dict(row)), *(places[one] for one in differ)])
 
     return name
 
@@ -91,11 +89,9 @@ def ranks_column(runs: pd.DataFrame) -> Column:
     """GPUs only where every rank had one; elsewhere the footnote says what a rank was."""
     kinds = set(runs["device_kind"])
     devices = " and ".join(sorted(set(runs["device"]))) or "unknown"
-    cores = only([*runs["cores_per_rank"]])
-    group = "several cores" if cores is None else fmt.counted(cores, "core")
-    about = f"groups of CPU cores, not GPUs: {group} each"
+    about = "groups of CPU cores, not GPUs"
     if "gpu" in kinds:
-        about = "one GPU or a group of CPU cores each" if kinds != {"gpu"} else "one rank per GPU"
+        about = "one rank per GPU" if kinds == {"gpu"} else "one GPU or a group of CPU cores each"
     heading = "GPUs" if kinds == {"gpu"} else "ranks"
     return Column("gpus", "Int64", heading, f"{about}; device: {devices}", only_if_varied=True)
 

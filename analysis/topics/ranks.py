@@ -121,9 +121,7 @@ def answer(of: Sweep) -> Iterable[Answer]:
         return
     cell, slow = next(iter(late.items()))
     first, upto = slow[0], "up to " if len(slow) > 1 else ""
-    more = f"; ranks stand out in {fmt.counted(len(late) - 1, 'more run')}"
-    others = more if len(late) > 1 else ""
-    numbers = {"cell": cell, **{name: first[name] for name in ("rank", "host", "behind_s", "p")}}
+    others = f"; ranks stand out in {fmt.runs(len(late))}" if len(late) > 1 else ""
     text = (
         f"{_who(slow, by_run[cell])} {'are' if upto else 'is'} ready {upto}"
         f"{fmt.significant(1000 * first['behind_s'])} ms after the median rank, {upto}"
@@ -133,10 +131,9 @@ def answer(of: Sweep) -> Iterable[Answer]:
     )
     test = "this p assumes normally distributed delays: measure again before you act"
     if command := _pair_test(by_run[cell], only(of.frames.sites)):
-        numbers["command"] = command
         test += f": {command} measures these pairs and compares the hosts"
     yield Answer("nodes", "Does one rank slow the others down?", fmt.sentence(text), "ranks",
-                 "ranks", numbers, [test])  # fmt: skip
+                 "ranks", [test])  # fmt: skip
 
 
 def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:

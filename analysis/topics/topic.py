@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar, cast
 
@@ -12,7 +11,6 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.plots.figure import Figure, Look, roles
-from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Row, Table, plain_rows
 
@@ -24,7 +22,6 @@ Touches = Literal["times", "accuracy", "all", "none"]
 REFERENCE = "naive"
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
-_BEST = 3  # of them in colours, whatever answers name
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,7 @@ class Answer:
     """
     Args:
         verdict: one short sentence with its number.
-        evidence: anchor of what shows it.
-        numbers: what the sentences say, for programs.
+        evidence: anchor of what shows it, and the name of its CSV: programs find the numbers there.
         more: what supports the verdict, and what would settle what is open; sentences without
             their capital and full stop.
     """
@@ -43,7 +39,6 @@ class Answer:
     verdict: str
     evidence: str = ""
     link: str = "evidence"
-    numbers: Mapping[str, Any] = field(default_factory=dict)
     more: Sequence[str] = ()
 
     @property
@@ -54,11 +49,9 @@ class Answer:
     def text(self) -> str:
         return fmt.joined([self.verdict, self.details])
 
-    def as_json(self) -> dict[str, Any]:
-        plain = {name: None if pd.api.types.is_scalar(v) and pd.isna(v) else v
-                 for name, v in self.numbers.items()}  # fmt: skip
+    def as_json(self) -> dict[str, str]:
         return {"key": self.key, "question": self.question, "text": self.text,
-                "evidence": self.evidence, "numbers": plain}  # fmt: skip
+                "evidence": self.evidence}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,10 +66,8 @@ class Caution:
 class Sweep:
     """What topics are made from. What several of them need is made once, when first asked for."""
 
-    def __init__(self, frames: Frames, network: Link | None = None) -> None:
-        """``network``: of an interconnect run of the same nodes."""
-        self.frames, self.network = frames, network
-        self.said = ""  # by the answers: figures, which are drawn after them, stress what they name
+    def __init__(self, frames: Frames) -> None:
+        self.frames = frames
         self._made: dict[Callable[[Sweep], Any], Any] = {}
 
     @property
@@ -106,7 +97,7 @@ class Sweep:
     @cached_property
     def seen(self) -> dict[str, Look]:
         """The techniques that figures show: of many, those that reach most at the largest batch,
-        after the reference. In colours: the best, and what answers name."""
+        after the reference. The best ones have colours."""
         runs = in_order(self.runs, self.order)
         labels = list(dict.fromkeys(runs["technique_label"]))
         # one technique with several settings has no reference
@@ -117,11 +108,9 @@ class Sweep:
         largest = done[done["global_batch"] == done["global_batch"].max()]
         means = largest.groupby("technique_label", sort=False)["validation_accuracy"].mean()
         best = [*means.nlargest(MOST_DRAWN - 1).index]
-        places = {one: re.search(rf"(?<!\w){re.escape(one)}(?!\w)", self.said) for one in labels}
-        said = sorted((at.start(), one) for one, at in places.items() if at)
         if len(labels) > MOST_DRAWN:
             labels = [label for label in labels if label in {first, *best}]
-        return roles(labels, first, [*best[:_BEST], *(one for _, one in said), *best])
+        return roles(labels, first, best)
 
 
 def varies(column: str) -> Callable[[Sweep], bool]:

@@ -13,6 +13,7 @@ from analysis.plots.figure import (
     GREY,
     GRID,
     INK,
+    MOST_COLOURS,
     PALETTE,
     PAPER,
     PART_PALETTE,
@@ -114,8 +115,10 @@ def ranked(batch: int = 16, gpus: int = 1) -> list[RunRecord]:
 
 
 def test_the_reference_is_drawn_however_low_it_is() -> None:
-    seen = [*shared(ranked()).seen]
-    assert seen == ["naive", *NAMES[-(MOST_DRAWN - 1) :]]
+    seen = shared(ranked()).seen
+    assert [*seen] == ["naive", *NAMES[-(MOST_DRAWN - 1) :]]
+    coloured = [name for name, look in seen.items() if look.alpha == 1]
+    assert coloured == ["naive", *NAMES[-MOST_COLOURS:]], "the best"
 
 
 def test_a_reference_without_a_run_at_the_largest_batch_is_drawn() -> None:

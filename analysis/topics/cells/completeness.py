@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from analysis import fmt
 from analysis.records.frames import Frames
@@ -53,25 +53,16 @@ def complete(frames: Frames) -> Iterable[Answer]:
     """Whether planned cells have no result, and why."""
     key, question, plan = "complete", "Is it complete?", len(frames.planned)
     kinds: Counter[str] = Counter(problem.kind for problem in frames.problems)
-    numbers: dict[str, Any] = {"usable": len(frames.runs), "planned": plan, **kinds}
     if not plan:
-        yield Answer(key, question, "The plan has no cells: there is nothing to report.",
-                     numbers=numbers)  # fmt: skip
+        yield Answer(key, question, "The plan has no cells: there is nothing to report.")
     if not frames.problems:
         return
     found = causes(frames.problems)
-    numbers["causes"] = told = [
-        {"kind": cause.first.kind, "cells": cause.cells, "what": cause.text,
-         "what_to_do": cause.first.what_to_do, "cell": cause.first.cell_id,
-         "command": command("logs", frames.results, SWEEP=frames.name, CELL=cause.first.cell_id)}
-        for cause in found
-    ]  # fmt: skip
-    alone = kinds["failed"] == plan and len(found) == 1
-    cells = ["" if alone else f"{fmt.counted(cause.cells, 'cell')}: " for cause in found]
-    said = [
-        f"{cause.text} ({count}{own['command']} shows more)"
-        for cause, count, own in zip(found[:_MOST], cells, told, strict=False)
-    ]
+    alone, said = kinds["failed"] == plan and len(found) == 1, list[str]()
+    for cause in found[:_MOST]:
+        count = "" if alone else f"{fmt.counted(cause.cells, 'cell')}: "
+        logs = command("logs", frames.results, SWEEP=frames.name, CELL=cause.first.cell_id)
+        said.append(f"{cause.text} ({count}{logs} shows more)")
     verdict = fmt.joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
     more = [f"what to do: {todo.removesuffix('.')}"] if todo else []
@@ -88,7 +79,7 @@ def complete(frames: Frames) -> Iterable[Answer]:
     # a rejected record says completed or diverged, so a sweep takes it for done
     then += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
     more.append(then)
-    yield Answer(key, question, f"{verdict}.", "cells_not_used", "cells", numbers, more)
+    yield Answer(key, question, f"{verdict}.", "cells_not_used", "cells", more)
 
 
 def _head(frames: Frames, kinds: Mapping[str, int], causes: int) -> str:

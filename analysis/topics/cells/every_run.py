@@ -44,15 +44,13 @@ def table(runs: pd.DataFrame) -> Table:
         Column("lr_peak", "Float64", "lr peak", "largest rate of the first or last step of an "
                "epoch, or of its mean, as applied", only_if_varied=True),
         Column("skipped_steps", "Int64", "skipped", "steps without an update, since a gradient "
-               "overflowed in half precision", only_if_varied=True),
+               "overflowed in half precision", only_if_varied=not runs["skipped_steps"].any()),
         Column("validation_accuracy", "Float64", "validation accuracy", format=fmt.THREE,
                note="validation_accuracy_why"),
         Column("validation_accuracy_why", "string"),
         Column("images_per_s", "Float64", "images/s", note="images_per_s_why"),
         Column("images_per_s_why", "string"),
         Column("train_s", "Float64", "training s"),
-        Column("attempts", "Int64", "starts", only_if_varied=True),
-        Column("nodes", "Int64", "nodes", only_if_varied=True),
         Column("hosts", "object", "hosts", only_if_varied=True),
     )  # fmt: skip
     wanted = [name for column in columns for name in column.types]
@@ -84,18 +82,6 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
             f"{fmt.first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one "
             "rank, and images/s count each image once for every rank.",
             "all",
-        )
-
-
-def _skipped(of: Sweep) -> Iterable[Caution]:
-    """Half precision that overflowed: the runs took fewer updates than their steps."""
-    lost = of.runs[of.runs["skipped_steps"] > 0]
-    if len(lost):
-        yield Caution(
-            f"{lost['skipped_steps'].sum():,} of {lost['steps'].sum():,} steps made no "
-            "update, since a gradient overflowed in half precision: "
-            f"{fmt.first_of(lost['cell_id'].tolist(), 1)}.",
-            "accuracy",
         )
 
 
@@ -136,5 +122,5 @@ def _unplanned(of: Sweep) -> Iterable[Caution]:
 
 TOPIC = Topic(
     tables=(lambda of: table(of.runs),),
-    cautions=(_alarms, _repeating, _skipped, _sharing, _disturbed, _unplanned),
+    cautions=(_alarms, _repeating, _sharing, _disturbed, _unplanned),
 )

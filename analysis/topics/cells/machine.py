@@ -22,12 +22,11 @@ _WORLD = {"device": "device", "interface": "network interface", "hosts": "hosts"
 _OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscribed", "launcher",
                  "controller", "data_plane"]  # fmt: skip
 _SEVERAL: dict[str, tuple[str, Touches]] = {
-    "versions": ("sets of package versions", "none"), "driver": ("GPU drivers", "times"),
-    "cpu": ("CPU models", "times"), "image_digest": ("container images", "all"),
+    "git_commit": ("git commits", "none"), "versions": ("sets of package versions", "none"),
+    "device": ("devices", "times"), "driver": ("GPU drivers", "times"),
+    "image_digest": ("container images", "all"),
 }  # fmt: skip
 UNKNOWN = "not recorded"
-#: Commits in a sentence; more are counted.
-_NAMED = 4
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string", "what"),
     Column("value", "string", "value", wide=True),
@@ -55,31 +54,17 @@ def table(runs: pd.DataFrame) -> Table:
 def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
     """What differs between the runs that stand in one table, and must not go unsaid; and what each
     touches."""
-    commits = sorted({text[:12] for text in _texts(runs["git_commit"])})
-    if len(commits) > 1:
-        known = fmt.first_of(commits, _NAMED)
-        yield Caution(f"The runs come from {len(commits)} git commits: {known}.", "none")
     if dirty := int(runs["git_dirty"].sum()):
         yield Caution(
             f"{dirty} of {fmt.runs(len(runs))} ran from a checkout with uncommitted changes: "
             "the commit does not say what they ran.",
             "all",
         )
-    devices = sorted(set(_texts(runs["device"])))
-    if len(devices) > 1:
-        yield Caution(f"The runs used {len(devices)} devices: {'; '.join(devices)}.", "times")
     for column, (name, touches) in _SEVERAL.items():
         different = runs[column].nunique(dropna=False)
-        told = column == "cpu" and len(devices) > 1  # devices name the CPU that computes
-        if different > 1 and not told:
+        if different > 1:
             text = f"The runs come from {different} {name}: see the table Machines and code."
             yield Caution(text, touches)
-    used = [frozenset(names) for names in runs["hosts"].unique() if names]
-    # runs on a part of the same hosts are one machine
-    if used and not frozenset.intersection(*used):
-        shown = fmt.first_of(sorted(frozenset.union(*used)), 2 * _NAMED)
-        text = f"No host is in all runs ({shown}): their times may compare different machines."
-        yield Caution(text, "times")
     contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
     for dataset, found in contents[contents > 1].items():
         text = f"The data set {dataset} has {found} different contents among the runs."

@@ -20,7 +20,7 @@ from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
 from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import numbers
-from analysis.topics.comparisons.contrast import HIGHER, LOWER, Contrast, contrasts, pairs_of
+from analysis.topics.comparisons.contrast import LOWER, Contrast, contrasts, pairs_of
 from analysis.topics.names import NAMES, ratio_text, reasons
 
 #: A run that somebody or something else ended says nothing of the program.
@@ -41,7 +41,6 @@ class Measure(NamedTuple):
     column: str
     least: float
     worse: str
-    better: str
     alike: Mapping[str, str]
 
 
@@ -49,13 +48,13 @@ MEASURES = (
     Measure(
         Contrast("ratio", "throughput ratio", ratio_text, "after / before, of geometric means",
                  ratio=True, tests="ratio_"),
-        "images_per_s", 0.95, "slower", "faster",
+        "images_per_s", 0.95, "slower",
         {"device": "device", "nodes": "nodes", "oversubscribed": "shared cores"},
     ),
     Measure(
         Contrast("difference", "change of accuracy", fmt.SIGNED, "after - before, of means",
                  tests="difference_"),
-        "validation_accuracy", -0.01, "less accurate", "more accurate",
+        "validation_accuracy", -0.01, "less accurate",
         {"data_fingerprint": "data"},
     ),
 )  # fmt: skip
@@ -154,7 +153,7 @@ def _verdict(row: Row) -> tuple[str, str]:
         return "undecided", "not planned now"
     if not row["n_after"]:
         return "failed", "no completed run now"
-    worse, better, doubts = list[str](), list[str](), list[str | None]()
+    worse, doubts = list[str](), list[str | None]()
     if row["lost_p"] is not None and row["lost_p"] < ALPHA:
         worse.append("loses more runs")
     elif row["lost_after"] > row["lost_before"]:
@@ -169,15 +168,12 @@ def _verdict(row: Row) -> tuple[str, str]:
         value, low, shown = (row[f"{name}{end}"] for end in ("", "_low", "_verdict"))
         if shown == LOWER and value < least:
             worse.append(measure.worse)
-        elif shown == HIGHER:
-            better.append(measure.better)
         # without one before, as random labels have no accuracy, there is nothing to keep
         if row[f"{name}_p"] is None and value != float(measure.asks.ratio):
             doubts.append(row[f"{name}_note"] if row[f"{name}_asked"] else None)
         elif low is not None and low < least:
             doubts.append(f"{measure.asks.heading} may be {low:.3g}")
     if worse:
-        return "failed", ", ".join([*worse, *better])
-    if said := reasons(doubts):
-        return "undecided", "; ".join([said, *better])
-    return "passed", ", ".join(better) or "no change shown"
+        return "failed", ", ".join(worse)
+    said = reasons(doubts)
+    return ("undecided", said) if said else ("passed", "no loss shown")

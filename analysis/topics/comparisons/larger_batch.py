@@ -52,7 +52,7 @@ def _both(row: Row, name: str) -> str:
 COLUMNS = (
     *ABOUT[:-2],  # without ranks and batch
     Column("ranks", None, heading="ranks", cell=lambda row: _both(row, "gpus"),
-           description="smallest → largest batch, of the same rank count where one has both"),
+           description="smallest → largest batch; of a batch with several, the fewest → the most"),
     Column("batches", None, heading="global batch", cell=lambda row: _both(row, "global_batch"),
            description="where it grows within a run, that of its first epoch"),
     Column("steps", None, heading="steps", cell=lambda row: _both(row, "steps"),
@@ -70,8 +70,7 @@ def kept(of: Sweep) -> Table:
     """One row per technique and workload with more than one planned global batch; see COLUMNS.
 
     ``difference``: mean at the largest batch minus mean at the smallest. Where a batch is planned
-    in several ways, both are of the largest rank count that has both; where none has, the smallest
-    is of the fewest ranks and the largest of the most.
+    in several ways, the smallest is of the fewest ranks and the largest of the most.
     """
     found = of.made(arms)
     small, large = _ends(found)
@@ -93,21 +92,12 @@ def kept(of: Sweep) -> Table:
 
 
 def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Arms of the smallest and of the largest batch of each series, row by row."""
-    batches = found.groupby(list(SERIES))["global_batch"]
-    small, large = (
-        found[found["global_batch"] == batches.transform(end)].reset_index(names="arm")
-        for end in ("min", "max")
-    )
-    # where nothing else tells arms apart, the first of the small ones and the last of the large
-    beside = small[::-1].merge(large, on=list(SERIES), suffixes=("", "_large"))
-    beside = beside[beside["global_batch"] < beside["global_batch_large"]]
-    same = beside["gpus"] == beside["gpus_large"]
-    # the most ranks that have both; where none has, the fewest and the most
-    ordered = beside.assign(ranks=beside["gpus"].where(same, -beside["gpus"]))
-    ordered = ordered.sort_values(["ranks", "gpus_large"], kind="stable")
-    chosen = ordered.drop_duplicates(list(SERIES), keep="last")
-    return found.loc[chosen["arm"]], found.loc[chosen["arm_large"]]
+    """Arms of the smallest batch and fewest ranks, and of the largest and most, of each series."""
+    ordered = found.sort_values(["global_batch", "gpus"], kind="stable").reset_index(names="arm")
+    ends = ordered.groupby(list(SERIES))[["arm", "global_batch"]].agg(["first", "last"])
+    grows = ends["global_batch"]["first"] < ends["global_batch"]["last"]
+    arms = ends.loc[grows, "arm"].sort_values("first")
+    return found.loc[arms["first"]], found.loc[arms["last"]]
 
 
 def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
@@ -137,28 +127,14 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
             text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
             if 0 < lose < len(whole):
                 text += f": {fmt.some([_named(row) for row in losers])}"
-            ends = f"from {_named(worst)} to {_named(best)}"
-            more = [f"mean changes range {ends}, not tested against each other"]
+            more = [f"mean changes range from {_named(worst)} to {_named(best)}, not tested "
+                    "against each other"]  # fmt: skip
         if lost:
             more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
-        text = f"{_span(best, of.what)}{of_workload(best, compared)}, {text}"
+        ends = " to ".join(fmt.count(best[f"global_batch_{end}"]) for end in ENDS)
+        text = f"from batch {ends}{of_workload(best, compared)}, {text}"
         yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
-                     "larger_batch", "runs",
-                     {"technique": best[CALLED], "difference": best["difference"],
-                      "low": best["difference_low"], "high": best["difference_high"],
-                      "lose": lose, "techniques": len(whole)},
-                     more)  # fmt: skip
-
-
-def _span(row: Row, what: str) -> str:
-    """From which batch to which, with the ranks where they change, too; ``what``: see Sweep."""
-    change = row["gpus_small"] != row["gpus_large"]
-    ends = [
-        fmt.count(row[f"global_batch_{end}"])
-        + (f" on {fmt.counted(row[f'gpus_{end}'], what)}" if change else "")
-        for end in ENDS
-    ]
-    return f"from batch {' to '.join(ends)}"
+                     "larger_batch", "runs", more)  # fmt: skip
 
 
 def _named(row: Row) -> str:

@@ -19,7 +19,7 @@ from analysis.records.columns import SHARED_CORES
 from analysis.records.frames import in_order
 from analysis.stats.differences import ALPHA, equivalence, holm
 from analysis.stats.intervals import Moments, grouped_moments
-from analysis.table import Column, Estimate, Names, Row, Table, estimate_in, frame, plain_rows
+from analysis.table import Column, Names, Row, Table, estimate_in, frame, plain_rows
 from analysis.topics.comparisons.arms import NOT_RECORDED, PLACE, ArmPairs, arms, numbers, outcomes
 from analysis.topics.comparisons.contrast import UNDECIDED, Contrast, contrasts, pairs_of
 from analysis.topics.names import ratio_text, reasons
@@ -166,17 +166,15 @@ def _does_it_matter(of: Sweep) -> Iterable[Answer]:
         first, library = rows[0]["framework"], rows[0]["library"]
         known = [row for row in rows if row["ratio"] is not None]
         verdicts = list(dict.fromkeys(row["verdict"] for row in rows))
-        ratio = estimate_in(known[0], "ratio") if len(known) == 1 else Estimate(None)
-        times, more = ratio.text(fmt.TWO), ""
+        times, more = estimate_in(known[0], "ratio").text(fmt.TWO) if known else "", ""
         if known[1:]:
             times = " to ".join(fmt.TWO(find(row["ratio"] for row in known)) for find in (min, max))
             more = f" (range of the estimates of {len(known)} conditions)"
         text = f"{first} has {times} times the throughput of {library}{more}"
         text = text if known else f"{first} against {library}"
         yield Answer("libraries", "Does the library matter?",
-                     f"{text}; accuracy: {fmt.some(verdicts)}.", "frameworks", "tests",
-                     {"reference": first, "library": library, "ratio": ratio.value,
-                      "low": ratio.low, "high": ratio.high})  # fmt: skip
+                     f"{text}; accuracy: {fmt.some(verdicts)}.", "frameworks",
+                     "tests")  # fmt: skip
 
 
 TOPIC = Topic(tables=(compared,), answers=(_does_it_matter,), asks=varies("framework"))

@@ -125,16 +125,11 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
         tested = [pair for pair in pairs if pair["p_holm"] is not None]
         if not tested or _is_said(against, pairs):
             continue
-        first, second = rows[:2]
-        where = of_workload(first, workloads)
-        where += f" at batch {fmt.count(first['global_batch'])}" if at_batch else ""
+        where = of_workload(rows[0], workloads)
+        where += f" at batch {fmt.count(rows[0]['global_batch'])}" if at_batch else ""
         verdict, more = _best(rows, tested, where)
         yield Answer("ranking", "Which technique is best?", fmt.sentence(verdict), "ranking",
-                     "pairs",
-                     {"first": first[CALLED], "accuracy": first["accuracy"],
-                      "low": first["accuracy_low"], "high": first["accuracy_high"],
-                      "second": second[CALLED]},
-                     more)  # fmt: skip
+                     "pairs", more)  # fmt: skip
 
 
 def _is_said(against: Rows, pairs: Rows) -> bool:

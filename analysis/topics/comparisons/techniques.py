@@ -12,7 +12,6 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.canvas import shortened
 from analysis.plots.figure import PALE, Figure, left_out, n_of
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
@@ -26,11 +25,10 @@ from analysis.topics.comparisons.contrast import (
     contrasts,
     further_in_words,
 )
-from analysis.topics.names import namer, only, place_namer, with_context
+from analysis.topics.names import namer, only, place_namer
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, reference_technique, varies
 
 KEY, MOST_ROWS = "against_reference", 24
-_LONGEST = 34  # characters of a name
 #: Of an undecided row that has no p: an arm has one run, or all runs of both are identical.
 UNTESTED = "not tested"
 NO_PAIR = "no planned cell of {} with the same data, model, library, epochs, ranks and batch"
@@ -81,33 +79,28 @@ def claims(of: Sweep) -> Table:
 
 def figure(of: Sweep) -> Figure | None:
     """Forest of the differences, the highest one at the top; None without a tested one."""
-    every = of.made(claims).data
-    tested = every.dropna(subset="p")
-    known = tested.sort_values("difference", kind="stable")
+    known = of.made(claims).data.dropna(subset="p").sort_values("difference", kind="stable")
     rows = plain_rows(known.tail(MOST_ROWS))
     if not rows:
         return None
     name_of, several = place_namer(known), known["reference"].nunique() > 1
-    short = place_namer(known, lambda row: shortened(with_context(row), _LONGEST))
     points = []
     for row in rows:
         found, verdict, name = estimate_in(row, "difference_family"), row["verdict"], name_of(row)
         points.append(Point(
-            short(row) + (f" - {row['reference']}" if several else ""),
+            name + (f" - {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(fmt.SIGNED)}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",
             f"{fmt.SIGNED(found.value)} {verdict}", hollow=verdict == UNDECIDED,
         ))  # fmt: skip
-    svg = forest(points, "difference in validation accuracy", zero=True)
+    svg = forest(points, "difference in validation accuracy")
     caption = (
         "Mean validation accuracy less the reference's, at the largest batch that both have "
         f"({n_of(pd.concat([known['n'], known['n_reference']]))} runs each), with simultaneous "
         "95 % intervals: all of them hold together. Hollow: undecided."
     )
     caption += left_out(len(rows), len(known), "techniques, those with the highest difference")
-    if others := [with_context(row) for row in plain_rows(every[every["p"].isna()])]:
-        caption += f" Not tested, so not drawn: {fmt.some([*dict.fromkeys(others)])}."
     title = f"Difference from {'the reference' if several else rows[0]['reference']}"
     if (batch := only([*known["global_batch"]])) is not None:
         title += f" at batch {fmt.count(batch)}"
@@ -157,8 +150,7 @@ def _against(of: Sweep) -> Iterable[Answer]:
     text = f"at batch {fmt.count(batch)}, {said[0]}" if batch is not None else said[0]
     yield Answer(
         "techniques", "Which technique is better than the reference?", fmt.sentence(text), "claims",
-        "tests", {verdict: len(rows) for verdict, rows in by.items() if rows},
-        [*said[1:], further_in_words(by[UNDECIDED])],
+        "tests", [*said[1:], further_in_words(by[UNDECIDED])],
     )  # fmt: skip
 
 

@@ -182,16 +182,9 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
         for row in known
     ]
     more = ["there the fitted law takes twice its fewest steps and twice its fewest images"]
-    first = known[0]
-    low, high = (first[f"critical_batch_{end}"] for end in ("low", "high"))
-    is_bound = (low is None) != (high is None)
     yield Answer("critical_batch", "Which batch balances steps against images?",
                  f"The critical batch is {fmt.joined(fmt.few(said), '; ')}.", "critical_batch",
-                 "fits",
-                 {"technique": first["technique_label"],
-                  "images": None if is_bound else first["critical_batch"],
-                  "low": low, "high": high,
-                  "runs": first["reached"], "censored": first["censored"]}, more)  # fmt: skip
+                 "fits", more)  # fmt: skip
 
 
 TOPIC = Topic(tables=(fits,), plots=(figure,), answers=(_saves_up_to,), needs=has_goals)

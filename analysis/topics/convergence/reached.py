@@ -211,8 +211,8 @@ def alone(of: Sweep) -> Iterable[Answer]:
         ]
         text = fmt.joined(told, ", ") + (f"; {fmt.runs(lost)} diverged" if lost else "")
         text = all_diverged(row["n"]) if lost == row["n"] else text
-        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence", "runs",
-                     {"accuracy": accuracy.value})  # fmt: skip
+        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence",
+                     "runs")  # fmt: skip
 
 
 TOPIC = Topic(

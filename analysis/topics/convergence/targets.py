@@ -209,8 +209,7 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}"
         text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
         text = fmt.joined([text, _soonest(of, rows, found)], "; ")
-        yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                     {"reached": met, "runs": runs, "lost": lost})  # fmt: skip
+        yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians")
 
 
 def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:

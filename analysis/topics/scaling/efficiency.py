@@ -7,7 +7,6 @@ global batch (strong scaling), or there is no efficiency. Diverged runs stop ear
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from analysis.stats.intervals import Moments, grouped_moments
 from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
 from analysis.topics.names import joined_by, over_completed, ranks_column
 from analysis.topics.scaling.series import SAME, SERIES, by_series
-from analysis.topics.topic import Rows, Sweep, groups, reference_technique
+from analysis.topics.topic import Rows, Sweep, reference_technique
 
 Places = NDArray[np.integer[Any]]
 NO_BASELINE = (
@@ -67,17 +66,14 @@ def throughputs(of: Sweep) -> Table:
     return Table("scaling", "Throughput against ranks", made, data)
 
 
-def chosen(of: Sweep) -> Iterable[tuple[Row, Rows, str]]:
-    """What the first screen tells of weak and of strong scaling, each by itself, since they answer
-    different questions: the row at the most ranks, of the reference, since no test says which
-    series scales best; all rows with an efficiency; the mode in words, where there are two."""
+def chosen(of: Sweep) -> tuple[Row | None, Rows]:
+    """What the first screen tells of: the row at the most ranks, of the reference, since no test
+    says which series scales best; None where no efficiency is known. And all rows with one."""
     known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
-    modes = [(own, more) for own in groups(known, ("scaling",))
-             if (more := [row for row in own if row["gpus"] != row["n0"]])]  # fmt: skip
+    more = [row for row in known if row["gpus"] != row["n0"]]
     reference = reference_technique(of.order)
-    for own, more in modes:
-        one = max(more, key=lambda row: (row["gpus"], row["technique"] == reference))
-        yield one, own, f"under {one['scaling']} scaling, " if len(modes) > 1 else ""
+    one = max(more, key=lambda row: (row["gpus"], row["technique"] == reference), default=None)
+    return one, known
 
 
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:

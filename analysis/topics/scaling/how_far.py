@@ -14,17 +14,17 @@ from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, n_of, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, Estimate, Row, estimate_in, frame, plain_rows
-from analysis.topics.names import mode, named, namer, ranks_text, with_context
+from analysis.topics.names import mode, named, ranks_text, with_context
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.scaling.more_ranks import ahead, uneven
-from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic, varies
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, varies
 
 MOST_PANELS = 4
 #: Of a y axis: an interval that is wider says no more.
 _HIGHEST = 1.6
-#: Efficiency below this is worth a word; rows that a caution names.
-_GOOD, _NAMED = 0.9, 4
+#: Efficiency below this is worth a word.
+_GOOD = 0.9
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique_label", "string"),
     Column("context", "string"), Column("series", "Int64"), Column("gpus", "Int64"),
@@ -33,16 +33,10 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
+def figure(of: Sweep) -> Figure | None:
     """A panel per scaling mode, batch and whatever else differs; None where no series has an
-    efficiency on several rank counts.
-
-    Args:
-        scaling: the table of efficiency.py.
-        ahead: the table of more_ranks.py.
-        seen: look of each technique that is drawn.
-    """
-    data = numbers(scaling, ahead)
+    efficiency on several rank counts."""
+    seen, data = of.seen, numbers(of.made(throughputs).data, of.made(ahead).data)
     shown = data[data["technique_label"].isin(list(seen))]
     panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
@@ -64,7 +58,6 @@ def figure(scaling: pd.DataFrame, ahead: pd.DataFrame, seen: Mapping[str, Look])
         f"({n_of(drawn.loc[measured, 'n'])} completed runs). Dotted: 1 and 0.9.",
         "Dashed upright: from here on, ranks are on several nodes." if borders else "",
         "" if measured.all() else "Dashed, hollow: a model's forecast with its 95 % interval.",
-        "The axis does not begin at 0." if low else "",
     ])  # fmt: skip
     caption += more + hidden(seen, data["technique_label"])
     return Figure("efficiency", "Efficiency against ranks", caption, data, svg)
@@ -122,22 +115,18 @@ def _tip(row: Row) -> str:
 
 def _how_far(of: Sweep) -> Iterable[Answer]:
     """Efficiency and its largest loss."""
-    what = of.what
-    for one, known, under in chosen(of):
-        verdict = (
-            f"{under}at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
-            f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
-        )
-        times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
-        times += fmt.counted(one["n0"], what)
-        low = _below([row for row in known if row["series"] == one["series"]], what)
-        yield Answer(
-            "scaling", "How far does it scale?", fmt.sentence(verdict), "scaling", "efficiency",
-            {"gpus": one["gpus"], "technique": one["technique_label"], "scaling": one["scaling"],
-             "efficiency": one["efficiency"], "low": one["efficiency_low"],
-             "high": one["efficiency_high"], "baseline": one["n0"], "runs": one["n"]},
-            [times, low, _cause(of, one)],
-        )  # fmt: skip
+    what, (one, known) = of.what, chosen(of)
+    if one is None:
+        return
+    verdict = (
+        f"at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
+        f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
+    )
+    times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
+    times += fmt.counted(one["n0"], what)
+    low = _below([row for row in known if row["series"] == one["series"]], what)
+    yield Answer("scaling", "How far does it scale?", fmt.sentence(verdict), "scaling",
+                 "efficiency", [times, low, _cause(of, one)])  # fmt: skip
 
 
 def _below(series: Rows, what: str) -> str:
@@ -159,25 +148,9 @@ def _cause(of: Sweep, row: Row) -> str:
     return f"largest cause of lost efficiency: {cause}" if cause else ""
 
 
-def _too_good(of: Sweep) -> Iterable[Caution]:
-    """Efficiency surely above 1: rather a disturbed baseline than a wonder."""
-    rows = of.rows(throughputs)
-    named = namer(rows)
-    above = [f"{named(row)} at {row['gpus']} ranks" for row in rows
-             if (row["efficiency_low"] or 0) > 1]  # fmt: skip
-    if above:
-        yield Caution(
-            f"The interval of the efficiency lies above 1 ({fmt.first_of(above, _NAMED)}): more "
-            "ranks have more cache, or something slowed the runs on fewer ranks. Measure the "
-            "smallest count again on a quiet machine.",
-            "times",
-        )
-
-
 TOPIC = Topic(
     tables=(throughputs,),
-    plots=(lambda of: figure(of.made(throughputs).data, of.made(ahead).data, of.seen),),
+    plots=(figure,),
     answers=(_how_far,),
-    cautions=(_too_good,),
     asks=varies("gpus"),
 )

@@ -112,15 +112,8 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 
 def losses(of: Sweep) -> Table:
-    return loss(of.made(by_series))
-
-
-def loss(runs: pd.DataFrame) -> Table:
-    """A row per series and count but the smallest, of completed runs with a step time.
-
-    Args:
-        runs: with their ``series``.
-    """
+    """A row per series and count but the smallest, of completed runs with a step time."""
+    runs = of.made(by_series)
     columns = _columns(runs)
     data = frame(_rows(*_pairs(timed(runs))), columns)
     known = tuple(c for c in columns if not c.estimate or data[c.name].notna().any())

@@ -11,23 +11,20 @@ from typing import Any
 import pandas as pd
 
 from analysis import fmt
-from analysis.prediction.collectives import Link, ring
-from analysis.prediction.forecast import MOST_HELD_OUT, UNTRIED, Forecast, forecast
-from analysis.prediction.step_model import AllReduce, measured_counts
+from analysis.prediction.forecast import UNTRIED, Forecast, forecast
+from analysis.prediction.step_model import measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import named, namer, ranks_column, ratio_text
+from analysis.topics.names import named, ranks_column, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
-from analysis.topics.topic import Answer, Caution, Rows, Sweep, Topic
+from analysis.topics.topic import Answer, Rows, Sweep, Topic
 
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
-#: Series that a caution names.
-_NAMED = 4
 
 
 def ahead(of: Sweep) -> Table:
@@ -38,30 +35,24 @@ def ahead(of: Sweep) -> Table:
     used = used[used.groupby("series")["gpus"].transform("nunique") > 1]
     names = {row["series"]: row for row in reversed(of.rows(throughputs))}
     rows: list[Row] = []
-    by_network = False
     # counts rise, so that of several the most ranks' stays
     stalls: dict[Any, str] = {series: why for (series, _), why in of.made(uneven).items()}
     for series, own in used.groupby("series", sort=False):
-        first, reduce = names[series], _all_reduce(own, of.network)
-        made = forecast(measured_counts(own), first["scaling"], reduce)
+        made = forecast(measured_counts(own), names[series]["scaling"])
         if made.refused == UNTRIED:
             continue
         if made.points and series in stalls:
             made = made._replace(points=(), refused=stalls[series])
-        by_network |= reduce is not None
-        rows += _rows(first, made)
+        rows += _rows(names[series], made)
     columns = _columns(runs)
-    network = "that of the interconnect run beside the sweep" if by_network else (
-        "as training shows it: no usable interconnect run of these nodes lies beside the sweep"
-    )  # fmt: skip
     return Table(
         "forecast",
         "The next two doublings, by a model",
         columns,
         in_order(frame(rows, columns), of.order),
         intro="The measured parts of a step, continued: computing and input as they are, the "
-        "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
-        f"for the longest delay. The network is {network}.",
+        "all-reduce by a model of the network as training shows it. Each rank is delayed at "
+        "random, and a step waits for the longest delay.",
     )
 
 
@@ -82,15 +73,6 @@ def uneven(of: Sweep) -> dict[tuple[int, int], str]:
         )
         for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN])
     }
-
-
-def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
-    """Seconds of the gradients by ranks; None where the network or their bytes are unknown."""
-    sizes = runs["gradient_bytes"]
-    if network is None or sizes.isna().any():
-        return None
-    size = float(sizes.median())
-    return lambda ranks: ring(ranks, size).seconds(network)
 
 
 def _rows(first: Row, found: Forecast) -> list[Row]:
@@ -125,29 +107,21 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:
     """What added ranks are shown to give, and the forecast, of one series."""
-    what = of.what
-    for one, known, under in chosen(of):
-        gains, further = (
-            [row for row in rows if row["series"] == one["series"]]
-            for rows in (known, of.rows(ahead))
-        )
-        gains = [row for row in gains if row["before"] is not None]
-        least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
-        most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
-        beyond = [row for row in gains if row["before"] == most > gains[0]["before"]]
-        several = len({other["series"] for other in known}) > 1
-        whose = f"with {named(one, known)}" if several else ""
-        yield Answer(
-            "more_ranks", f"Are more {what}s worth it?",
-            fmt.sentence(under + _up_to(gains[0], least, most, what, whose)),
-            "forecast" if further else "scaling", "gains",
-            {"worth": least, "at_most": most,
-             **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
-                if row["efficiency"] is not None}},
-            [*(f"from {most} to {row['gpus']} {what}s each added one gives "
-               f"{estimate_in(row, 'marginal').text(fmt.percent)}" for row in beyond),
-             _expected(further, what)],
-        )  # fmt: skip
+    what, (one, known) = of.what, chosen(of)
+    if one is None:
+        return
+    gains, further = (
+        [row for row in rows if row["series"] == one["series"]] for rows in (known, of.rows(ahead))
+    )
+    gains = [row for row in gains if row["before"] is not None]
+    least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
+    most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
+    several = len({other["series"] for other in known}) > 1
+    whose = f"with {named(one, known)}" if several else ""
+    verdict = fmt.sentence(_up_to(gains[0], least, most, what, whose))
+    yield Answer("more_ranks", f"Are more {what}s worth it?", verdict,
+                 "forecast" if further else "scaling", "gains",
+                 [_expected(further, what)])  # fmt: skip
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:
@@ -197,20 +171,4 @@ def _expected(further: Rows, what: str) -> str:
     )
 
 
-def _slower(of: Sweep) -> Iterable[Caution]:
-    """Series whose largest count misses the forecast from the smaller ones; of those that answers
-    tell of, these say it."""
-    rows, said = of.rows(ahead), {one["series"] for one, *_ in chosen(of)}
-    name = namer(rows)
-    late = [
-        f"{name(row)} on {row['hold_out_ranks']} ranks, forecast {fmt.percent(-row['hold_out'])} "
-        "too short" for row in rows
-        if (row["hold_out"] or 0) < -MOST_HELD_OUT and row["series"] not in said
-    ]  # fmt: skip
-    if late:
-        why = "this network should give" if of.network else "the smaller counts suggest"
-        text = f"Steps are longer than {why}: {fmt.first_of(late, _NAMED, '; ')}."
-        yield Caution(text, "times")
-
-
-TOPIC = Topic(tables=(ahead,), answers=(_worth_it,), cautions=(_slower,))
+TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))

@@ -1,7 +1,7 @@
 """Which machine makes steps longer: effects of hosts, from runs that used different sets of them.
 
 Least squares on the logarithm of the step's time, over groups of runs of one condition, on equally
-many nodes with one device, that used at least two sets of hosts:
+many nodes with one device (that of the first host), that used at least two sets of hosts:
 
     log step_s = group + sum of the effects of the run's hosts + error
 
@@ -78,24 +78,9 @@ def _comparable(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs of groups that used several sets of equally many hosts; adds the column group."""
     good = (runs["status"] == "completed") & ~runs["oversubscribed"] & (runs["step_s"] > 0)
     good &= runs["hosts"].astype(bool)
-    used = _of_one_device(runs[good.fillna(False)].reset_index(drop=True))
+    used = runs[good.fillna(False)].reset_index(drop=True)
     groups = used.groupby(["condition", "nodes", "device"], sort=False)
     return used.assign(group=groups.ngroup())[groups["hosts"].transform("nunique") > 1]
-
-
-def _of_one_device(used: pd.DataFrame) -> pd.DataFrame:
-    """Runs all of whose hosts have the same device, as far as records tell.
-
-    A run's device is that of its first host. A host that never was the first has that of the runs
-    that it was in; where these differ, nobody knows.
-    """
-    # of CPUs without the cores per rank, which are the fewest of all ranks
-    kind = used["device"].str.rsplit(", ", n=1).str[0]
-    each = used.assign(kind=kind, host=used["hosts"]).explode("host")
-    leads = each["host"] == each["first_host"]
-    telling = each[leads | ~each["host"].isin(used["first_host"])].groupby("host")["kind"]
-    own = telling.first()[telling.nunique() == 1]
-    return used[(each["host"].map(own) == each["kind"]).groupby(level=0).all()]
 
 
 def _hosts(used: pd.DataFrame) -> tuple[list[Names], NDArray[np.bool_]]:
@@ -152,16 +137,14 @@ def _to_blame(of: Sweep) -> Iterable[Answer]:
             f"({row['n_with']} runs with it, {row['n_without']} without)"
             for row in slow
         ]
-        numbers = {"host": str(slow[0]["host"]), "slower": slow[0]["effect"]}
         more = []
         # without its site a command would not run: names may have been left out
         if site := only(of.frames.sites):
-            numbers["command"] = ready = ready_command(slow, found, site)
             # no full stop follows the command, which a shell would take for its last node
-            more = [f"the command {ready} measures the network there and compares the hosts"]
+            more = [f"the command {ready_command(slow, found, site)} measures the network there "
+                    "and compares the hosts"]  # fmt: skip
         verdict = f"Steps take {fmt.first_of(parts, _NAMED)}."
-        yield Answer("nodes", "Is a machine to blame?", verdict, "node_effects", "hosts", numbers,
-                     more)  # fmt: skip
+        yield Answer("nodes", "Is a machine to blame?", verdict, "node_effects", "hosts", more)
 
 
 TOPIC = Topic(tables=(by_host,), answers=(_to_blame,))

@@ -23,12 +23,9 @@ SERIES: tuple[Column, ...] = (
 
 
 def by_series(of: Sweep) -> pd.DataFrame:
-    return with_series(of.runs)
-
-
-def with_series(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs with the number of their ``series``: those that only ranks, nodes and seeds tell apart.
     What differs between series beside the settings joins the ``context``."""
+    runs = of.runs
     weak = runs["scaling"] == "weak"
     same = runs[[*SAME, "technique_settings"]].assign(
         batch=runs["batch_per_rank"].where(weak, runs["global_batch"]),

@@ -14,7 +14,7 @@ from analysis.topics.names import place_namer
 from analysis.topics.scaling.loss import PARTS as WORDS
 from analysis.topics.scaling.loss import losses, parts_of, timed
 from analysis.topics.scaling.series import by_series
-from analysis.topics.topic import Sweep, Topic, reference_technique
+from analysis.topics.topic import Sweep, Topic
 
 MOST_ROWS = 12
 #: Part -> (its words, colour); in the order in which a step has them.
@@ -38,7 +38,7 @@ def figure(of: Sweep) -> Figure | None:
     runs = every[every["technique_label"].isin(list(of.seen))]
     if not len(runs):
         return None
-    data = numbers(runs, reference_technique(of.order))
+    data = numbers(runs)
     rows, known = plain_rows(data), data[[*PARTS]]
     drawn = [part for part in PARTS if known[part].fillna(0).any()]
     svg = bars([bar for row in rows for bar in _bars(row)], [row["name"] for row in rows],
@@ -62,10 +62,10 @@ def figure(of: Sweep) -> Figure | None:
     return Figure("step_parts", "Where a step goes", caption, data, svg)
 
 
-def numbers(runs: pd.DataFrame, reference: str | None) -> pd.DataFrame:
+def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     """A row per condition, with the milliseconds of each part, null where some of its runs lacks
-    it: known parts add up to the step. Of more rows than a figure has: all rank counts of the
-    reference first, then the most ranks and the largest batches."""
+    it: known parts add up to the step. Of more rows than a figure has, those of the series with the
+    most ranks, then the largest batches."""
     group = runs.groupby(["series", "condition"], sort=False).ngroup()
     update = runs["update_s"].astype(float)
     update = update.where(update.notna().groupby(group).transform("all"))
@@ -74,10 +74,9 @@ def numbers(runs: pd.DataFrame, reference: str | None) -> pd.DataFrame:
     means = (1000 * parts[[*PARTS]].groupby(group).mean()).round(_DECIMALS)
     rows = runs.assign(group=group).drop_duplicates("group").set_index("group").join(means)
     of = rows.groupby("series")
-    first = (rows["technique"] == reference) & (of["gpus"].transform("nunique") > 1)
     most, batch = -of["gpus"].transform("max"), -of["global_batch"].transform("max")
-    rows = rows.assign(others=~first, most=most, batch=batch, fewer=-rows["gpus"])
-    order = ["others", "most", "batch", "series"]
+    rows = rows.assign(most=most, batch=batch, fewer=-rows["gpus"])
+    order = ["most", "batch", "series"]
     shown = rows.sort_values([*order, "fewer"]).head(MOST_ROWS).sort_values([*order, "gpus"])
     names = [*map(place_namer(shown), plain_rows(shown))]
     return shown.assign(name=names)[["name", *PARTS]].reset_index(drop=True)

@@ -28,7 +28,9 @@ def test_report_writes_and_names_its_files(tmp_path: Path) -> None:
     folder = good_sweep(tmp_path / "s")
     done = call("report", folder)
     assert done.exit_code == 0, done.output
-    for name in ("report.html", "report.md", "answers.json"):
+    for name in ("report.html", "answers.json", "junit.xml", "runs.csv", "scaling.csv"):
+        assert (folder / "report" / name).stat().st_size > 0
+    for name in ("report.html", "answers.json"):
         assert str(folder / "report" / name) in done.output
     assert "All 8 runs finished." in done.output
     assert "1  How far does it scale? At 2 ranks, naive reaches an efficien" in done.output

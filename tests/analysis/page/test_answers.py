@@ -4,7 +4,7 @@ numbers say."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,7 +14,6 @@ from analysis.topics.comparisons.contrast import further_in_words
 from tests.analysis.builders import config, rank_steps, record, technique
 from tests.analysis.planned import answers, report
 from tests.analysis.topics.convergence.to_target import run as run_to_target
-from tests.analysis.topics.test_ranks import late_run
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig, Target
 from train.record.run import RunRecord, TargetOutcome
@@ -112,23 +111,17 @@ CASES = {
     "a low efficiency is one whose interval is low": Case(
         [*ONE, *rates(8, 560.0, 680.0, 800.0)], "scaling", "efficiency of 0.84", "below 0.9"),
     "one run has no interval": Case([*ONE, *rates(8, 640.0)], "scaling", "of 0.80", "below 0.9"),
-    **{f"{mode} scaling has an answer of its own": Case(
+    "of weak and strong scaling one is told of, by name": Case(
         [*rates(1, 99.5, 100.0, 100.5, name="lamb"), *rates(2, 189.0, 190.0, name="lamb"),
          *rates(1, 99.5, 100.0, name="lamb", batch_per_rank=64, scaling="strong"),
          *rates(2, 119.0, 120.0, name="lamb", batch_per_rank=32, scaling="strong")],
-        "scaling", f"Under {mode} scaling, at 2 ranks, lamb... efficiency of {share}")
-       for mode, share in (("weak", "0.95"), ("strong", "0.60"))},
+        "scaling", "At 2 ranks, lamb (weak, 16 a rank) reaches an efficiency of 0.95"),
     "stalls between usual steps have no cause": Case(
         # half of all steps take twice as long on 4 ranks; the median does not see them
         [*timed("naive", 1, 0.160), *timed("naive", 2, 0.200, 0.165),
          *timed("naive", 4, 0.270, 0.170)],
         "scaling", "Compared with 1, 4 ranks have 63 % of the throughput that the median step "
         "gives: what makes other steps longer is in no model.", "Largest cause"),
-    "a median step that is longer than the throughput says is no share": Case(
-        # most steps are slow, some are very fast
-        [*timed("naive", 1, 0.160), *timed("naive", 2, 0.165, 0.200)],
-        "scaling", "Compared with 1, 2 ranks have 121 % of the throughput that... steps shorter",
-        "explains"),
     # what a second rank gives, by its interval
     "a loss by less than the digits": Case(
         [record(config(seed=seed, gpus=gpus), images_per_s=rate + seed / 1e4)
@@ -136,12 +129,8 @@ CASES = {
         "more_ranks", "give 0.998 (0.998 to 0.998) times the throughput of 1: a loss."),
     "no gain": Case([*ONE, *rates(2, 85.0, 89.0, 94.0)], "more_ranks",
                     "give 0.89 (0.79 to 1.01) times the throughput of 1: no gain", "at least"),
-    "little": Case([*ONE, *rates(2, 120.0, 121.0, 122.0)], "more_ranks",
-                   "an added rank gives less than 70 % of the throughput that", "a loss"),
     "much, perhaps": Case([*ONE, *rates(2, 120.0, 170.0, 190.0)], "more_ranks",
                           ": no gain is shown.", "a loss"),
-    "open": Case([*ONE, *rates(2, 150.0, 165.0, 185.0)], "more_ranks",
-                 "; whether each added rank up to 2 gives 70 % of the throughput", "at least"),
     # techniques
     "techniques": Case(
         TECHNIQUES, "techniques",
@@ -206,7 +195,7 @@ CASES = {
         [record(config(seed=seed, gpus=gpus), images_per_s=95.0 * gpus,
                 world_changes={"device_kind": "gpu", "device": "A100"})
          for gpus in (1, 2) for seed in range(3)],
-        "larger_batch", "From batch 16 on 1 GPU to 32 on 2 GPUs, naive"),
+        "scaling", "At 2 GPUs, naive"),
     # libraries
     "libraries": Case(
         [*runs(), *runs(rate=75.0, mean=0.802, framework="mirrored")], "libraries", "horovod has "
@@ -247,10 +236,6 @@ CASES = {
         [*(run_to_target(batch) for batch in (16, 32, 64, 128)),
          run_to_target(256, 1, met=False, epochs=30)],
         "critical_batch", "with naive, 5 runs (1 censored)."),
-    # ranks that hold up others
-    "one more run is no runs": Case(
-        [late_run(64, {9 * seed: 0.1}, seed=seed) for seed in (1, 2)], "nodes",
-        "; ranks stand out in 1 more run."),
 }  # fmt: skip
 
 
@@ -287,25 +272,9 @@ def test_answers_follow_from_what_a_sweep_varies(items: list[RunRecord], keys: s
         assert len(found.tables[answer.evidence].data)
 
 
-def numbers(name: str) -> Mapping[str, Any]:
-    case = CASES[name]
-    return next(one.numbers for one in report(case.items).answers if one.key == case.key)
-
-
-def test_programs_get_the_numbers() -> None:
-    found = numbers("ranks")
-    assert (found["gpus"], found["runs"], found["technique"]) == (4, 3, "naive")
-    assert 0.78 < found["low"] < found["efficiency"] < found["high"] < 0.82
-    assert numbers("techniques") == {"higher": 1, "lower": 1}
-    assert numbers("batches")["difference"] == pytest.approx(-0.1)
-    found = numbers("one of two loses")
-    assert (found["lose"], found["techniques"]) == (1, 2)
-    assert numbers("steps that follow 48 (1 + 64 / B)")["images"] == pytest.approx(64, rel=1e-4)
-
-
 def test_efficiency_loss_and_advice_are_of_one_series() -> None:
     """The reference's, though lamb scales best and lars worst."""
-    two = {"naive": 0.15, "lamb": 0.12, "lars": 0.3}
+    two = {"lamb": 0.12, "naive": 0.15, "lars": 0.3}
     items = [run for name, step in two.items()
              for run in (*timed(name, 1, 0.11, sending=0.01),
                          *timed(name, 2, step, sending=step - 0.1))]  # fmt: skip
@@ -316,8 +285,8 @@ def test_efficiency_loss_and_advice_are_of_one_series() -> None:
 
 
 def test_uneven_steps_have_no_forecast() -> None:
-    for stalls, said in ((0.270, "63 % of the throughput that the median step gives: what makes "
-                          "other steps longer"), (0.1447, "117 % of the")):  # fmt: skip
+    gives = "of the throughput that the median step gives: what makes other steps"
+    for stalls, said in ((0.270, f"63 % {gives} longer"), (0.1447, f"117 % {gives} shorter")):
         items = [*timed("naive", 1, 0.160), *timed("naive", 2, 0.200, 0.165),
                  *timed("naive", 4, stalls, 0.170)]  # fmt: skip
         found = report(items)

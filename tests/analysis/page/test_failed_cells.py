@@ -47,36 +47,18 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
         f"job's log (on node1, node2, node3 and 1 more) ({logs_of(items[0])} shows more). "
         "What to do: see logs/. Once that is put right, make sweep SWEEP=smoke runs them again."
     )
-    assert found.numbers["causes"] == [{
-        "kind": "failed", "cells": 6, "cell": items[0].cell_id, "command": logs_of(items[0]),
-        "what": "job 11, 12, 13 and 3 more: Slurm could not open the job's log (on node1, node2, "
-        "node3 and 1 more)",
-        "what_to_do": "see logs/",
-    }]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "said"),
-    [
-        ("rank 3 died", "rank 9 died", "rank 3, 9 died"),
-        ("no /a/x", "no /b", "no /a/x, /b"),
-        ("lasted 9 s, not 60 s", "lasted 107 s, not 60 s", "lasted 9, 107 s, not 60 s"),
-        ("lost gpu07:4711", "lost gpu11:5022", "lost gpu07, gpu11:4711, 5022"),
-        ("id 3f9a1c is gone", "id 00fa1b is gone", "id 00fa1b, 3f9a1c is gone"),
-        ("lost hydra", "lost lerna", "lost hydra, lerna"),
-        ("a\nb 1", "a\nb 2", "a b 1, 2"),
-    ],
-)
-def test_what_only_names_and_numbers_tell_apart_is_one_cause(
-    tmp_path: Path, one: str, other: str, said: str
-) -> None:
+def test_what_only_names_and_numbers_tell_apart_is_one_cause(tmp_path: Path) -> None:
+    lost = [("lost hydra\nafter 107 s", "hydra.site"), ("lost lerna\nafter 9 s", "lerna")]
     items = [
         record(config(seed=seed), status="failed", accuracies=[],
                error=RunError(what=what, where="x", what_to_do="y"),
                world_changes={"hostnames": (host,)})
-        for seed, (what, host) in enumerate([(one, "hydra.site"), (other, "lerna")])
+        for seed, (what, host) in enumerate(lost)
     ]  # fmt: skip
     text = first_answer(tmp_path / "s", items).text
+    said = "lost hydra, lerna after 9, 107 s"
     assert text.startswith(f"All 2 cells failed, for one reason: {said} (make logs")
 
 
@@ -89,7 +71,6 @@ def test_several_causes_are_the_most_frequent_first(tmp_path: Path) -> None:
     assert f"see logs/. Also: a (2 cells: {logs_of(items[0], 'many')} shows more). " in found.text
     assert f"b (1 cell: {logs_of(items[2], 'many')} shows more)" in found.details
     assert ". 3 more reasons (3 cells). Once" in found.details
-    assert [cause["cells"] for cause in found.numbers["causes"]] == [3, 2, 1, 1, 1, 1]
 
 
 def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
@@ -107,7 +88,6 @@ def test_what_has_not_run_is_no_failure(tmp_path: Path) -> None:
     assert found.text == (
         "1 of 3 planned cells is usable (2 missing). The next make sweep SWEEP=smoke runs the rest."
     )
-    assert found.numbers["causes"] == []
 
 
 def test_commands_are_of_the_folder_that_make_was_told(tmp_path: Path, monkeypatch) -> None:
@@ -136,13 +116,12 @@ def test_every_form_has_the_cause_and_the_command_and_none_says_it_twice(tmp_pat
     folder = write_sweep(tmp_path / "smoke", items)
     done = CliRunner().invoke(app, ["report", str(folder)])
     report = build(load_frames(folder), draw=False)
-    page, text = (render(report, f"report.{kind}.j2") for kind in ("html", "md"))
-    line = "a very special reason; its log ends: the end of it"
-    for form in (done.output, page, text):
+    line, written = "a very special reason; its log ends: the end of it", render(report)
+    for form in (done.output, written):
         assert form.count(line) == 1 and logs_of(items[0]) in form
         assert 0 < form.index(report.answers[0].question) < form.index(line)
     assert done.output.count("a very special reason") == 1
-    assert page.count("<pre") == 1, "one log of a cause"
+    assert written.count("<pre") == 1, "one log of a cause"
     cases = Xml.fromstring(junit(report.frames)).iter("failure")
     for case, item in zip(cases, items, strict=True):
         assert case.get("message") == line and logs_of(item) in (case.text or "")
@@ -154,8 +133,8 @@ def test_a_sweep_without_a_run_has_no_empty_file_and_no_methods(tmp_path: Path) 
     out = folder / "report"
     assert all(len(file.read_text().splitlines()) > 1 for file in out.rglob("*.csv"))
     assert not (out / "runs.csv").exists() and (out / "cells_not_used.csv").exists()
-    assert "runs.csv" not in (out / "report.html").read_text() + (out / "report.md").read_text()
-    assert "Welch" not in (out / "report.html").read_text()
+    written = (out / "report.html").read_text()
+    assert "runs.csv" not in written and "Welch" not in written
 
 
 @pytest.mark.parametrize(
@@ -182,7 +161,5 @@ def test_the_first_line_of_a_sweep_that_finished(
     folder = write_sweep(tmp_path / "s", items, techniques=[*order])
     report = build(load_frames(folder), draw=False)
     assert report.lead == said
-    for form in (render(report, "report.html.j2"), render(report, "report.md.j2")):
-        assert form.count(said) >= 1
-        assert "planned cells usable" not in form
+    assert said in render(report)
     assert json.loads(answers_text(report))["lead"] == said

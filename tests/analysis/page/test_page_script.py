@@ -75,7 +75,7 @@ def after(folder: Path, table: Table, script: str) -> Any:
 
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_page_opens_in_a_browser_without_an_error(tmp_path: Path, width: int) -> None:
-    page = render(build(load_frames(mixed_sweep(tmp_path / "s"))), "report.html.j2")
+    page = render(build(load_frames(mixed_sweep(tmp_path / "s"))))
     found = opened(page, tmp_path, """
         document.querySelector("#every_run th button").click(); save();
         const sorted = document.querySelector("#every_run th").getAttribute("aria-sort");

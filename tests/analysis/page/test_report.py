@@ -76,9 +76,9 @@ def test_what_cannot_be_drawn_is_not_on_the_page() -> None:
     """The tables' notes say why there is no value."""
     random = record(config(dataset="synthetic"), images_per_s=None, steps=None)
     found = report([random], draw=True)
-    page = render(found, "report.html.j2")
+    text = render(found)
     assert [figure.key for figure in found.figures] == ["train_loss"]
-    assert "Not drawn" not in page and "random labels" in page and REASON in page
+    assert "Not drawn" not in text and "random labels" in text and REASON in text
 
 
 def test_the_page_grows_little_with_the_runs(tmp_path: Path) -> None:
@@ -90,6 +90,6 @@ def test_the_page_grows_little_with_the_runs(tmp_path: Path) -> None:
         assert len(found.tables["every_run"].data) == len(frames.runs) == 30 * seeds
         n = found.tables["convergence"].data["n"]
         assert len(n) == 30 and (n == seeds).all()
-        sizes[seeds] = len(render(found, "report.html.j2"))
+        sizes[seeds] = len(render(found))
     assert sizes[20] - sizes[10] < 30 * 10 * 200, "bytes; a record has 10,000 and more"
     assert sizes[20] < 1_000_000

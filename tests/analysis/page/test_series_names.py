@@ -56,12 +56,3 @@ def test_a_name_says_what_differs(several: list[Changes], names: set[str]) -> No
     items = [item for own in several for item in series(**own)]
     rows = plain_rows(throughputs(sweep(items)).data)
     assert {namer(rows)(row) for row in rows} == names
-
-
-def test_an_efficiency_above_one_is_doubted_only_where_its_interval_is() -> None:
-    """More ranks that are better than ideal: not where two seeds differ by chance."""
-    (found,) = report([*series(1.5), *series(0.9, dataset="mnist")]).cautions
-    assert "efficiency lies above 1 (naive (digits) at 2 ranks)" in found.text
-    assert found.touches == "times"
-    single = [record(config(gpus=1)), record(config(gpus=2), images_per_s=250.0)]
-    assert not report(single).cautions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.topics.names import batch_text, only, ranks_column, ratio_text, reasons, with_context
+from analysis.topics.names import batch_text, ranks_column, ratio_text, reasons, with_context
 from tests.analysis.builders import config, record, runs_frame
 
 
@@ -41,16 +41,13 @@ def test_equal_reasons_are_said_once_in_their_order() -> None:
     assert reasons([None, pd.NA]) is None and reasons([]) is None
 
 
-def test_only_a_value_that_all_share() -> None:
-    assert only([3, 3]) == 3
-    assert only([3, 4]) is None and only([]) is None
-
-
-@pytest.mark.parametrize(("cores", "said"), [((1, 1), "1 core"), ((4, 4), "4 cores"),
-                                             ((1, 4), "several cores")])  # fmt: skip
-def test_ranks_without_gpus_say_their_cores(cores: tuple[int, int], said: str) -> None:
-    items = [record(config(seed=s), world_changes={"cores_per_rank": c})
-             for s, c in enumerate(cores)]  # fmt: skip
-    column = ranks_column(runs_frame(items))
-    assert column.heading == "ranks"
-    assert column.description == f"groups of CPU cores, not GPUs: {said} each; device: Test CPU"
+@pytest.mark.parametrize(
+    ("kinds", "heading", "said"),
+    [("c", "ranks", "groups of CPU cores"), ("g", "GPUs", "one rank per"), ("cg", "ranks", "or a")],
+)
+def test_ranks_are_gpus_where_every_rank_had_one(kinds: str, heading: str, said: str) -> None:
+    column = ranks_column(runs_frame([
+        record(config(seed=s), world_changes={"device_kind": {"c": "cpu", "g": "gpu"}[kind]})
+        for s, kind in enumerate(kinds)
+    ]))  # fmt: skip
+    assert column.heading == heading and said in column.description

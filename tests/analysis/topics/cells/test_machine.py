@@ -23,18 +23,11 @@ def values(data: pd.DataFrame, what: str) -> list[tuple[str, int]]:
 
 def test_what_differs_is_counted_the_most_common_first() -> None:
     other = {"provenance_changes": {"git_commit": "b" * 40, "versions": {"tensorflow": "2.14"}}}
-    data = found({}, other, other)
-    assert values(data, "git commit") == [("b" * 40, 2), ("a" * 40, 1)]
-    assert values(data, "horovod") == [("not recorded", 2), ("0.28.1", 1)]
-    assert values(data, "tensorflow") == [("2.14", 2), ("2.15.1", 1)]
-
-
-def test_a_record_without_provenance_is_counted() -> None:
-    data = found({}, {"provenance": None})
-    assert values(data, "git commit") == [("a" * 40, 1), ("not recorded", 1)]
-    assert values(data, "tensorflow") == [("2.15.1", 1), ("not recorded", 1)]
-    assert values(data, "uncommitted changes") == [("no", 1), ("not recorded", 1)]
-    assert data.groupby("what")["runs"].sum().unique().tolist() == [2]
+    data = found({}, other, other, {"provenance": None})
+    assert values(data, "git commit") == [("b" * 40, 2), ("a" * 40, 1), ("not recorded", 1)]
+    assert values(data, "horovod") == [("not recorded", 3), ("0.28.1", 1)]
+    assert values(data, "tensorflow") == [("2.14", 2), ("2.15.1", 1), ("not recorded", 1)]
+    assert values(data, "uncommitted changes") == [("no", 3), ("not recorded", 1)]
 
 
 ONE = record()
@@ -55,17 +48,12 @@ def test_equal_runs_need_no_warning() -> None:
 @pytest.mark.parametrize(
     ("changes", "said", "touches"),
     [
-        ({"git_commit": "b" * 40}, "2 git commits: aaaaaaaaaaaa, bbbbb", "none"),
-        ({"git_commit": None}, "2 git commits: aaaaaaaaaaaa, not recorded", "none"),
+        ({"git_commit": None}, "2 git commits: see the table", "none"),
         ({"git_dirty": True}, "1 of 2 runs ran from a checkout with unc", "all"),
-        ({"cpu": "Other"}, "2 CPU models", "times"),
         ({"driver": "550.1"}, "2 GPU drivers", "times"),
-        ({"image_digest": "x"}, "2 container images: see the table", "all"),
-        ({"image_digest": None}, "2 container images", "all"),
+        ({"image_digest": "x"}, "2 container images", "all"),
         ({"versions": {"horovod": "0"}}, "2 sets of package versions", "none"),
-        ({"device": "Other CPU"}, "2 devices: Other CPU; Test CPU", "times"),
-        ({"hostnames": ("uncommitted-devices",)},
-         "No host is in all runs (node1, uncommitted-devices)", "times"),
+        ({"device": "Other CPU"}, "2 devices", "times"),
         ({"fingerprint": "0" * 64}, "2 different contents", "all"),
     ],
 )  # fmt: skip
@@ -77,20 +65,9 @@ def test_a_mixture_is_said_with_what_it_touches(changes: dict, said: str, touche
     assert said in warning.text and warning.touches == touches
 
 
-def test_a_run_on_some_of_the_same_hosts_is_the_same_machine() -> None:
-    two = record(config(gpus=2), world_changes={"hostnames": ("node1", "node2"), "nodes": 2})
-    assert mixtures([ONE, two]) == []
-
-
-@pytest.mark.parametrize(
-    ("world", "said"),
-    [
-        ({"device": "CPU X, 2 cores per rank"}, "CPU X, 2 cores per rank, 1 node, launcher"),
-        ({"device_kind": "gpu", "device": "NVIDIA H100", "nodes": 2, "data_plane": "nccl",
-          "controller": "mpi", "launcher": "srun"},
-         "NVIDIA H100, 1 GPU per rank, 2 nodes, launcher srun, controller mpi, data plane nccl"),
-    ],
-)  # fmt: skip
-def test_a_machine_in_words(world: dict[str, Any], said: str) -> None:
-    ((line, count),) = values(found({"world_changes": world}), "machine")
-    assert line.startswith(said) and count == 1
+def test_a_machine_in_words() -> None:
+    worlds = {"device": "X, 2 cores per rank"}, {"device_kind": "gpu", "device": "G", "nodes": 2}
+    data = found(*({"world_changes": world} for world in worlds))
+    (first, _), (second, _) = values(data, "machine")
+    assert first.startswith("X, 2 cores per rank, 1 node, launcher")
+    assert second.startswith("G, 1 GPU per rank, 2 nodes, launcher")

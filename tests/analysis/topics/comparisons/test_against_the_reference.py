@@ -94,14 +94,6 @@ def test_unknown_cells_make_the_family_at_least_so_large() -> None:
     assert "could not be read" not in table(arm("naive", NAIVE), arm("lamb", LAMB)).intro
 
 
-def test_runs_that_are_lost_are_counted_beside_those_there() -> None:
-    shown = table(arm("naive", NAIVE), arm("lamb", LAMB[:2]), lost=seeds("lamb", 3)[2:])
-    row = shown.data.iloc[0]
-    assert "2 of 3 planned runs of lamb are usable" in row["difference_note"]
-    heads = [column.title for column in shown.shown().columns]
-    assert shown.shown().rows[0][heads.index("runs")] == "2 of 3 / 3"
-
-
 def test_the_largest_planned_scale_of_both_is_compared() -> None:
     row = claims(
         arm("naive", NAIVE), arm("naive", NAIVE, gpus=1), arm("naive", NAIVE, gpus=4),
@@ -212,7 +204,6 @@ def test_the_forest_shows_each_difference_with_its_verdict() -> None:
         assert f">{value} {verdict}<" in str(found.svg)
     assert "n = 3 runs each" in found.caption and "simultaneous 95 %" in found.caption
     assert found.data["technique"].tolist() == ["lamb", "warm"], "gone has no run"
-    assert found.caption.endswith("Not tested, so not drawn: gone.")
 
 
 def test_of_many_techniques_the_forest_says_what_it_leaves_out() -> None:

@@ -12,14 +12,12 @@ from xml.etree import ElementTree as Xml
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
 from analysis.records import cache
 from analysis.records.frames import Frames
 from analysis.records.load import load_frames
-from analysis.stats.differences import holm
 from analysis.topics.comparisons import changes
 from tests.analysis.builders import config, failed, record, write_sweep
 from train.record.run import RunRecord
@@ -54,21 +52,20 @@ def compared(
 
 SYNTHETIC = {"of": {"dataset": "synthetic"}, "accuracies": [None] * 3}
 CASES = {
-    "equal": (runs(), runs(), 0, "no change shown"),
+    "equal": (runs(), runs(), 0, "no loss shown"),
     "slower": (runs(), runs([60.0, 61.0, 62.0]), 1, "slower"),
-    "faster": (runs([60.0, 61.0, 62.0]), runs(), 0, "faster"),
+    "faster": (runs([60.0, 61.0, 62.0]), runs(), 0, "no loss shown"),
     "less accurate": (runs(), runs(accuracy=0.7), 1, "less accurate"),
-    "more accurate": (runs(accuracy=0.7), runs(), 0, "more accurate"),
     "single runs": (runs([100.0]), runs([50.0]), 3, "n=1"),
     # the ratio may be 0.01; the accuracy may be 0.0115 lower, where 0.01 matters
     "wide ratio": (runs(), runs([40.0, 70.0]), 3, "undecided"),
     "wide difference": (runs(), runs(accuracy=0.793), 3, "undecided"),
     "no spread": (runs(step=0), runs(accuracy=0.5, step=0), 3, "undecided"),
-    "equal bit for bit": (runs(step=0), runs(step=0), 0, "no change shown"),
-    "never measured": (runs(**SYNTHETIC), runs(**SYNTHETIC), 0, "no change shown"),
+    "equal bit for bit": (runs(step=0), runs(step=0), 0, "no loss shown"),
+    "never measured": (runs(**SYNTHETIC), runs(**SYNTHETIC), 0, "no loss shown"),
     "one is open": (
         [*runs(), *runs([100.0], name="lamb")], [*runs(), *runs([20.0], name="lamb")],
-        3, "no change shown",
+        3, "no loss shown",
     ),
     "lost": (runs(), [failed(one.config) for one in runs()], 1, "no completed run now"),
     "not planned": ([*runs(), *runs(name="lamb")], runs(), 3, "not planned now"),
@@ -77,11 +74,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_what_is_a_regression_and_what_is_undecided(tmp_path: Path, kind: str) -> None:
+def test_what_is_a_regression_and_what_is_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(cache, "WORTH_IT", 1)
     (before, after, code, said), file = CASES[kind], tmp_path / "x.xml"
     done = compared(tmp_path, before, after, "--junit", file)
     verdicts = done.output + file.read_text()
     assert done.exit_code == code and said in verdicts, verdicts
+    assert not [*tmp_path.glob("*/report")], "nothing is written beside the records"
 
 
 def lose(items: list[RunRecord], lost: int, **error: str) -> list[RunRecord]:
@@ -126,9 +127,7 @@ NODES = {"nodes": 2, "hostnames": ("node1", "node2")}
         (runs([50.0, 51.0, 52.0], world_changes=NODES), "nodes 1 before, 2 after"),
         (runs([50.0, 51.0, 52.0], world_changes={"oversubscribed": True}), "shared cores False"),
         (runs(accuracy=0.5, data=OTHER_DATA), "data ffff"),
-        # a name is no verdict
-        (runs(world_changes={"device": "loses more runs"}), "Test CPU before, loses more runs"),
-        (runs([900.0, 910.0, 920.0], world_changes={"device": "less accurate"}), "less accurate"),
+        (runs(world_changes={"device": "Other CPU"}), "device Test CPU before, Other CPU after"),
     ],
 )
 def test_what_is_not_the_program_s_is_no_regression(
@@ -159,17 +158,9 @@ def test_each_condition_is_a_case_of_junit(tmp_path: Path) -> None:
     assert (suite.get("tests"), suite.get("errors")) == ("1", "1"), "nothing is no pass"
 
 
-def test_nothing_is_written_beside_the_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache, "WORTH_IT", 1)
-    compared(tmp_path, runs(), runs())
-    assert not [*tmp_path.glob("*/report")]
-
-
 def of_conditions(folder: Path, count: int) -> tuple[Frames, Frames]:
     """Two sweeps of three runs and many conditions, which differ in their names."""
-    random, pair = np.random.default_rng(count), []
+    pair = []
     for name in ("before", "after"):
         one = load_frames(write_sweep(folder / f"{name}{count}", runs()), cache=False)
         each = np.repeat(np.arange(count), 3)
@@ -178,28 +169,8 @@ def of_conditions(folder: Path, count: int) -> tuple[Frames, Frames]:
             rows = pd.concat([getattr(one, frame)] * count, ignore_index=True)
             names = pd.array([f"condition {number}" for number in each], dtype="string")
             made[frame] = rows.assign(condition=names, context=names)
-        noise = random.lognormal(0, 0.02, 3 * count)
-        noisy = made["runs"].assign(images_per_s=made["runs"]["images_per_s"] * noise)
-        pair.append(replace(one, runs=noisy, planned=made["planned"]))
+        pair.append(replace(one, **made))
     return pair[0], pair[1]
-
-
-def test_each_condition_is_tested_as_by_itself(tmp_path: Path) -> None:
-    before, after = of_conditions(tmp_path, 5)
-    found = changes.table(before, after).data
-    p = []
-    for row in found.itertuples():
-        now, then = (
-            np.log(one.runs.loc[one.runs["condition"] == row.context, "images_per_s"].astype(float))
-            for one in (after, before)
-        )
-        test = stats.ttest_ind(now, then, equal_var=False)
-        low, high = np.exp(test.confidence_interval(0.95))
-        assert (row.ratio_low, row.ratio_high) == pytest.approx((low, high))
-        assert row.ratio == pytest.approx(np.exp(now.mean() - then.mean()))
-        p.append(test.pvalue)
-    alike = [1.0] * 5  # of accuracy, with equal runs before and now
-    assert found["ratio_p_holm"].tolist() == pytest.approx(list(holm([*p, *alike])[:5]))
 
 
 def test_thousands_of_conditions_take_seconds(tmp_path: Path) -> None:

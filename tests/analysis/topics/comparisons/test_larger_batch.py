@@ -51,20 +51,7 @@ def test_only_the_two_ends_count_and_only_of_one_workload() -> None:
     assert sorted(found["context"]) == [("cnn",), ("resnet_mini",)]
 
 
-def test_one_batch_reached_in_two_ways_is_of_the_ranks_that_have_both() -> None:
-    """Where the ranks need not differ, nothing but the batch does."""
-    two, one = ({"gpus": ranks, "scaling": "strong"} for ranks in (2, 1))
-    row = kept(
-        arm([0.1, 0.1], batch_per_rank=32, **one), arm([0.2, 0.2], batch_per_rank=64, **one),
-        arm(SMALL, batch_per_rank=16, **two), arm(LARGE, batch_per_rank=32, **two),
-        arm([0.3, 0.3], batch_per_rank=16, gpus=4, scaling="strong"),
-    ).iloc[0]  # fmt: skip
-    assert (row["gpus_small"], row["gpus_large"]) == (2, 2)
-    assert (row["n_small"], row["n_large"]) == (3, 3)
-    assert row["accuracy_large"] == pytest.approx(sum(LARGE) / 3)
-
-
-def test_else_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> None:
+def test_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> None:
     row = kept(
         arm(SMALL), arm([0.1, 0.1], gpus=2, batch_per_rank=8),
         arm(LARGE, gpus=8, batch_per_rank=8), arm([0.1, 0.1], gpus=4),
@@ -77,19 +64,3 @@ def test_the_largest_planned_batch_stays_the_end_without_a_run() -> None:
     assert row["global_batch_large"] == 64
     assert row[["difference", "accuracy_large"]].isna().all()
     assert row["difference_note"] == "no usable run of the largest batch at the planned scale"
-
-
-def test_what_the_reader_sees() -> None:
-    view = table(arm(SMALL), arm(LARGE, gpus=4), arm(SMALL[:1], "lamb"),
-                 arm(LARGE[:1], "lamb", gpus=2)).shown()  # fmt: skip
-    assert view.rows[0][:7] == (
-        "naive", "1 → 4", "16 → 64", "60 → 15", "3 / 3", "0.610 (0.585 to 0.635)",
-        "0.527 (0.464 to 0.589)",
-    )  # fmt: skip
-    assert view.rows[0][7].startswith("-0.083 (-0.1")
-    assert view.rows[1][5:] == ("0.600\u00a0¹", "0.500\u00a0¹", "-0.100\u00a0¹")
-    assert view.notes == ("¹ n=1",)
-
-
-def test_a_sweep_of_one_batch_has_no_row() -> None:
-    assert len(kept(arm(SMALL))) == len(kept()) == 0

@@ -40,7 +40,7 @@ def compared(*items, **plan) -> pd.DataFrame:
     return libraries.compared(sweep(items, **plan)).data
 
 
-def test_throughput_ratio_as_welch_on_logarithms() -> None:
+def test_ratio_difference_and_equality_are_those_of_scipy() -> None:
     row = compared(*both()).iloc[0]
     assert (row["framework"], row["library"]) == ("horovod", OTHER)
     test = stats.ttest_ind(np.log(RATES), np.log(OTHER_RATES), equal_var=False)
@@ -50,11 +50,6 @@ def test_throughput_ratio_as_welch_on_logarithms() -> None:
     assert row["ratio_p"] == pytest.approx(test.pvalue)
     ends = np.exp(test.confidence_interval(1 - 0.05 / 2))
     assert (row["ratio_family_low"], row["ratio_family_high"]) == pytest.approx(tuple(ends))
-    assert row["ratio_p_holm"] < 0.05
-
-
-def test_accuracy_difference_and_equality_as_scipy() -> None:
-    row = compared(*both()).iloc[0]
     assert row["difference"] == pytest.approx(np.mean(SCORES) - np.mean(OTHER_SCORES))
     lower, upper = (
         stats.ttest_ind(np.add(SCORES, shift), OTHER_SCORES, equal_var=False, alternative=side)
@@ -70,7 +65,6 @@ def test_accuracy_difference_and_equality_as_scipy() -> None:
         ([0.80, 0.83, 0.77], [0.79, 0.83, 0.80], "no difference shown"),
         ([0.80, 0.81, 0.79], [0.60, 0.61, 0.59], "different"),
         ([0.8000, 0.8001, 0.7999], [0.8020, 0.8021, 0.8019], "different, equal to within 0.01"),
-        ([0.8, 0.8], [0.8, 0.8], "identical in every seed"),
         ([0.8, 0.7, 0.9], [0.8, 0.7, 0.9], "identical in every seed"),
         ([0.8, 0.7, 0.9], [0.8, 0.9, 0.7], "no difference shown"),
         ([0.8, 0.8], [0.7, 0.7], "undecided"),

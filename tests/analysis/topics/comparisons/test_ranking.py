@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
@@ -25,17 +24,10 @@ def both(*arms, **plan) -> tuple[pd.DataFrame, pd.DataFrame]:
     return ranking.ranked(of).data, ranking.paired(of).data
 
 
-def test_rows_are_by_mean_with_their_own_intervals() -> None:
-    ranked, _ = both(*(arm(name, runs) for name, runs in SETS.items()))
+def test_rows_are_by_mean_and_every_pair_is_there_once_with_holm_over_all() -> None:
+    ranked, pairs = both(*(arm(name, runs) for name, runs in SETS.items()))
     assert ranked["technique"].tolist() == ["muon", "lamb", "lars", "naive"]
     assert ranked["place"].tolist() == [1, 2, 3, 4]
-    low, high = stats.t.interval(0.95, 2, *(np.mean(SETS["lamb"]), stats.sem(SETS["lamb"])))
-    row = ranked.iloc[1]
-    assert (row["accuracy_low"], row["accuracy_high"]) == pytest.approx((low, high))
-
-
-def test_every_pair_once_with_holm_over_all() -> None:
-    _, pairs = both(*(arm(name, runs) for name, runs in SETS.items()))
     names = list(zip(pairs["technique"], pairs["second"], strict=True))
     assert len(set(names)) == 6 and pairs["family"].eq(6).all()
     tests = [stats.ttest_ind(SETS[a], SETS[b], equal_var=False) for a, b in names]
@@ -71,8 +63,6 @@ def test_an_arm_with_diverged_runs_is_ranked_by_the_others_and_decides_nothing()
     assert pairs["verdict"].tolist() == ["some runs diverged"] and pairs["p_holm"].isna().all()
     none, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=3))
     assert none["accuracy_note"].tolist()[1] == "all 3 runs diverged"
-    one, _ = both(arm("naive", SETS["naive"]), arm("muon", SETS["muon"], diverged=2))
-    assert one["accuracy_note"].tolist()[0] == "2 of 3 runs diverged, in no mean; n=1"
 
 
 def test_runs_that_end_at_a_target_have_no_place() -> None:

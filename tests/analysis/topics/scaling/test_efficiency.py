@@ -128,6 +128,7 @@ def test_what_differs_is_no_baseline(changes: dict) -> None:
 def test_strong_scaling_keeps_the_global_batch() -> None:
     items = [run(g, r, scaling="strong", batch_per_rank=16 // g) for g, r in ((1, 100), (4, 300))]
     assert by_ranks(*items)[4]["efficiency"] == pytest.approx(0.75)
+    assert made(*items).shown().rows[0][:2] == ("naive", "strong, 16")
     mixed = by_ranks(items[0], run(4, 300, scaling="strong", batch_per_rank=16))[4]
     added = by_ranks(run(1, 100, scaling="strong", batch_per_rank=4, accumulation=4), items[1])[4]
     assert {mixed["efficiency_note"], added["efficiency_note"]} == {efficiency.NO_BASELINE}
@@ -137,13 +138,6 @@ def test_cores_do_not_matter_where_gpus_work() -> None:
     worlds = [{"device_kind": "gpu", "device": "H100", "cores_per_rank": c} for c in (8, 4)]
     rows = by_ranks(run(1, 100.0, world_changes=worlds[0]), run(2, 190.0, world_changes=worlds[1]))
     assert rows[2]["efficiency"] == pytest.approx(0.95)
-
-
-def test_the_mode_is_said_once() -> None:
-    items = [run(1, 100.0), run(2, 180.0, scaling="strong", batch_per_rank=8)]
-    assert [row[:2] for row in made(*items).shown().rows] == [
-        ("naive", "weak, 16 a rank"), ("naive", "strong, 16"),
-    ]  # fmt: skip
 
 
 def test_run_length_does_not_matter_for_throughput() -> None:
@@ -163,10 +157,3 @@ def test_no_throughput_gives_its_reason() -> None:
     row = by_ranks(run(1, 100.0), run(2, None))[2]
     assert row["images_per_s_note"] == REASON
     assert row["efficiency_note"] == REASON
-
-
-def test_a_baseline_is_shown_as_such() -> None:
-    shown = made(run(1, 100.0), run(2, 150.0), run(2, 150.0, seed=1)).shown()
-    headings = [column.heading for column in shown.columns]
-    cells = [row[headings.index("efficiency")] for row in shown.rows]
-    assert [cell.split("\u00a0")[0] for cell in cells] == ["1.00 (baseline)", "0.75"]

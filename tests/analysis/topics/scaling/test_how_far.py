@@ -8,18 +8,12 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from analysis.plots.figure import Figure, inline, looks
-from analysis.topics.scaling.efficiency import throughputs
-from analysis.topics.scaling.how_far import figure
+from analysis.plots.figure import Figure, inline
+from analysis.table import Table
+from analysis.topics.scaling import how_far
 from tests.analysis import planned
 from tests.analysis.builders import config, record
 from train.record.run import RunRecord
-
-SEEN = looks(["naive", "lamb"])
-NO_FORECAST = pd.DataFrame(
-    columns=["series", "technique_label", "context", "scaling", "batch_per_rank", "global_batch",
-             "gpus", "efficiency", "efficiency_low", "efficiency_high"]
-)  # fmt: skip
 
 
 def run(gpus: int, seed: int, nodes: int = 1, name: str = "naive", **changes: Any) -> RunRecord:
@@ -30,8 +24,8 @@ def run(gpus: int, seed: int, nodes: int = 1, name: str = "naive", **changes: An
                   images_per_s=rate, world_changes=world)  # fmt: skip
 
 
-def drawn(*items: RunRecord, ahead: pd.DataFrame = NO_FORECAST) -> Figure | None:
-    return figure(throughputs(planned.sweep(items)).data, ahead, SEEN)
+def drawn(*items: RunRecord) -> Figure | None:
+    return how_far.figure(planned.sweep(items))
 
 
 def sweep(*counts: int, **changes: Any) -> list[RunRecord]:
@@ -69,12 +63,13 @@ def test_where_a_count_is_on_one_node_and_on_several_there_is_no_border() -> Non
     assert "several nodes<" not in str(found.svg)
 
 
-def test_a_forecast_is_dashed_and_said() -> None:
+def test_a_forecast_is_dashed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"series": 0, "technique_label": "naive", "context": "", "scaling": "weak",
            "batch_per_rank": 2, "global_batch": 16, "gpus": 8, "efficiency": 0.5,
            "efficiency_low": 0.4, "efficiency_high": 0.6}  # fmt: skip
-    elsewhere = row | {"series": 7, "gpus": 16}
-    found = drawn(*sweep(1, 2, 4), ahead=pd.DataFrame([row, elsewhere]))
+    table = Table("forecast", "", (), pd.DataFrame([row, row | {"series": 7, "gpus": 16}]))
+    monkeypatch.setattr(how_far, "ahead", lambda of: table)
+    found = drawn(*sweep(1, 2, 4))
     assert found is not None and "a model's forecast" in found.caption
     assert found.data["kind"].tolist() == ["measured"] * 3 + ["forecast"]
     assert tips(found)[-1] == "naive, 8 ranks: 0.50 (0.40 to 0.60), forecast"

