@@ -134,7 +134,8 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
         gains = [row for row in gains if row["before"] is not None]
         least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
         most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
-        beyond = [row for row in gains if row["before"] == most > gains[0]["before"]]
+        beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} up to {row['gpus']}"
+                  for row in gains if row["before"] >= most > gains[0]["before"]]  # fmt: skip
         several = len({other["series"] for other in known}) > 1
         whose = f"with {named(one, known)}" if several else ""
         yield Answer(
@@ -144,9 +145,8 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
             {"worth": least, "at_most": most,
              **{f"efficiency_{row['gpus']}": row["efficiency"] for row in further
                 if row["efficiency"] is not None}},
-            [*(f"from {most} to {row['gpus']} {what}s each added one gives "
-               f"{estimate_in(row, 'marginal').text(fmt.percent)}" for row in beyond),
-             _expected(further, what)],
+            [f"beyond {most} {what}s, each added one gives {fmt.joined(beyond, ', ')}"
+             if beyond else "", _expected(further, what)],
         )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def test_curves_have_the_training_seconds_so_far() -> None:
 
 def test_caption_states_n_and_what_diverged() -> None:
     caption = drawn(ITEMS, note="Said last.").caption
-    assert "n = 1 to 2; band" in caption
+    assert "n = 1 to 2, as far as all of them ran; band" in caption
     assert caption.endswith(" Not drawn: 1 run that diverged. Said last.")
     assert "diverged" not in drawn(ITEMS[:3]).caption
     assert "band" not in drawn(ITEMS[:1]).caption
