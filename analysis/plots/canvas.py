@@ -12,8 +12,8 @@ from matplotlib.figure import Figure as Canvas
 #: Inches: of a character, and of a name's line.
 CHARACTER, LINE = 0.06, 0.155
 SMALL = 8  # points of a text inside a plot
-#: Characters of a line above a panel, and of a name in it; inches of all columns.
-_HEAD, _NAME, _WIDEST = 34, 36, 9.4
+#: Characters of a line above a panel, and of a name in it; inches of all columns, half of a page.
+_HEAD, _NAME, _WIDEST = 34, 36, 6.4
 
 
 def write(axis: Any, text: str, at: Any, by: Any, coordinates: Any = "data", **how: Any) -> None:

@@ -17,16 +17,18 @@ from analysis.plots.figure import GRID, INK, Look, Svg, style, tip, to_svg
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
 _BAND = 0.15  # opacity: bands lie on each other
+#: Points by which a bar is wider than one that is drawn on it at the same place.
+_WIDER, _MOST_WIDER = 1.2, 4
 _MOST_TICKS = 7  # words as long as 256 KiB stand apart
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Words and scale of an axis: ``octaves`` have ticks at the points that are drawn, ``decades``
-    at the parts ``at`` of each power of ten."""
+    """Words and scale of an axis: ``values`` and the logarithmic ``octaves`` have ticks at the
+    points that are drawn, ``decades`` at the parts ``at`` of each power of ten."""
 
     label: str
-    scale: Literal["linear", "octaves", "decades"] = "linear"
+    scale: Literal["linear", "values", "octaves", "decades"] = "linear"
     write: Callable[[float], str] = "{:,g}".format
     at: Sequence[float] = (1, 2, 5)
     low: float | None = None
@@ -36,10 +38,12 @@ class Axis:
     def shape(self, axes: Any, name: Literal["x", "y"], ticks: Collection[float] = ()) -> None:
         """After the drawing, which would move an end that is not given."""
         axis = getattr(axes, f"{name}axis")
+        is_log = self.scale in ("octaves", "decades")
         if self.scale == "linear":
             axis.set_major_locator(MaxNLocator(5, integer=self.whole, steps=[1, 2, 5, 10]))
         else:
-            getattr(axes, f"set_{name}scale")("log", base=10 if self.scale == "decades" else 2)
+            if is_log:
+                getattr(axes, f"set_{name}scale")("log", base=10 if self.scale == "decades" else 2)
             axis.set_major_locator(
                 LogLocator(base=10, subs=self.at, numticks=12)
                 if self.scale == "decades"
@@ -47,7 +51,7 @@ class Axis:
             )
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: self.write(value)))
-        words = self.label if self.scale == "linear" else f"{self.label} (log)"
+        words = f"{self.label} (log)" if is_log else self.label
         axes.set(**{f"{name}label": words, f"{name}lim": (self.low, self.high)})
 
 
@@ -93,8 +97,8 @@ def lines(
             max(3.1 if len(panels) == 1 else 2.4, 0.8 + LINE * most),
         )
         for axis, (panel, drawn) in zip(axes, panels.items(), strict=True):
-            for line in drawn:
-                _draw(axis, line)
+            for line, later in zip(drawn, range(len(drawn))[::-1], strict=True):
+                _draw(axis, line, 1.2 + _WIDER * min(later, _MOST_WIDER))
             x.shape(axis, "x", {float(at) for one in drawn if one.size for at in _numbers(one.x)})
             head(axis, panel)
             for number, (text, at) in enumerate(levels):
@@ -118,7 +122,8 @@ def _numbers(values: Numbers) -> NDArray[np.float64]:
     return pd.Series(values, dtype="Float64").to_numpy(float, na_value=np.nan)
 
 
-def _draw(axis: Any, line: Line) -> None:
+def _draw(axis: Any, line: Line, bar: float) -> None:
+    """``bar``: width of its bars."""
     look, x, y = line.look, _numbers(line.x), _numbers(line.y)
     drawn = {"color": look.color, "alpha": look.alpha, "zorder": 2 + look.alpha}
     if line.width:
@@ -127,7 +132,13 @@ def _draw(axis: Any, line: Line) -> None:
         low, high = _numbers(line.low), _numbers(line.high)
         there = np.isfinite(low + high)
         if line.bars or there.sum() < 2:
-            axis.vlines(x[there], low[there], high[there], **drawn, linewidth=1.2)
+            axis.vlines(
+                x[there],
+                low[there],
+                high[there],
+                linewidth=bar,
+                **drawn | {"zorder": 1 + look.alpha},
+            )  # under the points of all lines
         else:
             axis.fill_between(x, low, high, color=look.color, alpha=_BAND * look.alpha, linewidth=0)
     if not line.size:

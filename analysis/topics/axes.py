@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.figure import Figure, looks, n_of
+from analysis.plots.figure import DASHES, GREY, INK, MARKERS, Figure, Look, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.stats.differences import differences, ratios
 from analysis.stats.intervals import Moments, grouped_moments, t_intervals
@@ -95,12 +95,16 @@ def figure(of: Sweep) -> Figure | None:
     own = numeric[numeric["axis"] == axis]
     name = "sharpness" if own["sharpness"].notna().all() else "accuracy"
     wide = own["at"].max() >= 4 * own["at"].min() > 0
-    x = Axis(str(axis), "octaves" if wide else "linear")
+    x = Axis(str(axis), "octaves" if wide else "values")
     y = Axis("validation accuracy")
     if name == "sharpness":
         y = Axis("largest eigenvalue of the Hessian", "decades")
     sets = {str(equal): rows for equal, rows in own.groupby("equal", sort=False)}
-    seen = looks([*sets])
+    # no colour of a technique, which other figures of the page have
+    seen = {
+        equal: Look((INK, GREY)[i % 2], MARKERS[i % len(MARKERS)], DASHES[i // 2 % len(DASHES)])
+        for i, equal in enumerate(sets)
+    }
     drawn = [
         Line(rows["at"], rows[name], seen[equal], equal, rows[f"{name}_low"], rows[f"{name}_high"],
              bars=True)

@@ -107,9 +107,9 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
     if len(slow):
         yield Caution(
-            f"Something slowed the machine down: some epochs took up to {slow.max():.1f} times the "
-            f"median one in {fmt.first_of([*slow.index], 1)}. Compare images/s, which are "
-            "medians over epochs, rather than seconds.",
+            f"Something slowed the machine down: in {fmt.runs(len(slow))}, some epochs took up to "
+            f"{slow.max():.1f} times the median one ({fmt.first_of([*slow.index], 1)}). Compare "
+            "images/s, which are medians over epochs, rather than seconds.",
             "times",
         )
 

@@ -81,8 +81,8 @@ def figure(
     lost = fmt.counted(int((~done).sum()), "run")
     in_time = against == "train_s_so_far"
     caption = fmt.joined([
-        f"Line: mean of the completed runs of a technique, {n_of(data['n'])}{band}. One panel per "
-        "rank count and global batch.",
+        f"Line: mean of the completed runs of a technique, {n_of(data['n'])}, as far as all of "
+        f"them ran{band}. One panel per rank count and global batch.",
         _SECONDS if in_time else "",
         "" if done.all() else f"Not drawn: {lost} that diverged.",
     ])  # fmt: skip

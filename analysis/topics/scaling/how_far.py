@@ -53,9 +53,8 @@ def figure(of: Sweep) -> Figure | None:
     )  # fmt: skip
     measured = drawn["kind"] == "measured"
     caption = fmt.joined([
-        "Throughput against the smallest rank count's in proportion to ranks, with its 95 % "
-        "interval, which holds the spread of that baseline "
-        f"({n_of(drawn.loc[measured, 'n'])} completed runs). Dotted: 1 and 0.9.",
+        "Throughput per rank, relative to that of the smallest rank count, with its 95 % "
+        f"interval ({n_of(drawn.loc[measured, 'n'])} completed runs). Dotted: 1 and 0.9.",
         "Dashed upright: from here on, ranks are on several nodes." if borders else "",
         "" if measured.all() else "Dashed, hollow: a model's forecast with its 95 % interval.",
     ])  # fmt: skip

@@ -116,12 +116,15 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     gains = [row for row in gains if row["before"] is not None]
     least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
     most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
+    beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} up to {row['gpus']}"
+              for row in gains if row["before"] >= most > gains[0]["before"]]  # fmt: skip
+    said = f"beyond {most} {what}s, each added one gives {', '.join(beyond)}" if beyond else ""
     several = len({other["series"] for other in known}) > 1
     whose = f"with {named(one, known)}" if several else ""
     verdict = fmt.sentence(_up_to(gains[0], least, most, what, whose))
     yield Answer("more_ranks", f"Are more {what}s worth it?", verdict,
                  "forecast" if further else "scaling", "gains",
-                 [_expected(further, what)])  # fmt: skip
+                 [said, _expected(further, what)])  # fmt: skip
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:

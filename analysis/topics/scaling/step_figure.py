@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.figure import GRID, PART_PALETTE, Figure, hidden, left_out
+from analysis.plots.figure import GRID, INK, PART_PALETTE, Figure, hidden, left_out
 from analysis.plots.rows import Bar, bars
 from analysis.table import Row, plain_rows
 from analysis.topics.names import place_namer
@@ -17,6 +17,8 @@ from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Sweep, Topic
 
 MOST_ROWS = 12
+UNSAMPLED = "a step that is not sampled"
+_STROKE = 0.006  # of the longest bar
 #: Part -> (its words, colour); in the order in which a step has them.
 PARTS = {
     "input": (WORDS["input"], PART_PALETTE[4]),
@@ -40,9 +42,12 @@ def figure(of: Sweep) -> Figure | None:
         return None
     data = numbers(runs)
     rows, known = plain_rows(data), data[[*PARTS]]
-    drawn = [part for part in PARTS if known[part].fillna(0).any()]
-    svg = bars([bar for row in rows for bar in _bars(row)], [row["name"] for row in rows],
-               "milliseconds of a step", dict(PARTS[part] for part in drawn))  # fmt: skip
+    key = dict(PARTS[part] for part in PARTS if (known[part] > 0).any())
+    shorter = bool((known["rest"] < 0).any())
+    key |= {UNSAMPLED: INK} if shorter else {}
+    stroke = _STROKE * known.clip(lower=0).sum(axis=1).max()
+    svg = bars([bar for row in rows for bar in _bars(row, stroke)], [row["name"] for row in rows],
+               "milliseconds of a step", key)  # fmt: skip
     within = {
         "update": (data["update"].isna(), "compute"),
         "exposed": (data["exposed"].isna() & data["communication"].isna(), "rest"),
@@ -51,9 +56,9 @@ def figure(of: Sweep) -> Figure | None:
         "Steady-state step, mean over ranks and completed runs. Computing is that of the fastest "
         "rank; what the others compute longer is waiting. Communication is what the backward pass "
         "does not hide.",
-        "Left of 0: by how much less the step takes than its parts, which are those of sampled "
-        "steps." if (known < 0).any(axis=None) else "",
-        *(f"Where it is not known, {PARTS[part][0]} is in the bar '{PARTS[other][0]}'."
+        "Parts are measured in sampled steps; the stroke is the end of a step that is not sampled."
+        if shorter else "",
+        *(f"Where {PARTS[part][0]} is not known, it is part of {PARTS[other][0]}."
           for part, (lacks, other) in within.items() if lacks.any()),
     ])  # fmt: skip
     total = every.drop_duplicates(["series", "condition"])
@@ -82,14 +87,16 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     return shown.assign(name=names)[["name", *PARTS]].reset_index(drop=True)
 
 
-def _bars(row: Row) -> Iterable[Bar]:
-    known = {part: row[part] for part in PARTS if row[part] is not None}
-    left, step = 0.0, sum(known.values())
-    for part, wide in known.items():
-        words, colour = PARTS[part]
-        tip = f"{row['name']}: {words} {fmt.significant(wide)} ms, {100 * wide / step:.0f} %"
-        yield Bar(row["name"], left if wide > 0 else 0, wide, colour, tip)
-        left += max(wide, 0)
+def _bars(row: Row, stroke: float) -> Iterable[Bar]:
+    """``stroke``: width of the mark of a step that is shorter than its parts."""
+    name, left = row["name"], 0.0
+    for part, (words, colour) in PARTS.items():
+        if (wide := row[part] or 0) > 0:
+            yield Bar(name, left, wide, colour, f"{name}: {words} {fmt.significant(wide)} ms")
+            left += wide
+    if (rest := row["rest"] or 0) < 0:
+        step = f"{name}: {UNSAMPLED} {fmt.significant(left + rest)} ms"
+        yield Bar(name, left + rest, stroke, INK, step)
 
 
 TOPIC = Topic(tables=(losses,), plots=(figure,))

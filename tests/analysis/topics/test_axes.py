@@ -80,7 +80,9 @@ def test_sharpness_is_a_ratio_and_told_of_batches_too() -> None:
     found = of(flat, none, sharp, wide, runs(0.5, 1.0, gpus=2, **MINI))
     assert axes.table(found).data["sharpness"].isna().sum() == 1
     answers = [*axes.answers(found)]
-    assert [one.numbers["axis"] for one in answers] == ["batch", "width"]
+    assert [one.question for one in answers] == [
+        f"What changes with {axis}?" for axis in ("batch", "width")
+    ]
     assert answers[0].text.startswith(
         "From batch 16 to 64, with ranks 1, width 1, the largest eigenvalue of the Hessian changes "
         "from 10.0 to 40.0, by a factor of 4.00 ("

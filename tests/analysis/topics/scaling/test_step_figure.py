@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.plots.figure import Figure
-from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure
+from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, UNSAMPLED, figure
 from tests.analysis.builders import config, rank_steps, record, spread
 from tests.analysis.planned import sweep
 from train.record.run import RunRecord
@@ -80,18 +80,18 @@ def test_what_some_run_lacks_is_in_the_rest_and_said(others: Sequence[RunRecord]
     assert found.data[["communication", "exposed"]].isna().all(axis=None)
     assert found.data["rest"].tolist() == pytest.approx([400])
     words, rest = PARTS["exposed"][0], PARTS["rest"][0]
-    assert f"Where it is not known, {words} is in the bar '{rest}'." in found.caption
+    assert f"Where {words} is not known, it is part of {rest}." in found.caption
     assert "not known" not in drawn(run(1.0)).caption
 
 
-def test_a_step_that_is_shorter_than_its_parts_has_a_bar_left_of_zero() -> None:
+def test_a_step_that_is_shorter_than_its_parts_ends_at_a_stroke() -> None:
     """0.1 + 0.5 + 0.6 are 1.2 s of parts in a step of 1 s."""
     found = drawn(run(1.0, 0.6))
-    shares = [float(re.search(r"(-?\d+) %", tip)[1]) for tip in tips(found)]
-    assert shares == [10, 44, 6, 60, -20], "of the step, so 100 % together"
-    assert "Left of 0: by how much less" in found.caption
-    assert "Left of 0" not in drawn(run(1.0)).caption
-    assert "naive: computing 438 ms, 44 %" in tips(found)
+    *parts, step = tips(found)
+    assert [float(re.search(r"([\d.]+) ms", part)[1]) for part in parts] == [100, 438, 62.5, 600]
+    assert step == f"naive: {UNSAMPLED} 1,000 ms"
+    assert "the stroke is the end of a step" in found.caption
+    assert "stroke" not in drawn(run(1.0)).caption
 
 
 def test_all_counts_of_the_first_techniques_are_shown() -> None:
