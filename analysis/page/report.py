@@ -14,19 +14,6 @@ from analysis.topics.convergence.reached import TOPIC as REACHED
 from analysis.topics.convergence.reached import alone
 from analysis.topics.topic import Answer, Caution, Sweep
 
-METHODS = (
-    "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
-    "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
-    "mean: their number stands beside it.",
-    "Differences are Welch's. Each technique against the reference is one family, fixed by the "
-    "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
-    "without a usable run counts in the family. Everything else explores, without correction.",
-    "Throughput is what was really processed: the median over epochs, without the first one of "
-    "each attempt and without the steps that were sampled. Efficiency is throughput(n) / (n / n0 x "
-    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is measured "
-    "after the last epoch, on the images that the table of conditions names.",
-)
-
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
 #: The first of these figures that there is says what the sweep varies: these are shown.
 _FIRST = {
@@ -51,7 +38,6 @@ class Report:
     topics: tuple[Section, ...]
     frames: Frames
     exit_code: int
-    methods: tuple[str, ...] = METHODS
 
     @property
     def figures(self) -> tuple[Figure, ...]:

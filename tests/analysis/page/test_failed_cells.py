@@ -127,14 +127,13 @@ def test_every_form_has_the_cause_and_the_command_and_none_says_it_twice(tmp_pat
         assert case.get("message") == line and logs_of(item) in (case.text or "")
 
 
-def test_a_sweep_without_a_run_has_no_empty_file_and_no_methods(tmp_path: Path) -> None:
+def test_a_sweep_without_a_run_has_no_empty_file(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", failures("a hang"))
     CliRunner().invoke(app, ["report", str(folder)])
     out = folder / "report"
     assert all(len(file.read_text().splitlines()) > 1 for file in out.rglob("*.csv"))
     assert not (out / "runs.csv").exists() and (out / "cells_not_used.csv").exists()
-    written = (out / "report.html").read_text()
-    assert "runs.csv" not in written and "Welch" not in written
+    assert "runs.csv" not in (out / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

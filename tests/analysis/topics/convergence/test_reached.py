@@ -142,7 +142,7 @@ def test_the_heading_says_what_a_rank_is() -> None:
 
     gpu = {"device_kind": "gpu", "device": "NVIDIA H100"}
     assert head(record(world_changes=gpu)) == "GPUs: one rank per GPU; device: NVIDIA H100"
-    assert head(record()).startswith("ranks: groups of CPU cores, not GPUs: 1 core each")
+    assert head(record()).startswith("ranks: groups of CPU cores, not GPUs; device")
     mixed = head(record(world_changes=gpu), record(config(seed=1)))
     assert mixed.startswith("ranks: ")
     assert "NVIDIA H100 and Test CPU" in mixed
