@@ -134,7 +134,6 @@ def _context(frames: Frames) -> str:
     what = "GPUs" if set(runs["device_kind"]) == {"gpu"} else "ranks"
     nodes = sorted(set(runs["nodes"]))
     days = sorted({str(text)[:10] for text in runs["started_at"]})
-    commits = runs["git_commit"].nunique()
     devices = list(dict.fromkeys(runs["device"]))
     images = sorted(set(runs["train_images"]))
     return fmt.joined(
@@ -146,7 +145,6 @@ def _context(frames: Frames) -> str:
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             fmt.first_of(devices, 3, "; "),
-            f"{commits} commits" if commits > 1 else "",
             days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         ],
         " · ",

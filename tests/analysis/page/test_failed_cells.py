@@ -70,7 +70,7 @@ def test_several_causes_are_the_most_frequent_first(tmp_path: Path) -> None:
     )
     assert f"see logs/. Also: a (2 cells: {logs_of(items[0], 'many')} shows more). " in found.text
     assert f"b (1 cell: {logs_of(items[2], 'many')} shows more)" in found.details
-    assert ". 3 more reasons (3 cells). Once" in found.details
+    assert ". 3 more reasons in the table. Once" in found.details
 
 
 def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
