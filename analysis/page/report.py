@@ -91,7 +91,7 @@ def build(frames: Frames, *, draw: bool = True) -> Report:
         name=frames.name,
         title=frames.title,
         context=_context(frames),
-        lead=_lead(frames, alone={answer.key for answer in said} <= {"one", "nodes"}),
+        lead=_lead(frames),
         answers=tuple(said),
         cautions=tuple(cautions),
         topics=tuple(topic for topic in topics if not topic.is_empty),
@@ -106,8 +106,7 @@ def exit_code(frames: Frames) -> int:
     return SOME_FAILED if frames.problems else ALL_GOOD
 
 
-def _lead(frames: Frames, *, alone: bool) -> str:
-    """``alone``: answers say how accurate the few runs are."""
+def _lead(frames: Frames) -> str:
     runs = frames.runs
     if frames.problems or not len(runs):
         return ""
@@ -117,7 +116,7 @@ def _lead(frames: Frames, *, alone: bool) -> str:
     text = f"{which} finished{f', {diverged:,} of them diverged' if diverged else ''}."
     reached = done["validation_accuracy"].dropna()
     on = done[["dataset", "validate_on", "validation_images"]].drop_duplicates()
-    if alone or len(on) != 1 or not len(reached):
+    if len(on) != 1 or not len(reached):
         return text
     ends = dict.fromkeys(fmt.TWO(end) for end in (reached.min(), reached.max()))
     part = " of the training set" if on["validate_on"].iloc[0] == "train_part" else ""
