@@ -14,9 +14,9 @@ from analysis.topics.names import cores_text
 from analysis.topics.topic import Caution, Topic, Touches
 
 #: column of the runs -> its name in the report
-_SHOWN = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image",
-          "cpu": "CPU", "gpu": "GPU", "driver": "GPU driver", "kernel": "kernel",
-          "device": "device", "interface": "network interface", "hosts": "hosts",
+_CODE = {"git_commit": "git commit", "git_dirty": "uncommitted changes", "image_digest": "image",
+         "cpu": "CPU", "gpu": "GPU", "driver": "GPU driver", "kernel": "kernel"}  # fmt: skip
+_WORLD = {"device": "device", "interface": "network interface", "hosts": "hosts",
           "order": "batch order"}  # fmt: skip
 _OF_A_MACHINE = ["device", "device_kind", "cores_per_rank", "nodes", "oversubscribed", "launcher",
                  "controller", "data_plane"]  # fmt: skip
@@ -36,11 +36,12 @@ COLUMNS: tuple[Column, ...] = (
 def table(runs: pd.DataFrame) -> Table:
     """(what, value, number of runs) for every value found, the most common first."""
     found = {"machine": [_machine(row) for row in plain_rows(runs[_OF_A_MACHINE])]}
-    found |= {name: _texts(runs[column]) for column, name in _SHOWN.items()}
-    found["data fingerprint"] = [text[:12] for text in _texts(runs["data_fingerprint"])]
+    found |= {name: _texts(runs[column]) for column, name in _CODE.items()}
     each = [dict(versions) for versions in runs["versions"]]
     for package in sorted({package for versions in each for package in versions}):
         found[package] = [versions.get(package, UNKNOWN) for versions in each]
+    found |= {name: _texts(runs[column]) for column, name in _WORLD.items()}
+    found["data fingerprint"] = [text[:12] for text in _texts(runs["data_fingerprint"])]
     rows: list[Row] = [
         {"what": what, "value": value, "runs": count}
         for what, values in found.items()
