@@ -14,19 +14,6 @@ from analysis.topics.convergence.reached import TOPIC as REACHED
 from analysis.topics.convergence.reached import alone
 from analysis.topics.topic import Answer, Caution, Sweep
 
-METHODS = (
-    "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
-    "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
-    "mean: their number stands beside it.",
-    "Differences are Welch's. Each technique against the reference is one family, fixed by the "
-    "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
-    "without a usable run counts in the family. Everything else explores, without correction.",
-    "Throughput is what was really processed: the median over epochs, without the first one of "
-    "each attempt and without the steps that were sampled. Efficiency is throughput(n) / (n / n0 x "
-    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is measured "
-    "after the last epoch, on the images that the table of conditions names.",
-)
-
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
 #: The first of these figures that there is says what the sweep varies: these are shown.
 _FIRST = {
@@ -51,7 +38,6 @@ class Report:
     topics: tuple[Section, ...]
     frames: Frames
     exit_code: int
-    methods: tuple[str, ...] = METHODS
 
     @property
     def figures(self) -> tuple[Figure, ...]:
@@ -105,7 +91,7 @@ def build(frames: Frames, *, draw: bool = True) -> Report:
         name=frames.name,
         title=frames.title,
         context=_context(frames),
-        lead=_lead(frames, alone={answer.key for answer in said} <= {"one", "nodes"}),
+        lead=_lead(frames),
         answers=tuple(said),
         cautions=tuple(cautions),
         topics=tuple(topic for topic in topics if not topic.is_empty),
@@ -120,8 +106,7 @@ def exit_code(frames: Frames) -> int:
     return SOME_FAILED if frames.problems else ALL_GOOD
 
 
-def _lead(frames: Frames, *, alone: bool) -> str:
-    """``alone``: answers say how accurate the few runs are."""
+def _lead(frames: Frames) -> str:
     runs = frames.runs
     if frames.problems or not len(runs):
         return ""
@@ -131,7 +116,7 @@ def _lead(frames: Frames, *, alone: bool) -> str:
     text = f"{which} finished{f', {diverged:,} of them diverged' if diverged else ''}."
     reached = done["validation_accuracy"].dropna()
     on = done[["dataset", "validate_on", "validation_images"]].drop_duplicates()
-    if alone or len(on) != 1 or not len(reached):
+    if len(on) != 1 or not len(reached):
         return text
     ends = dict.fromkeys(fmt.TWO(end) for end in (reached.min(), reached.max()))
     part = " of the training set" if on["validate_on"].iloc[0] == "train_part" else ""
@@ -148,7 +133,6 @@ def _context(frames: Frames) -> str:
     what = "GPUs" if set(runs["device_kind"]) == {"gpu"} else "ranks"
     nodes = sorted(set(runs["nodes"]))
     days = sorted({str(text)[:10] for text in runs["started_at"]})
-    commits = runs["git_commit"].nunique()
     devices = list(dict.fromkeys(runs["device"]))
     images = sorted(set(runs["train_images"]))
     return fmt.joined(
@@ -160,7 +144,6 @@ def _context(frames: Frames) -> str:
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             fmt.first_of(devices, 3, "; "),
-            f"{commits} commits" if commits > 1 else "",
             days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         ],
         " · ",

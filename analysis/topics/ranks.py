@@ -63,14 +63,9 @@ def table(of: Sweep) -> Table:
     ranks = of.frames.ranks
     rows = judged(ranks[ranks["gpus"] > 1])
     late = rows["late"].fillna(False).to_numpy(bool)
-    tested = int(rows.loc[rows["late"].notna(), "cell_id"].nunique())
-    within = f"Ranks of {fmt.runs(tested)} are compared within their run"
-    intro = f"{within}. Standing out: {late.sum()}."
-    if not tested:
-        intro = f"Not compared: no run has {FEWEST} ranks or more with cores of their own."
     ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]
     data = frame(ordered, COLUMNS).reset_index(drop=True)
-    return Table("ranks", "Ranks of each run", COLUMNS, data, intro, folded=True, most_rows=_ROWS)
+    return Table("ranks", "Ranks of each run", COLUMNS, data, folded=True, most_rows=_ROWS)
 
 
 def judged(ranks: pd.DataFrame) -> pd.DataFrame:

@@ -79,11 +79,6 @@ class Sweep:
         """Techniques in the order of all tables."""
         return self.frames.techniques
 
-    @property
-    def what(self) -> str:
-        """What a run has several of."""
-        return "GPU" if set(self.runs["device_kind"]) == {"gpu"} else "rank"
-
     def made(self, make: Callable[[Sweep], T]) -> T:
         """What a function makes of this sweep."""
         if make not in self._made:

@@ -67,9 +67,8 @@ def complete(frames: Frames) -> Iterable[Answer]:
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
     more = [f"what to do: {todo.removesuffix('.')}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
-    if others := found[_MOST:]:
-        rest = fmt.counted(sum(cause.cells for cause in others), "cell")
-        more.append(f"{fmt.counted(len(others), 'more reason')} ({rest})")
+    if others := len(found) - len(said):
+        more.append(f"{fmt.counted(others, 'more reason')} in the table")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     then = "once that is put right, " if said else "the next "

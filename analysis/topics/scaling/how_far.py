@@ -114,25 +114,25 @@ def _tip(row: Row) -> str:
 
 def _how_far(of: Sweep) -> Iterable[Answer]:
     """Efficiency and its largest loss."""
-    what, (one, known) = of.what, chosen(of)
+    one, known = chosen(of)
     if one is None:
         return
     verdict = (
-        f"at {one['gpus']} {what}s, {named(one, known)} reaches an efficiency of "
+        f"at {ranks_text(one['gpus'])}, {named(one, known)} reaches an efficiency of "
         f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
     )
-    times = f"that is {fmt.significant(one['speedup'])} times the throughput of "
-    times += fmt.counted(one["n0"], what)
-    low = _below([row for row in known if row["series"] == one["series"]], what)
+    speedup, n0 = fmt.significant(one["speedup"]), ranks_text(one["n0"])
+    times = f"that is {speedup} times the throughput of {n0}"
+    low = _below([row for row in known if row["series"] == one["series"]])
     yield Answer("scaling", "How far does it scale?", fmt.sentence(verdict), "scaling",
                  "efficiency", [times, low, _cause(of, one)])  # fmt: skip
 
 
-def _below(series: Rows, what: str) -> str:
+def _below(series: Rows) -> str:
     """From which count on the efficiency of one series is shown to stay low; empty where it is
     not."""
     low = [*takewhile(lambda row: (row["efficiency_high"] or 1) < _GOOD, reversed(series))]
-    return f"efficiency is below {_GOOD} from {low[-1]['gpus']} {what}s on" if low else ""
+    return f"efficiency is below {_GOOD} from {low[-1]['gpus']} ranks on" if low else ""
 
 
 def _cause(of: Sweep, row: Row) -> str:

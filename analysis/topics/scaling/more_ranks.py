@@ -15,7 +15,7 @@ from analysis.prediction.forecast import UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import named, ranks_column, ratio_text
+from analysis.topics.names import named, ranks_column, ranks_text, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
@@ -107,7 +107,7 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 def _worth_it(of: Sweep) -> Iterable[Answer]:
     """What added ranks are shown to give, and the forecast, of one series."""
-    what, (one, known) = of.what, chosen(of)
+    one, known = chosen(of)
     if one is None:
         return
     gains, further = (
@@ -118,13 +118,13 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
     beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} up to {row['gpus']}"
               for row in gains if row["before"] >= most > gains[0]["before"]]  # fmt: skip
-    said = f"beyond {most} {what}s, each added one gives {', '.join(beyond)}" if beyond else ""
+    said = f"beyond {most} ranks, each added one gives {', '.join(beyond)}" if beyond else ""
     several = len({other["series"] for other in known}) > 1
     whose = f"with {named(one, known)}" if several else ""
-    verdict = fmt.sentence(_up_to(gains[0], least, most, what, whose))
-    yield Answer("more_ranks", f"Are more {what}s worth it?", verdict,
+    verdict = fmt.sentence(_up_to(gains[0], least, most, whose))
+    yield Answer("more_ranks", "Are more ranks worth it?", verdict,
                  "forecast" if further else "scaling", "gains",
-                 [said, _expected(further, what)])  # fmt: skip
+                 [said, _expected(further)])  # fmt: skip
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:
@@ -135,13 +135,13 @@ def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> 
     return int(paying[-1] if paying else gains[0]["before"])
 
 
-def _up_to(first: Row, least: int, most: int, what: str, whose: str) -> str:
+def _up_to(first: Row, least: int, most: int, whose: str) -> str:
     """Up to which count each added rank is shown to pay, from the ends of the intervals; ``first``:
     the smallest count but the baseline."""
-    gives = f"{fmt.percent(WORTH_IT)} of the throughput that a {what} had before"
+    gives = f"{fmt.percent(WORTH_IT)} of the throughput that a rank had before"
     if least > first["before"]:
-        more = f"; from {least} to {most} {what}s this is undecided" if most > least else ""
-        upto = fmt.joined([f"yes, up to {least} {what}s", whose])
+        more = f"; from {least} to {most} ranks this is undecided" if most > least else ""
+        upto = fmt.joined([f"yes, up to {least} ranks", whose])
         return f"{upto}: each added one gives at least {gives}{more}"
     speed = estimate_in(first, "speedup")
     if speed.low is None or speed.high is None:
@@ -149,16 +149,14 @@ def _up_to(first: Row, least: int, most: int, what: str, whose: str) -> str:
     elif speed.low <= 1:
         verdict = ": a loss" if speed.high < 1 else ": no gain is shown"
     elif most > first["before"]:
-        verdict = f"; whether each added {what} up to {most} gives {gives} is undecided"
+        verdict = f"; whether each added rank up to {most} gives {gives} is undecided"
     else:
-        verdict = f"; an added {what} gives less than {gives}"
-    give = (
-        f"{fmt.counted(first['gpus'], what)} give {speed.text(ratio_text)} times the throughput of "
-    )
+        verdict = f"; an added rank gives less than {gives}"
+    give = f"{ranks_text(first['gpus'])} give {speed.text(ratio_text)} times the throughput of "
     return f"{fmt.joined([whose, give], ', ')}{first['before']}{verdict}"
 
 
-def _expected(further: Rows, what: str) -> str:
+def _expected(further: Rows) -> str:
     """The forecast with its error, or why there is none; empty where none could be tried."""
     if not further:
         return ""
@@ -168,8 +166,8 @@ def _expected(further: Rows, what: str) -> str:
     ends = (f"{estimate_in(row, 'efficiency').text(fmt.TWO)} at {row['gpus']}" for row in further)
     off = first["hold_out"]
     return (
-        f"extrapolated, efficiency is {' and '.join(ends)} {what}s (the step on "
-        f"{first['hold_out_ranks']} {what}s, extrapolated from fewer, comes out "
+        f"extrapolated, efficiency is {' and '.join(ends)} ranks (the step on "
+        f"{first['hold_out_ranks']} ranks, extrapolated from fewer, comes out "
         f"{abs(100 * off):.1f} % too {'long' if off > 0 else 'short'})"
     )
 

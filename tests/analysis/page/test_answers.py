@@ -195,7 +195,7 @@ CASES = {
         [record(config(seed=seed, gpus=gpus), images_per_s=95.0 * gpus,
                 world_changes={"device_kind": "gpu", "device": "A100"})
          for gpus in (1, 2) for seed in range(3)],
-        "scaling", "At 2 GPUs, naive"),
+        "scaling", "At 2 ranks, naive"),
     # libraries
     "libraries": Case(
         [*runs(), *runs(rate=75.0, mean=0.802, framework="mirrored")], "libraries", "horovod has "

@@ -70,7 +70,7 @@ def test_several_causes_are_the_most_frequent_first(tmp_path: Path) -> None:
     )
     assert f"see logs/. Also: a (2 cells: {logs_of(items[0], 'many')} shows more). " in found.text
     assert f"b (1 cell: {logs_of(items[2], 'many')} shows more)" in found.details
-    assert ". 3 more reasons (3 cells). Once" in found.details
+    assert ". 3 more reasons in the table. Once" in found.details
 
 
 def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
@@ -127,14 +127,13 @@ def test_every_form_has_the_cause_and_the_command_and_none_says_it_twice(tmp_pat
         assert case.get("message") == line and logs_of(item) in (case.text or "")
 
 
-def test_a_sweep_without_a_run_has_no_empty_file_and_no_methods(tmp_path: Path) -> None:
+def test_a_sweep_without_a_run_has_no_empty_file(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", failures("a hang"))
     CliRunner().invoke(app, ["report", str(folder)])
     out = folder / "report"
     assert all(len(file.read_text().splitlines()) > 1 for file in out.rglob("*.csv"))
     assert not (out / "runs.csv").exists() and (out / "cells_not_used.csv").exists()
-    written = (out / "report.html").read_text()
-    assert "runs.csv" not in written and "Welch" not in written
+    assert "runs.csv" not in (out / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -143,15 +142,12 @@ def test_a_sweep_without_a_run_has_no_empty_file_and_no_methods(tmp_path: Path) 
         ([record(config(name), accuracies=[0.3, 0.5, end])
           for name, end in (("naive", 0.98), ("lamb", 0.99), ("lars", 0.991))],
          "All 3 runs finished. Accuracy is 0.98 to 0.99 on 360 held-out images."),
-        ([record(config(name), accuracies=[0.1, 0.2, end])
-          for name, end in (("naive", 0.5), ("lamb", 0.501))],
-         "Both runs finished. Accuracy is 0.50 on 360 held-out images."),
         ([record(), record(config("lamb"), status="diverged", accuracies=[0.2, None])],
          "Both runs finished, 1 of them diverged. Accuracy is 0.40 on 360 held-out images."),
         ([record(dataset) for dataset in (config(), config(dataset="mnist"))],
          "Both runs finished."),
         ([record(), failed(config(seed=1))], ""),
-        ([record()], "The run finished."),  # its answer has the accuracy
+        ([record()], "The run finished. Accuracy is 0.40 on 360 held-out images."),
     ],
 )  # fmt: skip
 def test_the_first_line_of_a_sweep_that_finished(

@@ -10,7 +10,6 @@ from analysis.page.report import build
 from analysis.page.write import render
 from analysis.records.load import load_frames
 from tests.analysis.builders import REASON, config, record, technique, write_sweep
-from tests.analysis.many import many
 from tests.analysis.planned import report
 from tests.analysis.samples import good_sweep, rich_sweep
 from tests.analysis.topics.convergence.to_target import run
@@ -79,17 +78,3 @@ def test_what_cannot_be_drawn_is_not_on_the_page() -> None:
     text = render(found)
     assert [figure.key for figure in found.figures] == ["train_loss"]
     assert "Not drawn" not in text and "random labels" in text and REASON in text
-
-
-def test_the_page_grows_little_with_the_runs(tmp_path: Path) -> None:
-    """Of 30 conditions; where runs get many, rows of tables are left to the CSVs, which say all."""
-    sizes = {}
-    for seeds in (10, 20):
-        frames = load_frames(many(tmp_path / f"s{seeds}", 30, seeds, epochs=2))
-        found = build(frames, draw=False)
-        assert len(found.tables["every_run"].data) == len(frames.runs) == 30 * seeds
-        n = found.tables["convergence"].data["n"]
-        assert len(n) == 30 and (n == seeds).all()
-        sizes[seeds] = len(render(found))
-    assert sizes[20] - sizes[10] < 30 * 10 * 200, "bytes; a record has 10,000 and more"
-    assert sizes[20] < 1_000_000

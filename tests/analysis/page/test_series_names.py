@@ -31,7 +31,7 @@ def series(rate: float = 1.0, *, world: Changes | None = None, **changes: Any) -
 def test_series_on_two_devices_are_told_by_them() -> None:
     found = report([*series(0.9, world=A100), *series(0.6, world=H100, seed=9)])
     texts = {answer.key: answer.text for answer in found.answers}
-    assert "At 2 GPUs, naive (A100) reaches an efficiency" in texts["scaling"]
+    assert "At 2 ranks, naive (A100) reaches an efficiency" in texts["scaling"]
     assert "with naive (A100)" in texts["more_ranks"]
     for key in ("scaling", "lost_efficiency"):
         assert set(found.tables[key].data["context"]) == {"A100", "H100"}, key

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.topics.names import batch_text, ranks_column, ratio_text, reasons, with_context
-from tests.analysis.builders import config, record, runs_frame
+from analysis.topics.names import batch_text, ratio_text, reasons, with_context
 
 
 @pytest.mark.parametrize(("context", "shown"), [
@@ -39,15 +38,3 @@ def test_equal_reasons_are_said_once_in_their_order() -> None:
     column = pd.Series(["b", None, "a", pd.NA, "b"], dtype="string")
     assert reasons(column) == "b; a" and reasons(column[[1, 3]]) is None
     assert reasons([None, pd.NA]) is None and reasons([]) is None
-
-
-@pytest.mark.parametrize(
-    ("kinds", "heading", "said"),
-    [("c", "ranks", "groups of CPU cores"), ("g", "GPUs", "one rank per"), ("cg", "ranks", "or a")],
-)
-def test_ranks_are_gpus_where_every_rank_had_one(kinds: str, heading: str, said: str) -> None:
-    column = ranks_column(runs_frame([
-        record(config(seed=s), world_changes={"device_kind": {"c": "cpu", "g": "gpu"}[kind]})
-        for s, kind in enumerate(kinds)
-    ]))  # fmt: skip
-    assert column.heading == heading and said in column.description

@@ -101,8 +101,6 @@ def test_the_answer_names_rank_host_and_what_it_costs(tmp_path: Path) -> None:
 def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
     slow = [late_run(64, dict.fromkeys(range(8), 0.1), seed=seed) for seed in (0, 1)]
     report = build(load_frames(write_sweep(tmp_path / "s", slow)), draw=False)
-    intro = "Ranks of 2 runs are compared within their run. Standing out: 16."
-    assert report.tables["ranks"].intro == intro
     (said,) = [one for one in report.answers if one.evidence == "ranks"]
     assert said.text.count("naive, 64 ranks, seed") == 1 and "stand out in 2 runs" in said.text
     assert said.text.count("node1") == 1

@@ -66,6 +66,7 @@ def test_holm_decides_over_the_family_and_bonferroni_stands_beside() -> None:
     shown = table(arm("naive", NAIVE), arm("lamb", close), arm("warm", far), techniques=names)
     found = shown.data.set_index("technique")
     assert found["family"].tolist() == [3, 3, 3], "a technique without a cell counts as well"
+    assert shown.intro.startswith("One family of 3 planned") and "not be read" not in shown.intro
     expected = holm([alone["p"], found.loc["warm", "p"], None])
     assert found.loc["lamb", "p_holm"] == pytest.approx(expected[0])
     assert found["verdict"].tolist() == ["undecided", "higher", "not compared"]
@@ -85,13 +86,6 @@ def test_a_technique_is_never_compared_at_a_smaller_scale_than_planned() -> None
     assert (found["gpus"], found["verdict"]) == (4, "not compared")
     assert found["difference"] is pd.NA and found["p_holm"] is pd.NA
     assert found["difference_note"] == "no usable run of lamb at the planned scale"
-
-
-def test_unknown_cells_make_the_family_at_least_so_large() -> None:
-    shown = table(arm("naive", NAIVE), arm("lamb", LAMB), unknown=2)
-    assert "at least 1 planned comparison" in shown.intro
-    assert "config of 2 planned cells could not be read" in shown.intro
-    assert "could not be read" not in table(arm("naive", NAIVE), arm("lamb", LAMB)).intro
 
 
 def test_the_largest_planned_scale_of_both_is_compared() -> None:

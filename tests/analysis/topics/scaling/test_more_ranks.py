@@ -72,13 +72,10 @@ def test_ranks_are_worth_it_up_to_the_last_that_pays(
 
 def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
     """Of two batches per rank the first; single runs leave all open."""
-    items = [*runs(1, 1.0, seeds=1), *runs(2, 1.5, seeds=1)]
-    said = answer(report(tmp_path / "a", items))
-    assert said.text.startswith("2 ranks give 1.33 times the throughput of 1, without an interval")
-    twice = [item for batch, gain in ((16, 1.0), (32, 0.9)) for k, step in ((1, 1.0), (2, 1.9))
-             for item in runs(k, step * (gain if k == 2 else 1), batch_per_rank=batch)]  # fmt: skip
-    said = answer(report(tmp_path / "b", twice)).text
-    assert said.startswith("With naive (weak, 16 a rank), 2 ranks give 1.05 (1.0")
+    twice = [item for batch in (16, 32) for k, step in ((1, 1.0), (2, 1.5))
+             for item in runs(k, step, seeds=1, batch_per_rank=batch)]  # fmt: skip
+    said = "With naive (weak, 16 a rank), 2 ranks give 1.33 times the throughput of 1, without an"
+    assert answer(report(tmp_path, twice)).text.startswith(said)
 
 
 def test_what_is_predicted_is_said(tmp_path: Path) -> None:
