@@ -14,6 +14,19 @@ from analysis.topics.convergence.reached import TOPIC as REACHED
 from analysis.topics.convergence.reached import alone
 from analysis.topics.topic import Answer, Caution, Sweep
 
+METHODS = (
+    "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
+    "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
+    "mean: their number stands beside it.",
+    "Differences are Welch's. Each technique against the reference is one family, fixed by the "
+    "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
+    "without a usable run counts in the family. Everything else explores, without correction.",
+    "Throughput is what was really processed: the median over epochs, without the first one of "
+    "each attempt and without the steps that were sampled. Efficiency is throughput(n) / (n / n0 x "
+    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is measured "
+    "after the last epoch, on the images that the table of conditions names.",
+)
+
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3
 #: The first of these figures that there is says what the sweep varies: these are shown.
 _FIRST = {
@@ -38,6 +51,7 @@ class Report:
     topics: tuple[Section, ...]
     frames: Frames
     exit_code: int
+    methods: tuple[str, ...] = METHODS
 
     @property
     def figures(self) -> tuple[Figure, ...]:
@@ -133,6 +147,7 @@ def _context(frames: Frames) -> str:
     what = "GPUs" if set(runs["device_kind"]) == {"gpu"} else "ranks"
     nodes = sorted(set(runs["nodes"]))
     days = sorted({str(text)[:10] for text in runs["started_at"]})
+    commits = runs["git_commit"].nunique()
     devices = list(dict.fromkeys(runs["device"]))
     images = sorted(set(runs["train_images"]))
     return fmt.joined(
@@ -144,6 +159,7 @@ def _context(frames: Frames) -> str:
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             fmt.first_of(devices, 3, "; "),
+            f"{commits} commits" if commits > 1 else "",
             days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
         ],
         " · ",

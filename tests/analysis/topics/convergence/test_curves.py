@@ -61,7 +61,8 @@ def test_curves_have_the_training_seconds_so_far() -> None:
 
 def test_caption_states_n_and_what_diverged() -> None:
     caption = drawn(ITEMS).caption
-    assert "n = 1 to 2, as far as all of them ran; band" in caption and caption.endswith(" Not drawn: 1 run that diverged.")
+    assert "n = 1 to 2, as far as all of them ran; band" in caption
+    assert caption.endswith(" Not drawn: 1 run that diverged.")
     caption = drawn(ITEMS[:1]).caption
     assert "diverged" not in caption and "band" not in caption
 
