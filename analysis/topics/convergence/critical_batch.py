@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.figure import Figure, Look, hidden, panels_of
+from analysis.plots.figure import Figure, Look, hidden, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import fit_critical_batch, law, without_fit
 from analysis.records.extract import WORKLOAD
 from analysis.records.frames import in_order
-from analysis.records.labels import without, without_batch
+from analysis.records.labels import without, without_batch, without_rates
 from analysis.table import Column, Row, Table, estimate_in, frame
 from analysis.topics.comparisons.arms import SERIES
 from analysis.topics.names import NAMES, named
@@ -78,9 +78,10 @@ def fits(of: Sweep) -> Table:
         COLUMNS,
         in_order(frame(rows, COLUMNS), of.order),
         intro="S(B) = S_min (1 + B_crit / B) steps to the target at batch B (McCandlish et al. "
-        "2018, 1812.06162, section 2.3), fitted to the runs of one technique at one base learning "
-        "rate. Steps count to the end of an epoch, and until the target was held: where runs take "
-        "few epochs, B_crit comes out too large.",
+        "2018, 1812.06162, section 2.3), fitted to the runs of one technique, of each base "
+        "learning rate by itself where a batch was run at several. Steps count to the end of an "
+        "epoch, and until the target was held: where runs take few epochs, B_crit comes out too "
+        "large.",
     )
 
 
@@ -93,7 +94,7 @@ def points(of: Sweep) -> pd.DataFrame:
     about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
     same = about.groupby(_WORKLOAD, sort=False, dropna=False)
     about = about.assign(workload=same.ngroup())
-    about = about[["workload", "framework", "global_batch_last", "budget"]]
+    about = about[["workload", "framework", "global_batch_last", "budget", "technique_settings"]]
     known = of.frames.goals.join(about, on="cell_id")
     met = known["met"].fillna(False).astype(bool)
     known = known.assign(
@@ -102,6 +103,12 @@ def points(of: Sweep) -> pd.DataFrame:
         grows=(known["global_batch_last"] > known["global_batch"]).fillna(False),
     )
     known = known[known["steps"] > 0]
+    # where each batch has a rate of its own, as after a search, the batch says which
+    others, labels = without_rates(of.frames.settings)
+    other = known["technique_settings"].map(others)
+    rates = known.groupby([other, "global_batch"])["technique_settings"].nunique()
+    one = other.map(rates.groupby(level=0).max() == 1)
+    known["technique_label"] = known["technique_label"].mask(one, other.map(labels))
     series = known.groupby(list(SERIES), sort=False)
     known = known.assign(series=series.ngroup())
     return known[series["global_batch"].transform("nunique") > 1]
@@ -131,13 +138,15 @@ def figure(of: Sweep) -> Figure | None:
     found, fitted = of.made(points), of.rows(fits)
     panel_of = {row["series"]: str(row["context"]) for row in fitted}
     data = found.assign(panel=found["series"].map(panel_of))
-    shown = data[data["technique_label"].isin(list(of.seen))]
+    own = set(data["technique_label"]) - set(of.runs["technique_label"])  # without their rates
+    seen = {**of.seen, **looks(sorted(own))}
+    shown = data[data["technique_label"].isin(list(seen))]
     panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
         return None
     laws = {row["series"]: row for row in fitted if row["critical_batch"] is not None}
     svg = lines(
-        {panel: [*_lines(own, laws, of.seen)] for panel, own in panels.items()},
+        {panel: [*_lines(own, laws, seen)] for panel, own in panels.items()},
         Axis("global batch", "octaves"), Axis("steps to the target", "decades"),
     )  # fmt: skip
     drawn = pd.concat(panels)
@@ -148,7 +157,7 @@ def figure(of: Sweep) -> Figure | None:
         "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
         if drawn["series"].isin(laws).any() else "",
     ])  # fmt: skip
-    caption += more + hidden(of.seen, data["technique_label"])
+    caption += more + hidden(seen, data["technique_label"])
     title = "Steps to the target against the batch"
     return Figure("steps_by_batch", title, caption, data[_DRAWN], svg)
 

@@ -71,6 +71,19 @@ def test_a_run_that_did_not_reach_it_counts_with_the_steps_that_it_had() -> None
     assert found.data.loc[~found.data["met"], "steps"].tolist() == [192] * 3
 
 
+def test_a_rate_for_each_batch_is_one_series_several_are_several() -> None:
+    """As after a search: the batch says which rate a run has."""
+    items = [run(batch, seed, epochs=round(epochs_of(batch) * factor),
+                 settings={"base_lr": batch / 1000})
+             for batch in BATCHES for seed, factor in enumerate((0.8, 1.0, 1.25))]  # fmt: skip
+    (row,) = made(*items).data.to_dict("records")
+    assert (row["technique_label"], row["reached"]) == ("naive", 15)
+    assert row["critical_batch"] == pytest.approx(CRITICAL, rel=0.05)
+    assert drawn(*items).data["technique_label"].unique().tolist() == ["naive"]
+    every = made(*items, *(run(batch, settings={"base_lr": 0.5}) for batch in BATCHES)).data
+    assert every["technique_label"].tolist() == ["naive (base_lr=0.5)"]
+
+
 @pytest.mark.parametrize("items", [
     # ranks, images per rank, accumulated batches
     [run(batch, settings={"lr_scaling": "linear"}, **way) for batch, way in (

@@ -52,11 +52,8 @@ AT_LEAST = "each added one gives at least 70 % of the throughput that a rank had
 @pytest.mark.parametrize(
     ("rates", "said"),
     [
-        (
-            {1: 100, 2: 190, 4: 350, 8: 560, 16: 1000},
-            f"Yes, up to 4 ranks: {AT_LEAST}. Beyond 4 "
-            "ranks, each added one gives 60 % (59 % to 61 %) up to 8, 79 % (78 % to 80 %) up to 16.",
-        ),
+        ({1: 100, 2: 190, 4: 350, 8: 560, 16: 1000}, f"Yes, up to 4 ranks: {AT_LEAST}. Beyond 4 "
+         "ranks, each added one gives 60 % (60 % to 60 %) up to 8, 79 % (78 % to 79 %) up to 16."),
         ({2: 100, 4: 190, 8: 360}, f"Yes, up to 8 ranks: {AT_LEAST}."),
         ({2: 100, 4: 120, 8: 230}, "less than 70 % of the throughput that a rank had before."),
         ({3: 300, 4: 400, 6: 600, 8: 800, 12: 1200, 16: 1250}, "Yes, up to 12 ranks"),
@@ -64,7 +61,7 @@ AT_LEAST = "each added one gives at least 70 % of the throughput that a rank had
         ({1: 100, 2: 170, 4: 340}, "whether each added rank up to 4 gives 70 % of the"),
         ({1: 100, 2: 190, 4: 323}, f"{AT_LEAST}; from 2 to 4 ranks this is undecided."),
     ],
-)
+)  # fmt: skip
 def test_ranks_are_worth_it_up_to_the_last_that_pays(
     tmp_path: Path, rates: dict[int, float], said: str
 ) -> None:
