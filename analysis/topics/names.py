@@ -46,7 +46,7 @@ def mode(row: Mapping[str, Any]) -> str:
     """Weak or strong scaling, with the batch that is fixed."""
     weak = row["scaling"] == "weak"
     batch = row["batch_per_rank"] if weak else row["global_batch"]
-    return f"weak, {fmt.count(batch)} a rank" if weak else f"strong, {fmt.count(batch)}"
+    return f"weak, {fmt.count(batch)} per rank" if weak else f"strong, {fmt.count(batch)}"
 
 
 def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -154,7 +154,7 @@ def test_junit_has_a_case_per_condition(tmp_path: Path) -> None:
         ("efficiency", "3", "1", "1"), ("accuracy", "4", "0", "0"), ("change", "4", "0", "4")
     ]  # fmt: skip
     (case,) = [one for one in suites.iter("testcase") if one.find("failure") is not None]
-    assert case.get("name") == "efficiency of naive (weak, 16 a rank) at 4 ranks, batch 64"
+    assert case.get("name") == "efficiency of naive (weak, 16 per rank) at 4 ranks, batch 64"
 
 
 def test_a_sweep_that_has_not_ended_is_not_as_good_as_its_baseline() -> None:

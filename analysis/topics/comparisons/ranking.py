@@ -1,8 +1,8 @@
-"""Which technique reaches most? All of them at one scale, and which pairs are told apart.
+"""Which technique reaches most? All of them at one scale, and which pairs differ.
 
 The scale is the largest rank count (then batch) that the plan has for at least two techniques of a
 workload. The family is every pair: Welch's t over runs, Holm over all pairs. Undecided pairs are
-pairs: that A is not told apart from B, nor B from C, says nothing of A and C.
+pairs: that A is not shown to differ from B, nor B from C, says nothing of A and C.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def ranked(of: Sweep) -> Table:
         "Ranking: the techniques at the largest scale",
         RANKING_COLUMNS,
         frame(rows, RANKING_COLUMNS),
-        intro="By mean. Which neighbours are told apart, the table of pairs says: two rows whose "
-        "intervals overlap may well be.",
+        intro="By mean. The table of pairs shows which techniques differ: two rows whose intervals "
+        "overlap may still differ.",
     )
 
 
@@ -133,8 +133,8 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
 
 
 def _is_said(against: Rows, pairs: Rows) -> bool:
-    """Whether the answer on the reference already says it: of the only pair, or that none of all
-    is told apart."""
+    """Whether the answer on the reference already says it: of the only pair, or that none is
+    shown to differ."""
     scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, pairs)]
     said, names = ({row[name] for row in own for name in (CALLED, other)}
                    for own, other in ((against, "reference"), (pairs, "second")))  # fmt: skip

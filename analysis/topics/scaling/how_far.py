@@ -132,7 +132,7 @@ def _below(series: Rows) -> str:
     """From which count on the efficiency of one series is shown to stay low; empty where it is
     not."""
     low = [*takewhile(lambda row: (row["efficiency_high"] or 1) < _GOOD, reversed(series))]
-    return f"efficiency is below {_GOOD} from {low[-1]['gpus']} ranks on" if low else ""
+    return f"its efficiency is below {_GOOD} from {low[-1]['gpus']} ranks on" if low else ""
 
 
 def _cause(of: Sweep, row: Row) -> str:

@@ -103,7 +103,7 @@ CASES = {
     # ranks
     "ranks": Case(
         RANKS, "scaling", "At 4 ranks, naive reaches an efficiency of 0.80 (0.79 to 0.81), 3 runs. "
-        "That is 3.19 times the throughput of 1 rank. Efficiency is below 0.9 from 4 ranks on."),
+        "That is 3.19 times the throughput of 1 rank. Its efficiency is below 0.9 from 4 ranks"),
     "an efficiency that recovers is not below from there on": Case(
         [run for gpus, share in ((1, 1.0), (2, 0.88), (4, 0.97), (8, 0.85))
          for run in runs(gpus=gpus, rate=100.0 * gpus * share)],
@@ -115,7 +115,7 @@ CASES = {
         [*rates(1, 99.5, 100.0, 100.5, name="lamb"), *rates(2, 189.0, 190.0, name="lamb"),
          *rates(1, 99.5, 100.0, name="lamb", batch_per_rank=64, scaling="strong"),
          *rates(2, 119.0, 120.0, name="lamb", batch_per_rank=32, scaling="strong")],
-        "scaling", "At 2 ranks, lamb (weak, 16 a rank) reaches an efficiency of 0.95"),
+        "scaling", "At 2 ranks, lamb (weak, 16 per rank) reaches an efficiency of 0.95"),
     "stalls between usual steps have no cause": Case(
         # half of all steps take twice as long on 4 ranks; the median does not see them
         [*timed("naive", 1, 0.160), *timed("naive", 2, 0.200, 0.165),
@@ -302,7 +302,8 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:
     found = answers([item for name, own in means.items() for item in reached(name, *own)])
     more = re.fullmatch(
         "At batch 16, none of 3 differs detectably from naive; largest difference in accuracy: "
-        r"muon .*, 3 runs each\. To detect a difference of 0\.02, each needs (\d+) more runs\.",
+        r"muon .*, 3 runs each\. To detect a difference of 0\.02, each technique needs (\d+) more "
+        r"runs\.",
         found["techniques"],
     )  # fmt: skip
     assert more and int(more[1]) > 3
@@ -310,7 +311,7 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:
 
 
 def test_further_runs_are_one_or_several() -> None:
-    assert further_in_words([{"further_runs": 1}]).endswith("each needs 1 more run")
+    assert further_in_words([{"further_runs": 1}]).endswith("each technique needs 1 more run")
     assert further_in_words([{"further_runs": n} for n in (None, 3)]).endswith("3 more runs")
     assert not further_in_words([{"further_runs": None}])
 

@@ -40,7 +40,7 @@ def test_series_on_two_devices_are_told_by_them() -> None:
 @pytest.mark.parametrize(
     ("several", "names"),
     [
-        ([{}, {"batch_per_rank": 32}], {"naive (weak, 16 a rank)", "naive (weak, 32 a rank)"}),
+        ([{}, {"batch_per_rank": 32}], {"naive (weak, 16 per rank)", "naive (weak, 32 per rank)"}),
         ([{}, {"dataset": "mnist"}], {"naive (digits)", "naive (mnist)"}),
         ([{}, {"accumulation": 2}], {"naive", "naive (accumulation 2)"}),
         ([{}, {"dataset": "mnist", "batch_per_rank": 32}], {"naive (digits)", "naive (mnist)"}),
@@ -49,7 +49,7 @@ def test_series_on_two_devices_are_told_by_them() -> None:
         ([{"world": A100}, {"world": H100, "batch_per_rank": 32}],
          {"naive (A100)", "naive (H100)"}),
         ([{"world": A100}, {"world": H100, "seed": 9}, {"world": A100, "batch_per_rank": 32}],
-         {"naive (A100; weak, 16 a rank)", "naive (A100; weak, 32 a rank)", "naive (H100)"}),
+         {"naive (A100; weak, 16 per rank)", "naive (A100; weak, 32 per rank)", "naive (H100)"}),
     ],
 )  # fmt: skip
 def test_a_name_says_what_differs(several: list[Changes], names: set[str]) -> None:

@@ -49,7 +49,7 @@ def test_the_product_is_what_the_target_gains() -> None:
     assert (row["total_low"], row["total_high"]) == pytest.approx(ends)
     assert (row["gpus"], row["n0"], row["n"], row["n_base"]) == (4, 1, 3, 3)
     shown = cells(table)
-    assert shown["mode"] == "weak, 16 a rank" and shown["runs"] == "3 / 3"
+    assert shown["mode"] == "weak, 16 per rank" and shown["runs"] == "3 / 3"
     assert shown["true speed-up"].startswith(f"{hardware * statistical:.2f} (")
 
 

@@ -74,7 +74,7 @@ def test_the_answer_names_its_series_and_its_interval(tmp_path: Path) -> None:
     """Of two batches per rank the first; single runs leave all open."""
     twice = [item for batch in (16, 32) for k, step in ((1, 1.0), (2, 1.5))
              for item in runs(k, step, seeds=1, batch_per_rank=batch)]  # fmt: skip
-    said = "With naive (weak, 16 a rank), 2 ranks give 1.33 times the throughput of 1, without an"
+    said = "With naive (weak, 16 per rank), 2 ranks give 1.33 times the throughput of 1, without an"
     assert answer(report(tmp_path, twice)).text.startswith(said)
 
 
