@@ -60,9 +60,9 @@ EVEN = [0.99, 1.0, 1.01]
     [
         (scaled(r1=1, r2=0.95, r4=0.9), [], 0, "2 passed of 2."),
         (scaled(r1=1, r2=0.95, r4=0.7, r8=0.6), [], 1, "Failed: efficiency of naive (weak, 16 "
-         "a rank) at 4 ranks, batch 64: 0.700 (0.680 to 0.721), 6 runs, threshold 0.8; 4 ranks: "
+         "per rank) at 4 ranks, batch 64: 0.700 (0.680 to 0.721), 6 runs, threshold 0.8; 4 ranks: "
          "the first count that fails.\n1 passed, 2 failed of 3."),
-        (scaled(r1=1, r2=0.95, r4=0.8), [], 3, "Undecided: efficiency of naive (weak, 16 a "
+        (scaled(r1=1, r2=0.95, r4=0.8), [], 3, "Undecided: efficiency of naive (weak, 16 per "
          "rank) at 4 ranks"),
         # of a plan that begins at two ranks, of one count alone, of runs that were lost
         (scaled(r2=1, r4=1), [], 0, "1 passed of 1."),
