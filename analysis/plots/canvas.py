@@ -12,8 +12,8 @@ from matplotlib.figure import Figure as Canvas
 #: Inches: of a character, and of a name's line.
 CHARACTER, LINE = 0.06, 0.155
 SMALL = 8  # points of a text inside a plot
-#: Characters of a line above a panel, and of a name in it; inches of all columns, half of a page.
-_HEAD, _NAME, _WIDEST = 34, 36, 6.4
+#: Characters of a line above a panel, and of a name in it; inches of all columns.
+_HEAD, _NAME, _WIDEST = 34, 36, 9.4
 
 
 def write(axis: Any, text: str, at: Any, by: Any, coordinates: Any = "data", **how: Any) -> None:
@@ -30,9 +30,9 @@ def shortened(name: str) -> str:
 
 
 def small_multiples(panels: int, wide: float = 2.6, high: float = 2.4) -> tuple[Canvas, list[Any]]:
-    """A canvas with ``panels`` axes of some inches and one y axis, in full rows where it can; call
-    within ``style()``."""
-    columns = min({1: 1, 2: 2, 4: 2}.get(panels, 3), max(1, int(_WIDEST // wide)))
+    """A canvas with ``panels`` axes of some inches and one y axis, two in a row where they are
+    narrow enough; call within ``style()``."""
+    columns = min(panels, 2, max(1, int(_WIDEST // wide)))
     rows = -(-panels // columns)
     canvas = Canvas(figsize=(max(wide * columns, 4.6), high * rows), layout="constrained")
     FigureCanvasSVG(canvas)

@@ -109,9 +109,9 @@ def test_an_empty_square_of_a_matrix_shows_the_page() -> None:
 
 @pytest.mark.parametrize(
     ("panels", "wide", "shape"),
-    [(1, 2.6, (1, 1)), (4, 2.6, (2, 2)), (5, 2.1, (2, 3)), (6, 3.0, (3, 2)), (3, 5.0, (3, 1))],
+    [(1, 2.6, (1, 1)), (2, 2.6, (1, 2)), (5, 2.1, (3, 2)), (3, 5.0, (3, 1))],
 )
-def test_panels_fill_their_rows_where_they_can(
+def test_two_panels_share_a_row_where_they_are_narrow_enough(
     panels: int, wide: float, shape: tuple[int, int]
 ) -> None:
     with style():
