@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import fmt
+from analysis.interconnect.collectives import fitted
+from analysis.interconnect.run import RunError, load_run
 from analysis.page.report import Report, build
+from analysis.prediction.collectives import Link
 from analysis.records.columns import FRAMES, LABELS
 from analysis.records.frames import Frames, labelled
 from analysis.records.load import SweepError, load_frames
@@ -93,7 +97,8 @@ def _own(frames: Frames, number: int, name: str, owners: Mapping[str, int]) -> p
 def report_of(folders: Sequence[Path], *, draw: bool = True, cache: bool = False) -> Report:
     """One report of all these sweeps. Raises SweepError as :func:`frames_of`."""
     frames, twice = frames_of(folders, cache=cache)
-    report = build(frames, draw=draw)
+    network = network_beside(replace(frames, folder=folders[0]))
+    report = build(frames, network=network, draw=draw)
     if not twice:
         return report
     cells = f"{fmt.counted(len(twice), 'cell')}, which count{'s' if len(twice) == 1 else ''} once"
@@ -138,3 +143,21 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
     for name, table in tables.items():
         write_atomically(folder / name, csv_text(table))
     return {folder / name: len(table) for name, table in tables.items()}
+
+
+def network_beside(frames: Frames) -> Link | None:
+    """The network between all nodes of the sweep, for large messages, from the newest run of make
+    interconnect beside it that measured all-reduces of all of them and that a straight line
+    describes; None: the sweep used one node, or there is no such run."""
+    hosts = {host for names in frames.runs["hosts"] for host in names}
+    runs = (frames.folder.resolve().parent / "interconnect").glob("[!.]*/")
+    for folder in sorted(runs if len(hosts) > 1 else (), reverse=True):
+        with contextlib.suppress(RunError):
+            measured = load_run(folder).collectives
+            if measured is None or measured.oversubscribed:
+                continue
+            if hosts <= {rank.host for rank in measured.ranks}:
+                fit = fitted(measured, "horovod", len(measured.ranks))
+                if fit and fit.is_usable:
+                    return fit.large
+    return None

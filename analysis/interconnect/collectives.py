@@ -57,15 +57,15 @@ def through_ports(collectives: Collectives) -> bool | None:
     return sum(known) > sum(s.payload_bytes for s in counted) / 2
 
 
-def fitted(collectives: Collectives, way: Way) -> Fit | None:
-    """A ring's alpha and beta from the times of FITTED ranks, blocked, in place, as gradients
+def fitted(collectives: Collectives, way: Way, ranks: int = FITTED) -> Fit | None:
+    """A ring's alpha and beta from the times of ``ranks`` ranks, blocked, in place, as gradients
     are reduced; None: there are too few, or ranks share a node, and a fit would be of its memory.
     """
     own = [
         Timed(s.ranks, point.bytes, point.seconds)
         for s in collectives.series
         if (s.way, s.operation, s.place, s.mode, s.ranks)
-        == (way, "all_reduce", "in", "blocked", FITTED)
+        == (way, "all_reduce", "in", "blocked", ranks)
         for point in s.points
     ]
     alone = len(collectives.ranks) == collectives.nodes

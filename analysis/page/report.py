@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from analysis import fmt
 from analysis.page.sections import Parts, Section, written
 from analysis.plots.figure import Figure
+from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
 from analysis.table import Table
 from analysis.topics.cells.completeness import Cause, causes
@@ -73,13 +74,14 @@ class Report:
         return {table.key: table for topic in self.topics for table in topic.tables}
 
 
-def build(frames: Frames, *, draw: bool = True) -> Report:
+def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> Report:
     """The same folder gives the same report.
 
     Args:
+        network: of an interconnect run of the same nodes.
         draw: with figures, which take seconds.
     """
-    of = Sweep(frames)
+    of = Sweep(frames, network)
     made = Parts(of)
     tables = made.every("A table", lambda topic: map(written, topic.tables))
     said = made.all_of("An answer", lambda topic: topic.answers)

@@ -1,4 +1,4 @@
-"""The step time of the next two doublings, from a few measured counts.
+"""The step time of the next two doublings, from a few measured counts and the network's model.
 
 Each measured count is predicted from the smaller ones (error = predicted / measured - 1). What the
 model was off per doubling, with a prior of what such models are off elsewhere, gives the interval:
@@ -16,7 +16,7 @@ from scipy import stats
 
 from analysis import fmt
 from analysis.prediction import Scaling
-from analysis.prediction.step_model import Measured, StepModel, fit_step, ideal_share
+from analysis.prediction.step_model import AllReduce, Measured, StepModel, fit_step, ideal_share
 from analysis.records.columns import SHARED_CORES
 from analysis.stats.intervals import LEVEL
 from analysis.table import Estimate
@@ -63,12 +63,15 @@ class Forecast(NamedTuple):
     points: tuple[Point, ...] = ()
 
 
-def forecast(measured: Sequence[Measured], scaling: Scaling) -> Forecast:
+def forecast(
+    measured: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
+) -> Forecast:
     """The step at larger counts, or why there is no number.
 
     Args:
         measured: of one series, by ranks. Counts within one node are left out where others span
             several: their all-reduce is of memory.
+        network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
     """
     across = any(m.nodes > 1 for m in measured)
     usable = [m for m in measured if not (across and m.ranks > 1 and m.nodes == 1)]
@@ -76,12 +79,12 @@ def forecast(measured: Sequence[Measured], scaling: Scaling) -> Forecast:
     baseline = measured[0]
     if any(m.shared_cores for m in (baseline, *usable)):
         return Forecast(counts, SHARED_CORES)
-    model = fit_step(usable, scaling)
+    model = fit_step(usable, scaling, network)
     if model is None:
         return Forecast(counts, NO_TIME if len(usable) > 1 else UNTRIED)
     residual = max(abs(model.seconds(m.ranks) / m.mean - 1) for m in usable)
     # each count from those below it, where these allow a fit
-    below = ((i, fit_step(usable[:i], scaling)) for i in range(1, len(usable)))
+    below = ((i, fit_step(usable[:i], scaling, network)) for i in range(1, len(usable)))
     held_out = tuple(
         HeldOut(counts[:i], counts[i], smaller.seconds(counts[i]) / usable[i].mean - 1)
         for i, smaller in below if smaller

@@ -4,13 +4,14 @@ T(k) = base f(k) + shown(k) + waiting(k), in seconds per step:
 
 - f(k) = 1 under weak scaling, k0 / k under strong scaling; base is what is left of the measured
   steps without the two other terms: computing and input.
-- shown(k) = max(0, A(k) - h f(k)). A(k) is the all-reduce of a step's gradients over k ranks, with
-  as many of TERMS as the counts that communicate allow. Their coefficients and h, what is hidden
-  behind computing, are those that training had. Where all of it was hidden, more might be: h is
-  then too small and the forecast too slow.
+- shown(k) = max(0, A(k) - h f(k)). A(k) is the all-reduce of a step's gradients over k ranks: in
+  proportion to the alpha-beta model of the network, or without one c (k - 1) / k + d (k - 1), a
+  ring's bytes and messages (the messages with three counts or more that communicate). c, d and h,
+  what is hidden behind computing, are those that training had. Where all of it was hidden, more
+  might be: h is then too small and the forecast too slow.
 - waiting(k) = s M(k), M the expected largest of k standard normal numbers: ranks differ at random.
 
-Runs without the parts of their steps give all by non-negative least squares, with h = s = 0.
+Runs without the parts of their steps give base, c and d by non-negative least squares, h = s = 0.
 """
 
 from __future__ import annotations
@@ -70,11 +71,14 @@ class StepModel(NamedTuple):
         return self.base * f + shown + self.s * largest_of_normals(ranks)
 
 
-def fit_step(usable: Sequence[Measured], scaling: Scaling) -> StepModel | None:
+def fit_step(
+    usable: Sequence[Measured], scaling: Scaling, network: AllReduce | None = None
+) -> StepModel | None:
     """None where the counts are too few for a model, or leave no time for computing.
 
     Args:
         usable: by ranks, the first of them being k0.
+        network: measured; None: that of a ring, as fitted.
     """
     several = [m for m in usable if m.ranks > 1]
     has_parts = all(m.parts for m in several)
@@ -84,7 +88,7 @@ def fit_step(usable: Sequence[Measured], scaling: Scaling) -> StepModel | None:
     f = np.array([ideal_share(m.ranks, first, scaling) for m in usable])
     # one count more than there are coefficients
     room = max(1, len(several) - 1 if has_parts else len(usable) - 2)
-    terms = TERMS[:room]
+    terms = (network,) if network else TERMS[:room]
     needed = np.array([[term(m.ranks) for term in terms] for m in usable])
     hidden = s = 0.0
     if has_parts:
@@ -123,7 +127,8 @@ def largest_of_normals(ranks: int) -> float:
     return float(np.trapz(above - below, x))
 
 
-#: In proportion to the bytes of a ring, the messages of a tree and of a ring.
+#: In proportion to the bytes of a ring, the messages of a tree and of a ring: where no network was
+#: measured.
 TERMS: tuple[AllReduce, ...] = (
     lambda ranks: (ranks - 1) / ranks,
     math.log2,

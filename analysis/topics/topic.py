@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis import fmt
 from analysis.plots.figure import Figure, Look, roles
+from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames, in_order
 from analysis.table import Row, Table, plain_rows
 
@@ -66,8 +67,9 @@ class Caution:
 class Sweep:
     """What topics are made from. What several of them need is made once, when first asked for."""
 
-    def __init__(self, frames: Frames) -> None:
-        self.frames = frames
+    def __init__(self, frames: Frames, network: Link | None = None) -> None:
+        """``network``: of an interconnect run of the same nodes."""
+        self.frames, self.network = frames, network
         self._made: dict[Callable[[Sweep], Any], Any] = {}
 
     @property

@@ -26,12 +26,14 @@ LINK = Link(50e-6, 8 / 1e9)
 
 
 class Case(NamedTuple):
-    """Seconds of a step besides 0.1 s of computing: all-reduce, of it hidden, largest delay."""
+    """Seconds of a step besides 0.1 s of computing: all-reduce, of it hidden, largest delay.
+    network: what a model of a ring says of the all-reduce; None: the all-reduce is that ring."""
 
     name: str
     reduce_s: AllReduce
     hidden_s: float = 0.0
     delay_s: float = 0.0
+    network: AllReduce | None = None
 
 
 def bandwidth(ranks: int) -> float:
@@ -51,10 +53,12 @@ CASES = (
     Case("a ring, bandwidth", bandwidth),
     Case("a ring, half of it hidden", bandwidth, 0.04),
     Case("a ring, latency", latency),
-    Case("a tree", lambda k: doubling(k, 1e6).seconds(LINK)),
-    Case("random delays alone", lambda k: 0.0, delay_s=0.01),
-    Case("a ring that slows by 7 % a doubling", lambda k: bandwidth(k) * 1.07 ** float(np.log2(k))),
-)
+    Case("a tree", lambda k: doubling(k, 1e6).seconds(LINK),
+         network=lambda k: ring(k, 1e6).seconds(LINK)),
+    Case("random delays alone", lambda k: 0.0, delay_s=0.01, network=latency),
+    Case("a ring that slows by 7 % a doubling",
+         lambda k: bandwidth(k) * 1.07 ** float(np.log2(k)), network=bandwidth),
+)  # fmt: skip
 
 
 def true(case: Case, ranks: int) -> tuple[float, float, float, float]:
@@ -75,8 +79,8 @@ def series(case: Case, random: np.random.Generator) -> list[Measured]:
     return found
 
 
-def ours(measured: Sequence[Measured]) -> list[Told]:
-    made = forecast(measured, "weak")
+def ours(measured: Sequence[Measured], network: AllReduce | None = None) -> list[Told]:
+    made = forecast(measured, "weak", network)
     return [(point.step_s.value or 0, point.step_s.low, point.step_s.high) for point in made.points]
 
 
@@ -118,6 +122,7 @@ def main() -> int:
         drawn = [series(case, random) for _ in range(SERIES)]
         bare = [[Measured(m.ranks, m.step_s) for m in one] for one in drawn]
         told = {
+            "with parts and network": [ours(one, case.network or case.reduce_s) for one in drawn],
             "with parts": [ours(one) for one in drawn],
             "steps alone": [ours(one) for one in bare],
             "Extra-P": [theirs(one) for one in drawn],

@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 
 from analysis import fmt
+from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import UNTRIED, Forecast, forecast
-from analysis.prediction.step_model import measured_counts
+from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
 from analysis.topics.names import named, ranks_column, ranks_text, ratio_text
@@ -35,24 +36,28 @@ def ahead(of: Sweep) -> Table:
     used = used[used.groupby("series")["gpus"].transform("nunique") > 1]
     names = {row["series"]: row for row in reversed(of.rows(throughputs))}
     rows: list[Row] = []
+    by_network = False
     # counts rise, so that of several the most ranks' stays
     stalls: dict[Any, str] = {series: why for (series, _), why in of.made(uneven).items()}
     for series, own in used.groupby("series", sort=False):
-        made = forecast(measured_counts(own), names[series]["scaling"])
+        first, reduce = names[series], _all_reduce(own, of.network)
+        made = forecast(measured_counts(own), first["scaling"], reduce)
         if made.refused == UNTRIED:
             continue
         if made.points and series in stalls:
             made = made._replace(points=(), refused=stalls[series])
-        rows += _rows(names[series], made)
+        by_network |= reduce is not None
+        rows += _rows(first, made)
     columns = _columns(runs)
+    network = "an interconnect run of these nodes" if by_network else "the training itself"
     return Table(
         "forecast",
         "The next two doublings, by a model",
         columns,
         in_order(frame(rows, columns), of.order),
         intro="The measured parts of a step, continued: computing and input as they are, the "
-        "all-reduce by a model of the network as training shows it. Each rank is delayed at "
-        "random, and a step waits for the longest delay.",
+        "all-reduce by the model of the network. Each rank is delayed at random, and a step waits "
+        f"for the longest delay. The network is known from {network}.",
     )
 
 
@@ -73,6 +78,15 @@ def uneven(of: Sweep) -> dict[tuple[int, int], str]:
         )
         for row in plain_rows(found[abs(found["of"] - 1) > MOST_UNEVEN])
     }
+
+
+def _all_reduce(runs: pd.DataFrame, network: Link | None) -> AllReduce | None:
+    """Seconds of the gradients by ranks; None where the network or their bytes are unknown."""
+    sizes = runs["gradient_bytes"]
+    if network is None or sizes.isna().any():
+        return None
+    size = float(sizes.median())
+    return lambda ranks: ring(ranks, size).seconds(network)
 
 
 def _rows(first: Row, found: Forecast) -> list[Row]:

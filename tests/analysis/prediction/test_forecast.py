@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.prediction import Scaling
+from analysis.prediction.collectives import Link, ring
 from analysis.prediction.forecast import MOST_HELD_OUT, forecast
 from analysis.prediction.step_model import (
     Measured,
@@ -20,11 +21,12 @@ from analysis.prediction.step_model import (
 )
 from analysis.records.columns import SHARED_CORES
 
+LINK, GRADIENT = Link(50e-6, 8 / 400e6), 1.2e6
 BASE, HIDDEN, SKEW = 0.1, 0.02, 0.004
 
 
 def all_reduce(ranks: int) -> float:
-    return 0.048 * (ranks - 1) / ranks
+    return ring(ranks, GRADIENT).seconds(LINK)
 
 
 def step(ranks: int, scaling: Scaling = "weak", first: int = 1) -> tuple[float, float, float]:
@@ -57,7 +59,7 @@ def test_largest_of_normals_is_that_of_a_table() -> None:
 
 @pytest.mark.parametrize("scaling", ["weak", "strong"])
 def test_an_exact_model_is_given_back_and_continued(scaling: Scaling) -> None:
-    found = forecast([measured(k, scaling=scaling) for k in (1, 2, 4)], scaling)
+    found = forecast([measured(k, scaling=scaling) for k in (1, 2, 4)], scaling, all_reduce)
     assert found.refused is None
     assert [h.ranks for h in found.held_out] == [4], "one rank alone predicts nothing"
     assert found.held_out[0].error == pytest.approx(0, abs=1e-9)
@@ -74,7 +76,7 @@ def test_an_exact_model_is_given_back_and_continued(scaling: Scaling) -> None:
 
 def test_a_large_error_is_a_refusal_with_its_hold_out() -> None:
     runs = [measured(1), measured(2), measured(4, times=1.6)]
-    found = forecast(runs, "weak")
+    found = forecast(runs, "weak", all_reduce)
     assert found.points == ()
     assert found.held_out[-1].error == pytest.approx(1 / 1.6 - 1)
     assert abs(found.held_out[-1].error) > MOST_HELD_OUT
@@ -83,18 +85,18 @@ def test_a_large_error_is_a_refusal_with_its_hold_out() -> None:
 
 def test_a_model_that_misses_what_it_was_fitted_to_is_refused() -> None:
     runs = [measured(1), measured(2, times=1.3), measured(4), measured(8)]
-    found = forecast(runs, "weak")
+    found = forecast(runs, "weak", all_reduce)
     assert found.refused is not None and "off what it was fitted to" in found.refused
 
 
 def test_other_refusals() -> None:
     shared = forecast([measured(1), measured(2), measured(4, shared_cores=True)], "weak")
     assert shared.refused == SHARED_CORES
-    two = forecast([measured(1), measured(2)], "weak")
+    two = forecast([measured(1), measured(2)], "weak", all_reduce)
     assert two.refused is not None and two.refused.startswith("no smaller counts")
     assert forecast([measured(4, parts=False)], "weak").refused == two.refused
     odd = [Measured(k, (0.1,), (0.2, 0.1, 0.05)) for k in (2, 4)]
-    assert "no time" in str(forecast(odd, "weak").refused)
+    assert "no time" in str(forecast(odd, "weak", all_reduce).refused)
 
 
 @pytest.mark.parametrize("scaling", ["weak", "strong"])
@@ -104,7 +106,7 @@ def test_efficiency_is_against_the_smallest_measured_count_even_within_a_node(
     """Two ranks of one node are no part of the fit, and still the baseline of what was measured."""
     across = [measured(k, nodes=k // 2, scaling=scaling) for k in (4, 8, 16)]
     within = Measured(2, (0.08 if scaling == "weak" else 0.04,), nodes=1)
-    found = forecast([within, *across], scaling)
+    found = forecast([within, *across], scaling, all_reduce)
     assert found.fitted_on == (4, 8, 16)
     for point in found.points:
         ideal = within.mean * (1 if scaling == "weak" else 2 / point.ranks)
@@ -144,4 +146,4 @@ def test_parts_come_from_a_frame_of_runs() -> None:
     assert two.step_s == (1.3, 1.5)
     assert two.parts == pytest.approx((0.4, 0.2, 0.1))
     assert four.shared_cores and four.parts is None and four.nodes == 4
-    assert isinstance(fit_step([one, two], "weak"), StepModel)
+    assert isinstance(fit_step([one, two], "weak", all_reduce), StepModel)
