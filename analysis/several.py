@@ -15,6 +15,7 @@ from analysis import fmt
 from analysis.interconnect.collectives import fitted
 from analysis.interconnect.run import RunError, load_run
 from analysis.page.report import Report, build
+from analysis.prediction.alpha_beta import WORST
 from analysis.prediction.collectives import Link
 from analysis.records.columns import FRAMES, LABELS
 from analysis.records.frames import Frames, labelled
@@ -154,10 +155,8 @@ def network_beside(frames: Frames) -> Link | None:
     for folder in sorted(runs if len(hosts) > 1 else (), reverse=True):
         with contextlib.suppress(RunError):
             measured = load_run(folder).collectives
-            if measured is None or measured.oversubscribed:
-                continue
-            if hosts <= {rank.host for rank in measured.ranks}:
+            if measured and hosts <= {rank.host for rank in measured.ranks}:
                 fit = fitted(measured, "horovod", len(measured.ranks))
-                if fit and fit.is_usable:
+                if fit and fit.worst <= WORST and not measured.oversubscribed:
                     return fit.large
     return None

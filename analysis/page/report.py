@@ -11,8 +11,6 @@ from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
 from analysis.table import Table
 from analysis.topics.cells.completeness import Cause, causes
-from analysis.topics.convergence.reached import TOPIC as REACHED
-from analysis.topics.convergence.reached import alone
 from analysis.topics.topic import Answer, Caution, Sweep
 
 METHODS = (
@@ -85,8 +83,6 @@ def build(frames: Frames, *, network: Link | None = None, draw: bool = True) -> 
     made = Parts(of)
     tables = made.every("A table", lambda topic: map(written, topic.tables))
     said = made.all_of("An answer", lambda topic: topic.answers)
-    if {answer.key for answer in said} <= {"complete", "nodes"}:
-        said += made.all_of("An answer", lambda topic: [alone] if topic is REACHED else [])
     cautions = made.all_of("A caution", lambda topic: topic.cautions if len(of.runs) else [])
     figures = made.every("A plot", lambda topic: topic.plots if draw else [])
     topics = [

@@ -52,10 +52,6 @@ class Fit(NamedTuple):
     beta_interval: tuple[float, float]
     worst: float
 
-    @property
-    def is_usable(self) -> bool:
-        return self.worst <= WORST
-
     def seconds(self, ranks: int, size: float) -> float:
         link = self.small if size / ranks < self.split else self.large
         return ring(ranks, size).seconds(link)

@@ -49,7 +49,6 @@ CONFIG = (
     _count("epochs", "that the config asks for", "config."),
     _count("epoch_images", "of an epoch, where steps_per_epoch says it", unit="images"),
     _bool("changes_images", "training images are augmented"),
-    _real("label_smoothing", "of the training loss", "config.technique."),
     _real("base_lr", "learning rate of the base batch; the technique's rule scales it",
           "config.technique."),
     _count("seed", "of the run", "config."),

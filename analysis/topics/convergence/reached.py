@@ -22,12 +22,11 @@ from analysis.topics.names import (
     batch_text,
     diverged_text,
     over_completed,
-    place_namer,
     ranks_column,
     reasons,
     with_context,
 )
-from analysis.topics.topic import Answer, Sweep, Topic
+from analysis.topics.topic import Sweep, Topic
 
 CHANGED_IMAGES = (
     "training images are cropped, mirrored or cut at random: this accuracy is of the changed "
@@ -39,8 +38,8 @@ _MEASURES: dict[str, Kind] = {
     "train_s": "positive", "images_per_s": "positive", "sharpness_largest": "positive",
     "sharpness_scaled": "positive",
 }  # fmt: skip
-#: Conditions in a sentence, and panels of the figure.
-_MOST, MOST_PANELS = 3, 4
+#: Panels of the figure.
+MOST_PANELS = 4
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -199,24 +198,6 @@ def _by_batch(panel: pd.DataFrame, seen: Mapping[str, Look]) -> Iterable[Line]:
                 tips=[f"{with_context(row)}, batch {fmt.count(row['global_batch'])}: "
                       f"{own.text(fmt.THREE)}, {fmt.runs(own.n)}" for row, own in found],
             )  # fmt: skip
-
-
-def alone(of: Sweep) -> Iterable[Answer]:
-    """Of a sweep that compares nothing: what its runs did."""
-    shown = of.made(conditions).data[:_MOST]
-    name = place_namer(shown)
-    for row in plain_rows(shown):
-        accuracy, lost = estimate_in(row, "validation_accuracy"), round(row["diverged"] * row["n"])
-        told = [
-            f"validation accuracy {accuracy.text(fmt.THREE)}",
-            f"{fmt.significant(row['images_per_s'])} images/s" if row["images_per_s"] else "",
-            f"{fmt.number(0)(row['train_s'])} s of training" if row["train_s"] else "",
-            fmt.runs(row["n"] - lost),
-        ]
-        text = fmt.joined(told, ", ") + (f"; {fmt.runs(lost)} diverged" if lost else "")
-        text = all_diverged(row["n"]) if lost == row["n"] else text
-        yield Answer("one", "What did it do?", f"{name(row)}: {text}.", "convergence",
-                     "runs")  # fmt: skip
 
 
 TOPIC = Topic(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.prediction.alpha_beta import Timed, fit
+from analysis.prediction.alpha_beta import WORST, Timed, fit
 from analysis.prediction.collectives import Link, ring
 
 SIZES = [2**k for k in range(3, 25)]
@@ -46,7 +46,7 @@ def test_alpha_never_falls_below_zero() -> None:
         Timed(2, size, (max(1e-6, size / 25e6 - 1.3e-3),)) for size in (65536, 131072, 2**20, 2**23)
     ]
     found = fit(points)
-    assert found.large.alpha == 0 and not found.is_usable
+    assert found.large.alpha == 0 and found.worst > WORST
 
 
 def test_one_line_stays_one() -> None:
@@ -61,7 +61,7 @@ def test_two_lines_are_parted_where_messages_change() -> None:
     exact = timed(0.0, RENDEZVOUS, EAGER)
     found = fit(exact)
     assert found.split == fit(timed(0.03, RENDEZVOUS, EAGER)).split == BREAK
-    assert found.is_usable
+    assert found.worst < WORST
     for more in timed(0.0, RENDEZVOUS, EAGER, ranks=8):
         assert found.seconds(8, more.bytes) == pytest.approx(np.median(more.seconds), rel=1e-6)
     assert fit(exact[10:17]).split == 0, "few sizes are one line"
