@@ -20,10 +20,8 @@ METHODS = (
     "Differences are Welch's. Each technique against the reference is one family, fixed by the "
     "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
     "without a usable run counts in the family. Everything else explores, without correction.",
-    "Throughput is what was really processed: the median over epochs, without the first one of "
-    "each attempt and without the steps that were sampled. Efficiency is throughput(n) / (n / n0 x "
-    "throughput(n0)), with the baseline's own spread in its interval. Accuracy is measured "
-    "after the last epoch, on the images that the table of conditions names.",
+    "Throughput is the median over epochs, without the first one of each attempt and without the "
+    "steps that were sampled. Accuracy is measured after the last epoch.",
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3

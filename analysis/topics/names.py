@@ -49,11 +49,6 @@ def mode(row: Mapping[str, Any]) -> str:
     return f"weak, {fmt.count(batch)} per rank" if weak else f"strong, {fmt.count(batch)}"
 
 
-def named(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Technique of a row, and what else tells it from the others; see :func:`namer`."""
-    return namer(rows)(row)
-
-
 def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], str]:
     """Names of rows in a sentence, by what the rows differ in, which is looked up once: technique,
     context, and the batch of a scaling series where others have the same name."""

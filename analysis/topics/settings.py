@@ -48,10 +48,10 @@ def comparable(
     """
     settings = _settings(cells, techniques)
     ways = settings.groupby(["gpus", BATCH])["accumulation"].nunique()
-    if not (ways > 1).any():  # ranks and batch leave no choice of it
+    if not batch and not (ways > 1).any():  # ranks and batch leave no choice of it
         settings = settings.drop(columns="accumulation")
     differing = settings.loc[:, settings.nunique() > 1]
-    for axis, along in _axes(differing, [BATCH] if batch else []).items():
+    for axis, along in _axes(differing, [BATCH, "accumulation"] if batch else []).items():
         values = settings[axis].dropna()
         too = [_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
         words = _words(axis) + (f" ({', '.join(too)} too)" if too else "")
@@ -92,17 +92,14 @@ def _axes(differing: pd.DataFrame, also: Sequence[str]) -> dict[str, list[str]]:
     varied.sort(key=lambda name: (name == _RATE, -differing[name].nunique()))
     axes: dict[str, list[str]] = {}
     for name in varied:
-        of = next((axis for axis in axes if _follows(differing[[name, axis]])), "")
+        # each value of that axis has one of this setting
+        pairs = {axis: differing[[name, axis]].dropna().astype(str) for axis in axes}
+        of = next((axis for axis in axes if pairs[axis].drop_duplicates()[axis].is_unique), "")
         if of:
             axes[of].append(name)
         elif name != _RATE:
             axes[name] = []
     return axes
-
-
-def _follows(pair: pd.DataFrame) -> bool:
-    """Whether each value of the second column has one of the first."""
-    return pair.astype(str).drop_duplicates().iloc[:, 1].is_unique
 
 
 def _equal(row: pd.Series[Any]) -> str:

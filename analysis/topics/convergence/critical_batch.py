@@ -21,8 +21,8 @@ from analysis.records.frames import in_order
 from analysis.records.labels import without, without_batch, without_rates
 from analysis.table import Column, Row, Table, estimate_in, frame
 from analysis.topics.comparisons.arms import SERIES
-from analysis.topics.names import NAMES, named
-from analysis.topics.topic import Answer, Sweep, Topic, has_goals
+from analysis.topics.names import NAMES, namer
+from analysis.topics.topic import MOST_DRAWN, Answer, Sweep, Topic, has_goals
 
 #: Of a workload; a target ends a run, so that it does not matter how long it could have been.
 _WORKLOAD = [name for name in WORKLOAD if name not in ("epochs", "epoch_images")]
@@ -94,7 +94,7 @@ def points(of: Sweep) -> pd.DataFrame:
     about = of.runs.set_index("cell_id").rename(columns={"steps": "budget"})
     same = about.groupby(_WORKLOAD, sort=False, dropna=False)
     about = about.assign(workload=same.ngroup())
-    about = about[["workload", "framework", "global_batch_last", "budget", "technique_settings"]]
+    about = about[["workload", "framework", "global_batch_last", "budget"]]
     known = of.frames.goals.join(about, on="cell_id")
     met = known["met"].fillna(False).astype(bool)
     known = known.assign(
@@ -103,15 +103,25 @@ def points(of: Sweep) -> pd.DataFrame:
         grows=(known["global_batch_last"] > known["global_batch"]).fillna(False),
     )
     known = known[known["steps"] > 0]
-    # where each batch has a rate of its own, as after a search, the batch says which
-    others, labels = without_rates(of.frames.settings)
-    other = known["technique_settings"].map(others)
-    rates = known.groupby([other, "global_batch"])["technique_settings"].nunique()
-    one = other.map(rates.groupby(level=0).max() == 1)
-    known["technique_label"] = known["technique_label"].mask(one, other.map(labels))
+    label = known["cell_id"].map(_with_rates_of_batches(of))
+    known = known.assign(technique_label=label.fillna(known["technique_label"]))
     series = known.groupby(list(SERIES), sort=False)
     known = known.assign(series=series.ngroup())
     return known[series["global_batch"].transform("nunique") > 1]
+
+
+def _with_rates_of_batches(of: Sweep) -> dict[str, str]:
+    """Label without its rate of each planned cell whose technique has one rate at each batch, as
+    after a search, and several in all: the batch says which."""
+    others, labels = without_rates(of.frames.settings)
+    cells = of.frames.planned[of.frames.planned["known"]]
+    cells = cells.assign(other=cells["technique_settings"].map(others))
+    same = cells.groupby(["other", "framework", *_WORKLOAD], dropna=False)
+    cells = cells.assign(series=same.ngroup(), all=same["technique_settings"].transform("nunique"))
+    rates = cells.groupby(["series", "global_batch"])["technique_settings"].transform("nunique")
+    most = rates.groupby(cells["series"]).transform("max")
+    own = cells[(most == 1) & (cells["all"] > 1)]
+    return dict(zip(own["cell_id"], own["other"].map(labels), strict=True))
 
 
 def _row(group: pd.DataFrame) -> Row:
@@ -138,8 +148,9 @@ def figure(of: Sweep) -> Figure | None:
     found, fitted = of.made(points), of.rows(fits)
     panel_of = {row["series"]: str(row["context"]) for row in fitted}
     data = found.assign(panel=found["series"].map(panel_of))
-    own = set(data["technique_label"]) - set(of.runs["technique_label"])  # without their rates
-    seen = {**of.seen, **looks(sorted(own))}
+    labels = list(dict.fromkeys(data["technique_label"]))
+    without_rate = set(labels) - set(of.runs["technique_label"])
+    seen = looks(labels[:MOST_DRAWN]) if without_rate else of.seen
     shown = data[data["technique_label"].isin(list(seen))]
     panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:
@@ -185,7 +196,7 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
     if not known:
         return
     said = [
-        f"{estimate_in(row, 'critical_batch').text(images)} images with {named(row, found)}, "
+        f"{estimate_in(row, 'critical_batch').text(images)} images with {namer(found)(row)}, "
         + fmt.runs(row["reached"] + row["censored"])
         + (f" ({row['censored']:,} censored)" if row["censored"] else "")
         for row in known

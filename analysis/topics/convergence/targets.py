@@ -16,17 +16,16 @@ from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
-from analysis.topics.comparisons.arms import numbers
+from analysis.topics.comparisons.arms import numbers, of_workload
 from analysis.topics.comparisons.contrast import HIGHER, Contrast, contrasts, pairs_of
 from analysis.topics.convergence import curves
-from analysis.topics.names import NAMES, named, place_namer, ranks_column, ratio_text, reasons
+from analysis.topics.names import NAMES, namer, place_namer, ranks_column, ratio_text, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
 MEASURES = ("epoch", "steps", "seconds", "gpu_hours")
 LATER = "second is later"
 #: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
 MOST_PAIRED = 50
-_MOST = 3  # answers
 _LEFT_OUT = "a run did not reach the target, or is lost"
 _RATIOS = [
     Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
@@ -202,13 +201,16 @@ def target_pairs(of: Sweep) -> Table:
 def _how_long(of: Sweep) -> Iterable[Answer]:
     """One per workload, which has one target: times to different ones are not compared."""
     found = of.rows(to_target)
-    for rows in groups(found, ("workload",))[:_MOST]:
+    every = groups(found, ("workload",))
+    for rows in every:
         met = sum(round(row["reached"] * row["reached_n"]) for row in rows if row["reached_n"])
         runs = sum(row["reached_n"] for row in rows)
         lost = sum(row["n"] for row in rows) - runs
-        text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}"
+        soonest = _soonest(of, rows, found)
+        where = "" if soonest else of_workload(rows[0], every)
+        text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}{where}"
         text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-        text = fmt.joined([text, _soonest(of, rows, found)], "; ")
+        text = fmt.joined([text, soonest], "; ")
         yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians")
 
 
@@ -221,7 +223,7 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
     if not known:
         return ""
     fast = min(known, key=lambda row: row["seconds"])
-    text = f"{estimate_in(fast, 'seconds').text(_short)} s with {named(fast, found)} at batch "
+    text = f"{estimate_in(fast, 'seconds').text(_short)} s with {namer(found)(fast)} at batch "
     text += fmt.count(fast["global_batch"])
     others = len(rows) - 1
     if not others:

@@ -55,7 +55,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("before", "Int64"),
         Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
                "count, as a share of the throughput of one there; 100 % is perfect scaling",
-               format=fmt.percent, estimate=True, cell=_marginal),
+               format=fmt.percent, estimate=True, cell=lambda row: "" if row["gpus"] == row["n0"]
+               else estimate_in(row, "marginal").text(fmt.percent)),
     )  # fmt: skip
 
 
@@ -149,10 +150,6 @@ def _over(logs: Moments, base: Places, why: NDArray[Any]) -> pd.DataFrame:
             "note": np.where(there, found["note"].mask(itself, None), why),
         }
     )
-
-
-def _marginal(row: Row) -> str:
-    return "" if row["gpus"] == row["n0"] else estimate_in(row, "marginal").text(fmt.percent)
 
 
 def _efficiency(row: Row) -> str:

@@ -14,7 +14,7 @@ from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, n_of, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, Estimate, Row, estimate_in, frame, plain_rows
-from analysis.topics.names import mode, named, ranks_text, with_context
+from analysis.topics.names import mode, namer, ranks_text, with_context
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import largest_cause, losses
 from analysis.topics.scaling.more_ranks import ahead, uneven
@@ -118,7 +118,7 @@ def _how_far(of: Sweep) -> Iterable[Answer]:
     if one is None:
         return
     verdict = (
-        f"at {ranks_text(one['gpus'])}, {named(one, known)} reaches an efficiency of "
+        f"at {ranks_text(one['gpus'])}, {namer(known)(one)} reaches an efficiency of "
         f"{estimate_in(one, 'efficiency').text(fmt.TWO)}, {fmt.runs(one['n'])}"
     )
     speedup, n0 = fmt.significant(one["speedup"]), ranks_text(one["n0"])

@@ -16,7 +16,7 @@ from analysis.prediction.forecast import UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import named, ranks_column, ranks_text, ratio_text
+from analysis.topics.names import namer, ranks_column, ranks_text, ratio_text
 from analysis.topics.scaling.efficiency import chosen, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
@@ -134,7 +134,7 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
               for row in gains if row["before"] >= most > gains[0]["before"]]  # fmt: skip
     said = f"beyond {most} ranks, each added one gives {', '.join(beyond)}" if beyond else ""
     several = len({other["series"] for other in known}) > 1
-    whose = f"with {named(one, known)}" if several else ""
+    whose = f"with {namer(known)(one)}" if several else ""
     verdict = fmt.sentence(_up_to(gains[0], least, most, whose))
     yield Answer("more_ranks", "Are more ranks worth it?", verdict,
                  "forecast" if further else "scaling", "gains",

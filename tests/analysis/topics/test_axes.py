@@ -147,6 +147,9 @@ def test_each_set_of_equal_cells_has_ends_of_its_own() -> None:
       *(runs(0.5, technique=technique("lamb", base_lr=rate), width=2.0, **MINI)
         for rate in (0.1, 0.2))],
      "From weight decay 0 to 0.01, with technique naive, no change"),
+    ([decayed(0.7, 0.0, 0.1), decayed(0.5, 0.001, 0.02),
+      *(runs(0.5, technique=technique("lamb", base_lr=rate)) for rate in (0.1, 0.2))],
+     "From weight decay 0 to 0.001 (with base learning rate changing), with technique naive, val"),
 ])  # fmt: skip
 def test_what_else_changes_is_named_or_equal(conditions: list[list[RunRecord]], begin: str) -> None:
     assert only(of(*conditions)).text.startswith(begin)

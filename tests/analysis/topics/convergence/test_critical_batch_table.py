@@ -82,6 +82,10 @@ def test_a_rate_for_each_batch_is_one_series_several_are_several() -> None:
     assert drawn(*items).data["technique_label"].unique().tolist() == ["naive"]
     every = made(*items, *(run(batch, settings={"base_lr": 0.5}) for batch in BATCHES)).data
     assert every["technique_label"].tolist() == ["naive (base_lr=0.5)"]
+    # of another target, with rates of its own
+    other = Target(validation_accuracy=0.35, held_for=1)
+    more = [run(batch, settings={"base_lr": batch / 500}, target=other) for batch in BATCHES]
+    assert made(*items, *more).data["critical_batch"].notna().tolist() == [True, True]
 
 
 @pytest.mark.parametrize("items", [
