@@ -71,7 +71,7 @@ def complete(frames: Frames) -> Iterable[Answer]:
         more.append(f"{fmt.counted(others, 'more reason')} in the table")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
-    then = "once that is put right, " if said else "the next "
+    then = "then " if said else "the next "
     then += " and ".join(command("sweep", frames.results, SWEEP=one) for one in sweeps)
     then += " run " if len(sweeps) > 1 else " runs "
     then += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"

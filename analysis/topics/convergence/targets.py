@@ -223,8 +223,8 @@ def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
     if not known:
         return ""
     fast = min(known, key=lambda row: row["seconds"])
-    text = f"{estimate_in(fast, 'seconds').text(_short)} s with {namer(found)(fast)} at batch "
-    text += fmt.count(fast["global_batch"])
+    text = f"{estimate_in(fast, 'seconds').text(_short)} s of training and evaluation with "
+    text += f"{namer(found)(fast)} at batch {fmt.count(fast['global_batch'])}"
     others = len(rows) - 1
     if not others:
         return f"the median is {text}"

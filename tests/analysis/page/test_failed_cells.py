@@ -45,7 +45,7 @@ def test_all_failed_for_one_cause_on_several_hosts(tmp_path: Path) -> None:
     assert found.text == (
         "All 6 cells failed, for one reason: job 11, 12, 13 and 3 more: Slurm could not open the "
         f"job's log (on node1, node2, node3 and 1 more) ({logs_of(items[0])} shows more). "
-        "What to do: see logs/. Once that is put right, make sweep SWEEP=smoke runs them again."
+        "What to do: see logs/. Then make sweep SWEEP=smoke runs them again."
     )
 
 
@@ -70,7 +70,7 @@ def test_several_causes_are_the_most_frequent_first(tmp_path: Path) -> None:
     )
     assert f"see logs/. Also: a (2 cells: {logs_of(items[0], 'many')} shows more). " in found.text
     assert f"b (1 cell: {logs_of(items[2], 'many')} shows more)" in found.details
-    assert ". 3 more reasons in the table. Once" in found.details
+    assert ". 3 more reasons in the table. Then" in found.details
 
 
 def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_names_and_errors_are_text(tmp_path: Path) -> None:
     folder = tmp_path / "a $(id) 'x'"
     items = failures(BAD, BAD, what_to_do="set it,\nthen \x1b[31mrun it.")
     text = first_answer(folder, items, title=BAD).text
-    assert "\x1b" not in text and "What to do: set it, then ?[31mrun it. Once" in text
+    assert "\x1b" not in text and "What to do: set it, then ?[31mrun it. Then" in text
     assert """SWEEP='a $$(id) '"'"'x'"'"'' CELL=""" in text, "for make, then for the shell"
     done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 3 and "[red]$(id)[/red]" in done.output

@@ -103,8 +103,8 @@ def _unended(report: RankPreflight) -> Finding:
         ok=False,
         found=f"the rank died while: {report.phase}",
         expected="it comes to its end",
-        fix="read the job's log; MPI that aborts here has often no writable /tmp or another PMIx "
-        "than Slurm's (`srun --mpi=list`)",
+        fix="read the job's log; MPI aborts here where /tmp is not writable, or where its PMIx is "
+        "not Slurm's (`srun --mpi=list`)",
     )
 
 

@@ -143,7 +143,7 @@ def test_a_lost_run_is_censored_at_the_last_time_known_of_it(tmp_path: Path, how
     assert found["gpu_hours"] == pytest.approx(9 * 3.06 / 3600)
     assert targets.to_target(of).data["pareto_optimal"].isna().all()
     (answer,) = targets.TOPIC.answers[0](of)
-    assert "the shortest median is 27.5 s with naive at batch 16" in answer.text
+    assert "27.5 s of training and evaluation with naive at batch 16" in answer.text
 
 
 def test_of_a_lost_run_without_a_trace_nothing_is_known(tmp_path: Path) -> None:
