@@ -30,8 +30,8 @@ _OWN = ".export.json"
 
 
 def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, tuple[str, ...]]:
-    """All sweeps as one, and the cells that several of them have: each frame begins with a column
-    ``sweep``, and ``cell_id`` becomes ``SWEEP/CELL``.
+    """All sweeps as one, and the cells that several of them have. Of several sweeps, frames begin
+    with a column ``sweep``, and ``cell_id`` becomes ``SWEEP/CELL``.
 
     Such a cell counts once: the same run twice is no second run. It is that of the first sweep that
     has a usable run of it.
@@ -140,7 +140,7 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
             "folder, or that of an earlier export"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(note, json.dumps([*tables]) + "\n")
+    write_atomically(note, json.dumps(sorted({*own, *tables})) + "\n")
     for name, table in tables.items():
         write_atomically(folder / name, csv_text(table))
     return {folder / name: len(table) for name, table in tables.items()}
@@ -148,7 +148,7 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
 
 def network_beside(frames: Frames) -> Link | None:
     """The network between all nodes of the sweep, for large messages, from the newest run of make
-    interconnect beside it that measured all-reduces of all of them and that a straight line
+    interconnect beside it that measured all-reduces of all of them and that a fit
     describes; None: the sweep used one node, or there is no such run."""
     hosts = {host for names in frames.runs["hosts"] for host in names}
     runs = (frames.folder.resolve().parent / "interconnect").glob("[!.]*/")

@@ -176,7 +176,7 @@ def _speeds(collectives: Collectives, here: Baseline, baseline: Baseline) -> Ite
     """By way, since what Horovod takes may not be what pairs took; each series at the largest size
     that both have: a slow one ends with fewer."""
     if here.shape != baseline.shape:
-        was = baseline.shape or "none"
+        was = baseline.shape or "none were measured"
         why = f"collectives are not compared: {was} in {baseline.run}, {here.shape} now"
         yield Finding("remark", "collectives", why)
         return

@@ -94,13 +94,13 @@ def suspect_findings(tournament: Tournament) -> Iterator[Finding]:
 
 
 def _or_else(suspect: Suspect, tournament: Tournament) -> str:
-    """What a leaf switch without other nodes does not let tell apart."""
+    """What a node that is alone on its leaf switch does not let tell apart."""
     switches, nodes = tournament.switches, set(suspect.nodes)
     leaves = {switches.get(node) for node in nodes}
     others = {node.name for node in tournament.nodes if switches.get(node.name) in leaves} - nodes
-    if others or len(leaves) > 1 or None in leaves:
+    if others or len(nodes) > 1 or None in leaves:
         return ""
-    why = "so that a node, a link and the uplink are hard to tell apart"
+    why = "so that the node, its link and the uplink are hard to tell apart"
     return f"; no other node of {leaves.pop()} was measured, {why}"
 
 

@@ -177,7 +177,7 @@ def _heatmap(tournament: Tournament, middle: float) -> Figure:
     fills = (1 - shares).clip(_FAINTEST, 1).to_numpy()
     return Figure(
         "rates", "Who reaches what with whom",
-        "Rate as a share of the median node's, row sends, column receives, leaf by leaf. A row or "
+        "Rate as a share of the median node's, row sends, column receives. A row or "
         "column in full colour is a node's direction, a square a link. Colour: full at 0, faint "
         "from the median on. Hatched: nothing came through; empty: not measured.",
         pairs_frame(tournament).query("phase == 'tournament'")[_PAIRS],

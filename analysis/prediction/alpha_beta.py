@@ -58,7 +58,7 @@ class Fit(NamedTuple):
 
 
 def fit(timed: Sequence[Timed]) -> Fit:
-    """Of two sizes or more; the bootstrap resamples the samples of each."""
+    """Of two sizes or more; the bootstrap resamples those of each from the split on."""
     messages = np.array([t.bytes / t.ranks for t in timed])
 
     def sides(split: float) -> list[list[Timed]]:

@@ -71,7 +71,7 @@ def forecast(
     Args:
         measured: of one series, by ranks. Counts within one node are left out where others span
             several: their all-reduce is of memory.
-        network: of the same nodes, and to be trusted: of a fit whose ``is_usable`` holds.
+        network: of the same nodes, from a fit that misses no size by more than WORST.
     """
     across = any(m.nodes > 1 for m in measured)
     usable = [m for m in measured if not (across and m.ranks > 1 and m.nodes == 1)]

@@ -50,7 +50,7 @@ def test_several_sweeps_are_one_report_and_a_shared_cell_counts_once(tmp_path: P
     told = json.loads((out / "answers.json").read_text())["answers"]
     (complete,) = [one for one in told if one["key"] == "complete"]
     assert "make logs SWEEP=b CELL=digits-" in complete["text"]
-    assert "put right, make sweep SWEEP=b runs the rest" in complete["text"], "all of a is there"
+    assert "Then make sweep SWEEP=b runs the rest" in complete["text"], "all of a is there"
     # one technique is in one sweep, its reference in the other: compared as if in one
     assert any(one["key"] == "scaling" for one in told)
 

@@ -158,7 +158,7 @@ ROWS: list[tuple[Run, Run, str, str]] = [
              collectives=with_collectives(oversubscribed=True).collectives), FAST,
      "open two nodes; fault fabric", ""),
     (GOOD, FAST, "", ""),  # another phase was not asked for
-    (FAST, GOOD, "", "collectives are not compared: none in r1, 4 ranks on 4 nodes"),
+    (FAST, GOOD, "", "collectives are not compared: none were measured in r1, 4 ranks on 4 nodes"),
     (run(None), GOOD, "open nothing", ""),
     (with_collectives(20.0, controller="mpi"), FAST, "", "not compared: 4 ranks on 4 nodes, gloo"),
     (with_collectives(20.0, sent=10**6), FAST, "open interface; open collectives", ""),
