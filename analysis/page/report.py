@@ -20,8 +20,6 @@ METHODS = (
     "Differences are Welch's. Each technique against the reference is one family, fixed by the "
     "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
     "without a usable run counts in the family. Everything else explores, without correction.",
-    "Throughput is the median over epochs, without the first one of each attempt and without the "
-    "steps that were sampled. Accuracy is measured after the last epoch.",
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from matplotlib.patches import Patch
 
-from analysis.plots.canvas import CHARACTER, LINE, SMALL, shortened, small_multiples, write
+from analysis.plots.canvas import CHARACTER, LINE, SMALL, small_multiples, write
 from analysis.plots.figure import INK, Look, Svg, style, tip, to_svg
 
 _BESIDE, _WIDE = 30, 5.0  # characters of a line beside a bar, and inches of all bars
@@ -31,8 +31,7 @@ class Point:
 def forest(points: Sequence[Point], label: str) -> Svg:
     """A row for each point, the first one at the bottom; 0 is marked."""
     with style():
-        names = [shortened(point.name) for point in points]
-        beside = max(map(len, names)) + max(len(point.said) for point in points)
+        beside = sum(max(len(getattr(p, part)) for p in points) for part in ("name", "said"))
         canvas, (axis,) = small_multiples(1, 2.6 + CHARACTER * beside, 0.9 + 0.26 * len(points))
         axis.axvline(0, color=INK, linewidth=0.9)
         for place, point in enumerate(points):
@@ -45,7 +44,7 @@ def forest(points: Sequence[Point], label: str) -> Svg:
             )  # fmt: skip
             tip(sign, point.tip)
             write(axis, point.said, (1, place), (5, 0), ("axes fraction", "data"), va="center")
-        axis.set_yticks(range(len(points)), names)
+        axis.set_yticks(range(len(points)), [point.name for point in points])
         axis.set_ylim(-0.6, len(points) - 0.4)
         axis.set_xlabel(label)
         return to_svg(canvas)

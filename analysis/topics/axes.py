@@ -78,7 +78,7 @@ def answers(of: Sweep) -> Iterable[Answer]:
     compared = sum(row[f"{name}_low"] is not None for row in last_rows for name in _MEASURES)
     for sets in every:
         verdict, *more = fmt.few([_said(own) for own in sets])
-        if compared > 1 and any(own[-1][f"{name}_low"] for own in sets for name in _MEASURES):
+        if compared > 1 and any(own[-1][f"{n}_low"] is not None for own in sets for n in _MEASURES):
             more.append(f"intervals are not corrected for {compared} comparisons")
         words = sets[0][0]["axis"].partition(" (")[0]
         yield Answer("axis", f"What changes with {words}?", fmt.sentence(verdict),

@@ -167,5 +167,5 @@ def further_in_words(rows: Sequence[Row], other: str = "") -> str:
     ``other``: what they differ from."""
     most = max((row["further_runs"] or 0 for row in rows), default=0)
     difference = f"a difference of {MARGIN:g}{f' from {other}' if other else ''}"
-    needs = f"each technique needs {fmt.counted(most, 'more run')}"
+    needs = f"each undecided technique needs {fmt.counted(most, 'more run')}"
     return f"to detect {difference}, {needs}" if most else ""

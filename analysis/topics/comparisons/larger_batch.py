@@ -52,7 +52,7 @@ def _both(row: Row, name: str) -> str:
 COLUMNS = (
     *ABOUT[:-2],  # without ranks and batch
     Column("ranks", None, heading="ranks", cell=lambda row: _both(row, "gpus"),
-           description="smallest → largest batch; of a batch with several, the fewest → the most"),
+           description="smallest → largest batch, of the same rank count where one has both"),
     Column("batches", None, heading="global batch", cell=lambda row: _both(row, "global_batch"),
            description="where it grows within a run, that of its first epoch"),
     Column("steps", None, heading="steps", cell=lambda row: _both(row, "steps"),
@@ -69,8 +69,8 @@ COLUMNS = (
 def kept(of: Sweep) -> Table:
     """One row per technique and workload with more than one planned global batch; see COLUMNS.
 
-    ``difference``: mean at the largest batch minus mean at the smallest. Where a batch is planned
-    in several ways, the smallest is of the fewest ranks and the largest of the most.
+    ``difference``: mean at the largest batch minus mean at the smallest. Both are of the
+    most ranks that have several batches; else of the fewest ranks and of the most.
     """
     found = of.made(arms)
     small, large = _ends(found)
@@ -92,7 +92,10 @@ def kept(of: Sweep) -> Table:
 
 
 def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Arms of the smallest batch and fewest ranks, and of the largest and most, of each series."""
+    """Arms of each series: smallest and largest batch, on the most ranks that have several."""
+    several = found.groupby([*SERIES, "gpus"])["global_batch"].transform("nunique") > 1
+    most = found["gpus"].where(several).groupby([found[name] for name in SERIES]).transform("max")
+    found = found[most.isna() | (found["gpus"] == most)]
     ordered = found.sort_values(["global_batch", "gpus"], kind="stable").reset_index(names="arm")
     ends = ordered.groupby(list(SERIES))[["arm", "global_batch"]].agg(["first", "last"])
     grows = ends["global_batch"]["first"] < ends["global_batch"]["last"]

@@ -149,8 +149,8 @@ def figure(of: Sweep) -> Figure | None:
     panel_of = {row["series"]: str(row["context"]) for row in fitted}
     data = found.assign(panel=found["series"].map(panel_of))
     labels = list(dict.fromkeys(data["technique_label"]))
-    without_rate = set(labels) - set(of.runs["technique_label"])
-    seen = looks(labels[:MOST_DRAWN]) if without_rate else of.seen
+    known = set(labels) <= set(of.runs["technique_label"])  # else without their rates
+    seen = of.seen if known else looks(labels[:MOST_DRAWN])
     shown = data[data["technique_label"].isin(list(seen))]
     panels, more = panels_of(shown, MOST_PANELS, "panels; the CSV has all")
     if not panels:

@@ -130,15 +130,14 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     gains = [row for row in gains if row["before"] is not None]
     least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
     most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
-    beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} up to {row['gpus']}"
-              for row in gains if row["before"] >= most > gains[0]["before"]]  # fmt: skip
-    said = f"beyond {most} ranks, each added one gives {', '.join(beyond)}" if beyond else ""
-    several = len({other["series"] for other in known}) > 1
-    whose = f"with {namer(known)(one)}" if several else ""
+    beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} from {row['before']} to "
+              f"{row['gpus']}" for row in gains if row["marginal_high"] is not None
+              and row["before"] >= most > gains[0]["before"]]  # fmt: skip
+    said = f"each added rank gives {', '.join(beyond)}" if beyond else ""
+    whose = f"with {namer(known)(one)}" if len({row["series"] for row in known}) > 1 else ""
     verdict = fmt.sentence(_up_to(gains[0], least, most, whose))
     yield Answer("more_ranks", "Are more ranks worth it?", verdict,
-                 "forecast" if further else "scaling", "gains",
-                 [said, _expected(further)])  # fmt: skip
+                 "scaling", "gains", [said, _expected(further)])  # fmt: skip
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:

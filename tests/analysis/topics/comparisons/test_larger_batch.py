@@ -57,6 +57,11 @@ def test_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> No
         arm(LARGE, gpus=8, batch_per_rank=8), arm([0.1, 0.1], gpus=4),
     ).iloc[0]  # fmt: skip
     assert (row["gpus_small"], row["gpus_large"], row["n_large"]) == (1, 8, 3)
+    # where ranks have several batches, what other ranks change is no effect of the batch
+    grid = [arm(SMALL if gpus == 1 else LARGE, gpus=gpus, batch_per_rank=batch // gpus)
+            for gpus in (1, 4) for batch in (32, 128)]  # fmt: skip
+    row = kept(*grid).iloc[0]
+    assert (row["gpus_small"], row["gpus_large"], row["difference"]) == (4, 4, 0)
 
 
 def test_the_largest_planned_batch_stays_the_end_without_a_run() -> None:
