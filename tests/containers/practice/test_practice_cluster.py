@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def test_four_nodes_with_own_name_address_and_tmp(running: Practice) -> None:
     addresses = dict(line.split()[:2] for line in lines)
     assert sorted(addresses) == list(NODES)
     assert len(set(addresses.values())) == 4
-    for file in ("/tmp/mine", "/dev/shm/mine"):
+    name = f"mine-{os.getpid()}-{time.time_ns()}"  # a name that nobody on this machine has used
+    for file in (f"/tmp/{name}", f"/dev/shm/{name}"):
         running.inside("node1", "touch", file)
         seen = [running.inside(node, "test", "-e", file).returncode == 0 for node in NODES]
         assert seen == [True, False, False, False]
