@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -83,12 +82,6 @@ def refusals() -> Iterator[None]:
     except KeyboardInterrupt:
         say("interrupted; what was submitted goes on, and the same command goes on from here")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def make_line(goal: str, **variables: str) -> str:
-    """A line that make and the shell take as it is meant: make reads $ before the shell does."""
-    given = (f"{name}={shlex.quote(text).replace('$', '$$')}" for name, text in variables.items())
-    return " ".join(["make", goal, *given])
 
 
 def without_links(path: Path) -> Path:

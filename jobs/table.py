@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from jobs.cell.state import ENDING, NOT_SUBMITTED, RUNNING, STARTING, UNKNOWN, WAITING, CellState
-from jobs.messages import clock, make_line
+from jobs.messages import clock
 from jobs.plan.differences import common_start
 from train.config.plan import epochs_to_train
+from train.errors import make_line
 from train.record.run import GOOD
 
 #: Different reasons that are spelled out below a table.

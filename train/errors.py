@@ -1,10 +1,12 @@
-"""What every room may raise, and how refusals of the file system and signals are met."""
+"""What every room may raise, how refusals of the file system and signals are met, and the command
+that a message names."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -38,6 +40,20 @@ class DataError(ConfigError):
 def remedy(error: OSError) -> str:
     """What to do about it; '' where the number does not tell, and the system's words must do."""
     return _REMEDIES.get(error.errno or 0, "")
+
+
+def make_line(goal: str, results: Path | None = None, **variables: str) -> str:
+    """A line that make and the shell take as it is meant, whatever a name holds.
+
+    RESULTS= is repeated where make was called with it, and ``results``, of the sweeps that the line
+    is about, is that folder or not known.
+    """
+    asked, usual = Path(os.environ.get("RESULTS") or "results").resolve(), Path("results").resolve()
+    if asked != usual and (results is None or asked == results.resolve()):
+        variables["RESULTS"] = str(asked)
+    # make takes $ for its own before the shell does
+    given = (f"{name}={shlex.quote(text).replace('$', '$$')}" for name, text in variables.items())
+    return " ".join(["make", goal, *given])
 
 
 class Unreadable(OSError):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from analysis import fmt
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
-from analysis.topics.cells.completeness import command, why
+from analysis.topics.cells.completeness import logs_line, why
 from analysis.writing import Case, Result, Suite, junit_text
 
 
@@ -36,7 +36,7 @@ def _result(problem: Problem, frames: Frames) -> Result:
         return Result("skipped", problem.kind, problem.reason)
     rank = "" if problem.rank is None else f"rank {problem.rank}"
     about = fmt.joined([rank, problem.where or "", problem.what_to_do or ""], "; ")
-    logs = command("logs", frames.results, SWEEP=frames.name, CELL=problem.cell_id)
+    logs = logs_line(frames, problem.cell_id)
     text = "\n".join(
         [fmt.joined([problem.reason, about, f"{logs} shows more"], "\n"), *problem.log_tail]
     )

@@ -20,10 +20,10 @@ from jobs.cell.container import (
 )
 from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
-from jobs.messages import ROOT, make_line, say
+from jobs.messages import ROOT, say
 from train.distributed.gpus import IMAGE_CUDA, driver_cuda, unusable
 from train.environment import environment_of
-from train.errors import ConfigError
+from train.errors import ConfigError, make_line
 
 START_S = 120.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

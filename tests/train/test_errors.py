@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from train.errors import DataError, explained, remedy
+from train.errors import DataError, explained, make_line, remedy
 
 #: Error number -> a word of the advice; '': the system's own words alone.
 ADVICE = {
@@ -28,3 +28,15 @@ def test_advice_is_that_of_the_error(tmp_path: Path, number: int, word: str) -> 
     for text in (remedy(refusal), str(caught.value)):
         advice = text.lower().replace(os.strerror(number).lower(), "")
         assert {other for other in WORDS if other in advice} == ({word} if word else set())
+
+
+def test_a_suggested_command_is_of_the_folder_that_make_was_told(tmp_path, monkeypatch) -> None:
+    """Without it, `make logs` looked into another folder; jobs named no other one."""
+    monkeypatch.delenv("RESULTS", raising=False)
+    assert make_line("logs", SWEEP="a $b") == "make logs SWEEP='a $$b'"
+    monkeypatch.setenv("RESULTS", str(tmp_path))
+    assert make_line("logs", SWEEP="a") == f"make logs SWEEP=a RESULTS={tmp_path}"
+    assert make_line("logs", tmp_path / "other", SWEEP="a") == "make logs SWEEP=a"
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("RESULTS", "results")
+    assert make_line("logs", SWEEP="a") == "make logs SWEEP=a"

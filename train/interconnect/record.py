@@ -152,7 +152,7 @@ class Tournament(Frozen):
 
 class Trouble(Frozen):
     """Why a node took no part, as srun, the container or the node's program said it; node "?" where
-    they do not say. what: container, launch, node, GAVE_UP or NOT_MET."""
+    they do not say. what: container, launch, node, memory, GAVE_UP or NOT_MET."""
 
     node: str
     what: str

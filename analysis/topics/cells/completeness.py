@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 from analysis import fmt
@@ -16,6 +13,7 @@ from analysis.records.gather import Problem
 from analysis.table import Column, Table, frame
 from analysis.topics.topic import Answer, Topic
 from analysis.writing import printable
+from train.errors import make_line
 from train.record.cause import cause_line, names_of, pieces
 from train.record.run import RunError
 
@@ -61,18 +59,19 @@ def complete(frames: Frames) -> Iterable[Answer]:
     alone, said = kinds["failed"] == plan and len(found) == 1, list[str]()
     for cause in found[:_MOST]:
         count = "" if alone else f"{fmt.counted(cause.cells, 'cell')}: "
-        logs = command("logs", frames.results, SWEEP=frames.name, CELL=cause.first.cell_id)
+        logs = logs_line(frames, cause.first.cell_id)
         said.append(f"{cause.text} ({count}{logs} shows more)")
     verdict = fmt.joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
-    more = [f"what to do: {todo.removesuffix('.')}"] if todo else []
+    todo = todo.removesuffix(".").removesuffix(", then make sweep again")  # the last sentence
+    more = [f"what to do: {todo}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := len(found) - len(said):
         more.append(f"{fmt.counted(others, 'more reason')} in the table")
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
     then = "then " if said else "the next "
-    then += " and ".join(command("sweep", frames.results, SWEEP=one) for one in sweeps)
+    then += " and ".join(make_line("sweep", frames.results, SWEEP=one) for one in sweeps)
     then += " run " if len(sweeps) > 1 else " runs "
     then += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
     # a rejected record says completed or diverged, so a sweep takes it for done
@@ -117,21 +116,10 @@ def why(problem: Problem) -> str:
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
 
 
-def command(goal: str, results: Path = Path(), **variables: str) -> str:
-    """A line that make and the shell take as it is meant, whatever a name holds. A cell SWEEP/CELL,
-    of several sweeps, is that of the one that it names.
-
-    ``results``: the folder of the sweeps; RESULTS= is repeated where make was called with it.
-    """
-    asked, usual = Path(os.environ.get("RESULTS") or "results").resolve(), Path("results").resolve()
-    if asked == results.resolve() != usual:
-        variables["RESULTS"] = str(asked)
-    sweep, slash, cell = variables.get("CELL", "").partition("/")
-    if slash:
-        variables |= {"SWEEP": sweep, "CELL": cell}
-    # make takes $ for its own before the shell does
-    given = (f"{key}={shlex.quote(text).replace('$', '$$')}" for key, text in variables.items())
-    return " ".join(["make", goal, *given])
+def logs_line(frames: Frames, cell_id: str) -> str:
+    """The command to read more; a cell of several sweeps is SWEEP/CELL."""
+    sweep, _, cell = cell_id.rpartition("/")
+    return make_line("logs", frames.results, SWEEP=sweep or frames.name, CELL=cell)
 
 
 def _seen(lines: Sequence[Sequence[str]]) -> str:

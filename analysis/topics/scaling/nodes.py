@@ -28,9 +28,9 @@ from analysis.stats.differences import holm
 from analysis.stats.intervals import IDENTICAL, t_quantile
 from analysis.stats.least_squares import ROUNDING, Effects, Fit, within
 from analysis.table import Column, Names, Row, Table, estimate_in, estimates_as, frame
-from analysis.topics.cells.completeness import command
 from analysis.topics.names import only
 from analysis.topics.topic import Answer, Sweep, Topic
+from train.errors import make_line
 
 #: Longer than this, and significant: the host is a suspect.
 SLOWER = 0.05
@@ -120,7 +120,7 @@ def ready_command(slow: Sequence[Row], rows: Sequence[Row], site: object) -> str
         [name for row in group for name in row["host"]] for group in (slow[:_NAMED], sound)
     )
     nodes = ",".join(name.split(".")[0] for name in [*suspected, *others[:_BESIDE]])
-    return command("interconnect", SITE=str(site), NODES=nodes)
+    return make_line("interconnect", SITE=str(site), NODES=nodes)
 
 
 def by_host(of: Sweep) -> Table:

@@ -16,7 +16,7 @@ from typing import Any
 from jobs.cell.stop import stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
-from jobs.slurm.job.step_failure import absent_source, launch_troubles
+from jobs.slurm.job.step_failure import MEMORY, MORE_MEMORY, absent_source, launch_troubles
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
     REPORT_NAME,
@@ -26,7 +26,7 @@ from jobs.slurm.job.task import (
     Problem,
     minutes_for,
 )
-from train.distributed.preflight.report import RankPreflight, problems, read_reports
+from train.distributed.preflight.report import UNENDED, RankPreflight, problems, read_reports
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
 
@@ -79,12 +79,15 @@ def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
 def _problems(
     task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight]
 ) -> tuple[Problem, ...]:
-    """What the ranks found; where some could not even start, what srun and the container said."""
+    """What the ranks found; before it, if some could not start or were killed for their memory,
+    what srun and the container said."""
+    killed = ranks.said.out_of_memory is not None
     findings = [
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
         for host, finding in problems(reports, task.size)
+        if not (killed and finding.check == UNENDED)
     ]
-    troubles = launch_troubles(ranks) if len(reports) < task.size else []
+    troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
     if ranks.code and not troubles and not findings:
         troubles = [Trouble(node="?", what="launch", found=f"srun ended with code {ranks.code}")]
     starts = (_unstarted(task, trouble, ranks.log.parent) for trouble in troubles)
@@ -93,10 +96,12 @@ def _problems(
 
 def _unstarted(task: PreflightTask, trouble: Trouble, logs: Path) -> Problem:
     path = absent_source(trouble.found)
-    if path is None:
+    check, found = trouble.what, trouble.found
+    if check == MEMORY:
+        expected, todo = "ranks that fit into the memory of their job", MORE_MEMORY
+    elif path is None:
         expected = "the rank starts in the container"
         todo = f"fix the node or the site's file; see {logs}"
-        check, found = trouble.what, trouble.found
     else:
         named = (need.what for need in task.every_need if need.path == path)
         check, found = next(named, "a bind of the site file"), f"no {path}"

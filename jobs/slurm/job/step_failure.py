@@ -26,6 +26,9 @@ NODE = "node "
 #: and nodes in part only (seen with 22.05 and 24.11).
 _RESTARTED = ("Invalid job id specified", "Invalid generic resource")
 GO_ON = "make sweep goes on from its last checkpoint"
+#: What a trouble is about that is one of memory, and what to do.
+MEMORY = "memory"
+MORE_MEMORY = "ask for more memory with mem_per_rank_gb in the site's file"
 #: State, reason and times of a job that is being ended -> what they make of a cell, and words.
 _ENDS: tuple[tuple[str, Status, str], ...] = (
     (r"PreemptTime=\d", "preempted", "a job of higher priority got its nodes"),
@@ -125,14 +128,16 @@ def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
 def _out_of_memory(ranks: StepRanks) -> Verdict | None:
     if (said := ranks.said.out_of_memory) is None:
         return None
-    rank = ranks.said.out_of_memory_rank
-    rank = next(iter(ranks.bad), None) if rank is None else rank
+    rank = _memory_rank(ranks)
     where = "the step" if rank is None else ranks.place(rank)
-    todo = (
-        "ask for more memory with mem_per_rank_gb in the site's file, or make batch_per_rank "
-        "smaller; then make sweep again"
-    )
+    todo = f"{MORE_MEMORY}, or make batch_per_rank smaller; then make sweep again"
     return "failed", _error(ranks.log, f"out of memory: {said}", where, todo, rank)
+
+
+def _memory_rank(ranks: StepRanks) -> int | None:
+    """The rank that used too much memory, as far as it is known."""
+    rank = ranks.said.out_of_memory_rank
+    return next(iter(ranks.bad), None) if rank is None else rank
 
 
 def _no_container(cell: Path, ranks: StepRanks) -> Verdict | None:
@@ -179,7 +184,7 @@ def absent_source(said: str) -> str | None:
 
 
 def launch_troubles(ranks: StepRanks) -> list[Trouble]:
-    """Why ranks did not start, as the container and srun say it."""
+    """Why ranks did not start or were killed, as the container and srun say it."""
     said = ranks.said
     troubles = [
         Trouble(node=ranks.place(rank).removeprefix("node "), what="container", found=words)
@@ -190,6 +195,11 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
         troubles.append(Trouble(node="?", what="launch", found=said.launch_failure))
     if dead := said.node_failure:
         troubles.append(Trouble(node=dead, what="node", found="it failed under the job"))
+    if said.out_of_memory:
+        rank = _memory_rank(ranks)
+        end = None if rank is None else said.ends.get(rank)
+        node = "?" if end is None else end.host
+        troubles.append(Trouble(node=node, what=MEMORY, found=said.out_of_memory))
     if not troubles and not said.ends:
         tail = " / ".join(tail_of(ranks.log)[-3:])
         troubles.append(Trouble(node="?", what="launch", found=tail or "srun printed nothing"))

@@ -93,7 +93,7 @@ def _failed_preflight(
     """Why the cells that depend on a preflight were not started; '' where it held none of them."""
     report = report_of(sweep, job)
     if report is not None:
-        problem = "" if report.ok else f"job {job}: {report.problems[0]}"
+        problem = "" if report.ok else f"job {job}, {report.problems[0]}"
     elif job in queue and not queue[job].ended:
         problem = ""
     else:
@@ -103,7 +103,7 @@ def _failed_preflight(
         problem = status_of(job, ending)[1]
         logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
         problem += f"; read {logs[-1]}" if logs else ""
-    return f"not started, since the preflight did not pass: {problem}" if problem else ""
+    return f"not started, as its preflight did not pass: {problem}" if problem else ""
 
 
 def _patience_s(ending: JobState | None) -> float:

@@ -23,7 +23,8 @@ Phase = Literal[
 TOGETHER = ("meeting the others", "all-reduce")
 #: Name of the finding of a rank that ended itself, since others did not come.
 LATE = "time"
-
+#: ... and of a rank that died.
+UNENDED = "end"
 
 #: Findings about the network that hold nothing by themselves, where MPI may take another one.
 SUSPECTED = ("shared address", "MTU", "path")
@@ -99,10 +100,10 @@ def problems(reports: Sequence[RankPreflight], world: int) -> tuple[tuple[str, F
 
 def _unended(report: RankPreflight) -> Finding:
     return Finding(
-        check="end",
+        check=UNENDED,
         ok=False,
-        found=f"the rank died while: {report.phase}",
-        expected="it comes to its end",
+        found=f"a rank that died in its phase {report.phase!r}",
+        expected="a rank that finishes",
         fix="read the job's log; MPI aborts here where /tmp is not writable, or where its PMIx is "
         "not Slurm's (`srun --mpi=list`)",
     )

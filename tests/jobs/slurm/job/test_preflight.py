@@ -14,6 +14,7 @@ from jobs.config.site import Site
 from jobs.slurm.job.preflight import run_preflight
 from jobs.slurm.job.task import PreflightReport, PreflightTask, read_preflight
 from tests.jobs.slurm.fakes import FakeSlurm
+from tests.train.distributed.preflight.test_preflight_report import report as rank_report
 
 
 def task(folder: Path, **changes: Any) -> PreflightTask:
@@ -28,11 +29,15 @@ def task(folder: Path, **changes: Any) -> PreflightTask:
 
 def failed(fake: FakeSlurm, folder: Path, words: str) -> PreflightReport:
     """Of two ranks, the second one's container does not start."""
-    fake.put(
-        "srun",
-        f"echo {shlex.quote(f'FATAL:   {words}')} > {folder}/rank-1.log\n"
+    return held(
+        fake, folder, f"echo {shlex.quote(f'FATAL:   {words}')} > {folder}/rank-1.log",
         "echo 'srun: error: n2: task 1: Exited with exit code 255' >&2; exit 1",
-    )
+    )  # fmt: skip
+
+
+def held(fake: FakeSlurm, folder: Path, *lines: str) -> PreflightReport:
+    """What the preflight leaves after this srun."""
+    fake.put("srun", "\n".join(lines))
     with pytest.raises(SystemExit, match="1"):
         run_preflight(task(folder).model_dump(mode="json"))
     report = read_preflight(folder)
@@ -76,6 +81,19 @@ def test_temporary_files_go_where_the_node_has_a_folder(
         made = task(tmp_path, site=Site(ranks_per_node=1, scratch=scratch), nodes=nodes)
         wanted = used and used.replace("HERE", here)
         assert made.on_node(environment).site.scratch == wanted
+
+
+def test_ranks_killed_for_their_memory_hold_the_sweep(fake: FakeSlurm, tmp_path: Path) -> None:
+    """In the words of Slurm 22.05. They died while they imported, and MPI was blamed for it."""
+    said = "StepId=1.0 exceeded memory limit (310067200 > 214958080), being killed"
+    lines = [f"echo 'slurmstepd-n2: error: {said}' > {tmp_path}/rank-1.log",
+             "echo 'srun: error: n2: task 1: Killed' >&2; exit 137"]  # fmt: skip
+    for rank in range(2):
+        died = rank_report(rank, phase="importing", host=f"n{rank + 1}").model_dump_json()
+        (tmp_path / f"rank-{rank}.json").write_text(died)
+    (problem,) = held(fake, tmp_path, *lines).problems
+    assert (problem.node, problem.check, problem.found) == ("n2", "memory", said)
+    assert "mem_per_rank_gb" in problem.fix
 
 
 def test_a_preflight_that_is_ended_has_found_nothing(fake: FakeSlurm, tmp_path: Path) -> None:

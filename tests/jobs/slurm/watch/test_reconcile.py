@@ -252,9 +252,9 @@ def test_what_the_preflight_found_is_why_a_cell_was_held(sweep: Path, report: st
     look(sweep, history, queue, told=told)
     found = read_record(sweep / ONE.cell_id() / "record.json")
     assert found.status == "cancelled" and found.error is not None
-    held = "not started, since the preflight did not pass: job 101"
+    held = "not started, as its preflight did not pass: job 101"
     words = {
-        "bad": [f"{held}: {PROBLEM}"],
+        "bad": [f"{held}, {PROBLEM}"],
         "CANCELLED": [f"{held} (on n1): it was cancelled", str(log)],
         "FAILED": [f"{held} (on n1): its", "no Python", str(log)],
     }

@@ -152,7 +152,7 @@ def test_a_crash_leaves_the_step_that_it_happened_in(tmp_path: Path) -> None:
     code, report = preflight(tmp_path / "out", "--world", "1", code=dies)
     assert code == -6 and report.phase == "importing"
     ((host, finding),) = problems([report], 1)
-    assert host == report.host and "died while: importing" in finding.found
+    assert host == report.host and "died in its phase 'importing'" in finding.found
 
 
 def test_wrong_surroundings_are_named(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_suspicion_counts_where_ranks_did_not_come_to_their_end() -> None:
 
 def test_a_rank_that_died_or_never_came_is_a_problem() -> None:
     ((_, died),) = problems([report(0, phase="meeting the others"), report(1)], 2)
-    assert "died while: meeting the others" in died.found
+    assert "died in its phase 'meeting the others'" in died.found
     ((_, missing),) = problems([report(0)], 2)
     assert "1 of 2 ranks" in missing.found and "n1" in missing.found
 
