@@ -82,10 +82,13 @@ def first_of(parts: Sequence[str], most: int, by: str = ", ") -> str:
 
 
 def by_number(name: str) -> list[tuple[str, float]]:
-    """Sorts node2 before node10, and numbers as labels write them: 16, 1,024, 0.05, 5e-05."""
+    """Sorts node2 before node10, 10.0.0.2 before 10.0.0.10, and numbers as labels write them: 16,
+    1,024, 0.05, 5e-05."""
     return [
         (text, float(part.replace(",", "") or 0))
-        for text, part in re.findall(r"(\D*)((?:\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)?)", name)
+        for text, part in re.findall(
+            r"(\D*)((?<!\.)\d+(?:,\d{3})*(?:\.\d+(?![\d.]))?(?:e[+-]?\d+)?|\d*)", name
+        )
     ]
 
 

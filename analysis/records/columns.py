@@ -40,6 +40,7 @@ CONFIG = (
     _text("partition", "how ranks share the images", "config."),
     _text("framework", "who averages the gradients", "config."),
     _text("target", "accuracy to be reached, in words"),
+    _real("target_accuracy", "of validation, to be reached", "config.target.validation_accuracy"),
     _bool("deterministic", "TensorFlow's deterministic operations were asked for", "config."),
     _text("scaling", "weak: batch per rank fixed; strong: global batch fixed", "config."),
     _count("gpus", "ranks: one per GPU, or per group of cores where there is none", "config."),

@@ -129,10 +129,11 @@ def _rows(one: Comparable, cells: pd.DataFrame) -> list[Row]:
     sharpness = grouped_moments(np.log(numbers(sharp)), place, size)
     change, times = _against_first(differences, accuracy), _against_first(ratios, sharpness)
     # a run that ends at a target has epochs of its own; where some diverged, means are of the rest
+    unknown = {"value": np.nan, "low": np.nan, "high": np.nan}
     if diverged.any():
-        change, times = (_not_compared(found, SOME_DIVERGED) for found in (change, times))
+        change, times = (found.assign(**unknown, note=SOME_DIVERGED) for found in (change, times))
     elif cells["target"].notna().any():
-        change = _not_compared(change, STOPS)
+        change = change.assign(**unknown, note=STOPS)
     return plain_rows(pd.DataFrame({
         "axis": one.axis, "equal": one.equal, "value": [value_text(v) for v in order],
         "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
@@ -151,10 +152,6 @@ def _against_first(
     found = compare(values, values.at(np.zeros(len(values.n), int)))
     found.loc[0, ["value", "low", "high", "note"]] = None
     return found
-
-
-def _not_compared(found: pd.DataFrame, why: str) -> pd.DataFrame:
-    return found.assign(value=np.nan, low=np.nan, high=np.nan, note=why)
 
 
 def _said(rows: Sequence[Row]) -> str:

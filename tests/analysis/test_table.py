@@ -49,6 +49,12 @@ def test_an_estimate_has_one_form(found: Estimate, shown: str) -> None:
     assert found.text(fmt.number(2)) == shown
 
 
+def test_names_are_in_the_order_of_their_numbers() -> None:
+    names = ["5e-05", "0.05", "10.0.0.2", "10.0.0.10", "16", "1,024", "node2", "node10"]
+    assert sorted(sorted(names), key=fmt.by_number) == names
+    assert fmt.few([*"abcde"]) == [*"abc", "2 more in the table"]
+
+
 def test_an_estimate_fills_its_columns_and_comes_back() -> None:
     data = frame([FIRST], COLUMNS)
     assert [name for name in data if name.startswith("share")] == [

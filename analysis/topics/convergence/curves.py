@@ -12,7 +12,7 @@ from analysis import fmt
 from analysis.plots.figure import Figure, Look, hidden, left_out, n_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.table import Column, types
-from analysis.topics.names import panel_name
+from analysis.topics.names import only, panel_name
 from analysis.topics.topic import Sweep
 
 COLUMNS: tuple[Column, ...] = (
@@ -41,11 +41,12 @@ _WORDS = {"validation_accuracy": "validation accuracy", "train_loss": "training 
 
 
 def accuracy(of: Sweep) -> Figure | None:
-    return figure(of.frames.epochs, of.seen)
+    return figure(of.frames.epochs, of.seen, target=only([*of.runs["target_accuracy"]]))
 
 
 def accuracy_in_time(of: Sweep) -> Figure | None:
-    return figure(of.frames.epochs, of.seen, against="train_s_so_far")
+    target = only([*of.runs["target_accuracy"]])
+    return figure(of.frames.epochs, of.seen, against="train_s_so_far", target=target)
 
 
 def loss(of: Sweep) -> Figure | None:
@@ -54,13 +55,14 @@ def loss(of: Sweep) -> Figure | None:
 
 def figure(
     epochs: pd.DataFrame, seen: Mapping[str, Look], column: str = "validation_accuracy",
-    against: Literal["epoch", "train_s_so_far"] = "epoch",
+    against: Literal["epoch", "train_s_so_far"] = "epoch", target: float | None = None,
 ) -> Figure | None:  # fmt: skip
     """Small multiples per rank count, batch and whatever else differs; None without a value.
 
     Args:
         epochs: one row per run and epoch.
         seen: look of each technique that is drawn, in drawing order.
+        target: accuracy to be reached; None or NA where there is none.
     """
     known = epochs[column].notna()
     more = hidden(seen, epochs.loc[known, "technique_label"].unique())
@@ -74,7 +76,9 @@ def figure(
               for panel, own in data.groupby("panel", sort=False)}  # fmt: skip
     low, high = data["value"].min(), data["value"].max()
     wide = column == "train_loss" and 0 < _LOG_RANGE * low < high
-    svg = lines(panels, _AXES[against], Axis(_WORDS[column], "decades" if wide else "linear"))
+    levels = [] if target is None or pd.isna(target) else [(f"target {target:g}", target)]
+    y = Axis(_WORDS[column], "decades" if wide else "linear")
+    svg = lines(panels, _AXES[against], y, levels=levels)
     runs = drawn.drop_duplicates("cell_id")
     done = runs["status"] == "completed"
     band = "; band: from the lowest to the highest of them" if data["n"].max() > 1 else ""

@@ -33,6 +33,7 @@ _ENDS = ("value", "low", "high")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
+    one_count = runs["gpus"].nunique() == 1  # then nothing is known of these, for one reason
     return (
         *SERIES,
         *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
@@ -48,15 +49,19 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("n0", "Int64", "baseline", "smallest rank count measured with the same technique "
                "and settings, data, model, device and batch", only_if_varied=True),
         Column("speedup", "Float64", "speed-up", "over the baseline; ratio of geometric means",
-               format=fmt.TWO, estimate=True, cell=lambda row: fmt.TWO(row["speedup"])),
+               format=fmt.TWO, estimate=True, only_if_varied=one_count,
+               cell=lambda row: fmt.TWO(row["speedup"])),
         Column("efficiency", "Float64", "efficiency", "throughput(n) / (n / n0 x throughput(n0)), "
                "with the 95 % t interval of the log ratio; the baseline's own spread is in it",
-               format=fmt.TWO, estimate=True, cell=_efficiency),
+               format=fmt.TWO, estimate=True, only_if_varied=one_count,
+               cell=lambda row: estimate_in(row, "efficiency").text(fmt.TWO)
+               + " (baseline)" * (row["gpus"] == row["n0"])),
         Column("before", "Int64"),
         Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
                "count, as a share of the throughput of one there; 100 % is perfect scaling",
-               format=fmt.percent, estimate=True, cell=lambda row: "" if row["gpus"] == row["n0"]
-               else estimate_in(row, "marginal").text(fmt.percent)),
+               format=fmt.percent, estimate=True, only_if_varied=one_count,
+               cell=lambda row: "" if row["gpus"] == row["n0"] else
+               estimate_in(row, "marginal").text(fmt.percent)),
     )  # fmt: skip
 
 
@@ -150,8 +155,3 @@ def _over(logs: Moments, base: Places, why: NDArray[Any]) -> pd.DataFrame:
             "note": np.where(there, found["note"].mask(itself, None), why),
         }
     )
-
-
-def _efficiency(row: Row) -> str:
-    shown = estimate_in(row, "efficiency").text(fmt.TWO)
-    return f"{shown} (baseline)" if row["gpus"] == row["n0"] else shown

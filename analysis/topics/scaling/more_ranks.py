@@ -130,14 +130,20 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     gains = [row for row in gains if row["before"] is not None]
     least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
     most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
+    nodes = {row["gpus"]: row["nodes"] for row in known if row["series"] == one["series"]}
     beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} from {row['before']} to "
-              f"{row['gpus']}" for row in gains if row["marginal_high"] is not None
+              f"{row['gpus']}{_more_nodes(nodes[row['before']], row['nodes'])}" for row in gains
+              if row["marginal_high"] is not None
               and row["before"] >= most > gains[0]["before"]]  # fmt: skip
     said = f"each added rank gives {', '.join(beyond)}" if beyond else ""
     whose = f"with {namer(known)(one)}" if len({row["series"] for row in known}) > 1 else ""
     verdict = fmt.sentence(_up_to(gains[0], least, most, whose))
     yield Answer("more_ranks", "Are more ranks worth it?", verdict,
                  "scaling", "gains", [said, _expected(further)])  # fmt: skip
+
+
+def _more_nodes(before: str, then: str) -> str:
+    return "" if before == then else f" ({before} to {then} nodes)"
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:

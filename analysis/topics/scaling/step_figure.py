@@ -58,7 +58,7 @@ def figure(of: Sweep) -> Figure | None:
         "does not hide.",
         "Parts are measured in sampled steps; the stroke is the end of a step that is not sampled."
         if shorter else "",
-        *(f"Where {PARTS[part][0]} is not known, it is part of {PARTS[other][0]}."
+        *(f"Bars without {PARTS[part][0]} have it within {PARTS[other][0]}."
           for part, (lacks, other) in within.items() if lacks.any()),
     ])  # fmt: skip
     total = every.drop_duplicates(["series", "condition"])

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from analysis import fmt
 from analysis.topics.comparisons.contrast import further_in_words
 from tests.analysis.builders import config, rank_steps, record, technique
 from tests.analysis.planned import answers, report
@@ -302,8 +301,3 @@ def test_further_runs_are_one_or_several() -> None:
     )
     assert further_in_words([{"further_runs": n} for n in (None, 3)]).endswith("3 more runs")
     assert not further_in_words([{"further_runs": None}])
-
-
-def test_an_answer_has_a_few_rows_and_counts_the_others() -> None:
-    assert fmt.few(["a", "b", "c"]) == ["a", "b", "c"]
-    assert fmt.few(["a", "b", "c", "d", "e"]) == ["a", "b", "c", "2 more in the table"]

@@ -90,13 +90,6 @@ def test_what_has_not_run_is_no_failure(tmp_path: Path) -> None:
     )
 
 
-def test_commands_are_of_the_folder_that_make_was_told(tmp_path: Path, monkeypatch) -> None:
-    """Without it, the suggested sweep started everything once more, in another folder."""
-    monkeypatch.setenv("RESULTS", str(tmp_path))
-    found = first_answer(tmp_path / "smoke", failures("a hang", "a hang"))
-    assert f"make sweep SWEEP=smoke RESULTS={tmp_path} runs" in found.details
-
-
 BAD = "`rm -rf` [red]$(id)[/red] \x1b[31m"
 
 

@@ -123,6 +123,8 @@ def test_what_differs_is_no_baseline(changes: dict) -> None:
     row = by_ranks(run(1, 100.0, **one), run(4, 400.0, **(one | changes)))[4]
     assert row["efficiency"] is pd.NA and row["n0"] is pd.NA
     assert row["efficiency_note"] == efficiency.NO_BASELINE
+    alone = made(run(1, 100.0), run(1, 90.0, batch_per_rank=32)).shown()
+    assert "efficiency" not in [column.name for column in alone.columns], "n/a in all rows"
 
 
 def test_strong_scaling_keeps_the_global_batch() -> None:

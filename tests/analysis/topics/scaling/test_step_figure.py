@@ -80,7 +80,7 @@ def test_what_some_run_lacks_is_in_the_rest_and_said(others: Sequence[RunRecord]
     assert found.data[["communication", "exposed"]].isna().all(axis=None)
     assert found.data["rest"].tolist() == pytest.approx([400])
     words, rest = PARTS["exposed"][0], PARTS["rest"][0]
-    assert f"Where {words} is not known, it is part of {rest}." in found.caption
+    assert f"Bars without {words} have it within {rest}." in found.caption
     assert "not known" not in drawn(run(1.0)).caption
 
 
