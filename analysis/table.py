@@ -174,7 +174,10 @@ class Table:
     most_rows: int = 200  # of the page; the CSV has all
 
     def shown(self) -> Shown:
-        columns = tuple(c for c in self.columns if c.heading and self._says_something(c))
+        columns = tuple(
+            c for c in self.columns
+            if c.heading and not (c.only_if_varied and self.data[c.name].nunique(dropna=False) <= 1)
+        )  # fmt: skip
         notes: dict[str, int] = {}
         rows = tuple(
             tuple(_marked(column, row, notes) for column in columns)
@@ -182,9 +185,6 @@ class Table:
         )
         lines = tuple(f"{_raised(number)} {note}" for note, number in notes.items())
         return Shown(columns, rows, lines)
-
-    def _says_something(self, column: Column) -> bool:
-        return not column.only_if_varied or self.data[column.name].nunique(dropna=False) > 1
 
 
 def _marked(column: Column, row: Row, notes: dict[str, int]) -> str:

@@ -138,7 +138,9 @@ def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
         why = "byte counters could not be read during the collectives: no proof of the way taken"
         yield Finding("open", "interface", why)
     for way in WAYS:
-        share = min((_carried(s) for s in counted if s.way == way), default=1.0)
+        shares = (sum((c.sent_bytes or 0) + (c.port_sent_bytes or 0) for c in series.carried)
+                  / series.payload_bytes for series in counted if series.way == way)  # fmt: skip
+        share = min(shares, default=1.0)
         if share < CARRIED:
             why = (f"collectives by {way}: interfaces carried {share:.0%} of what must be sent: it "
                    "took another way, or RDMA that nothing counts here")  # fmt: skip
@@ -146,8 +148,3 @@ def _elsewhere(collectives: Collectives) -> Iterator[Finding]:
     if through_ports(collectives):
         why = "Horovod's collectives went through the InfiniBand ports, plain sockets' did not"
         yield Finding("remark", "RDMA", why)
-
-
-def _carried(series: Series) -> float:
-    sent = sum((c.sent_bytes or 0) + (c.port_sent_bytes or 0) for c in series.carried)
-    return sent / series.payload_bytes

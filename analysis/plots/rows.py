@@ -30,9 +30,12 @@ class Point:
 
 def forest(points: Sequence[Point], label: str) -> Svg:
     """A row for each point, the first one at the bottom; 0 is marked."""
+    named = [textwrap.fill(point.name, 40) for point in points]
+    beside = max(len(line) for name in named for line in name.splitlines())
+    beside += max(len(point.said) for point in points)
+    high = max(0.26, LINE * max(name.count("\n") + 1.4 for name in named))
     with style():
-        beside = sum(max(len(getattr(p, part)) for p in points) for part in ("name", "said"))
-        canvas, (axis,) = small_multiples(1, 2.6 + CHARACTER * beside, 0.9 + 0.26 * len(points))
+        canvas, (axis,) = small_multiples(1, 2.6 + CHARACTER * beside, 0.9 + high * len(points))
         axis.axvline(0, color=INK, linewidth=0.9)
         for place, point in enumerate(points):
             look = point.look
@@ -44,7 +47,7 @@ def forest(points: Sequence[Point], label: str) -> Svg:
             )  # fmt: skip
             tip(sign, point.tip)
             write(axis, point.said, (1, place), (5, 0), ("axes fraction", "data"), va="center")
-        axis.set_yticks(range(len(points)), [point.name for point in points])
+        axis.set_yticks(range(len(points)), named)
         axis.set_ylim(-0.6, len(points) - 0.4)
         axis.set_xlabel(label)
         return to_svg(canvas)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.records import extract
 from analysis.records.columns import LABELS, OWN, RUNS
-from analysis.table import Row, plain_rows, types
+from analysis.table import plain_rows, types
 from train.config.run import RunConfig
 from train.record.run import EpochRecord, RunRecord
 
@@ -63,7 +63,11 @@ def gather(found: Iterable[RunRecord | Unusable]) -> Gathered:
         table: {name: [] for name in own} for table, own in TABLES.items()
     }
     for one in found:
-        row = _problem_row(one) if isinstance(one, Unusable) else extract.run_row(one)
+        if isinstance(one, Unusable):
+            row = one.problem.__dict__ | (extract.config_row(one.config) if one.config else {})
+            row |= extract.totals(one.epochs) if one.epochs else {}
+        else:
+            row = extract.run_row(one)
         for name, values in columns["cells"].items():
             values.append(row.get(name))
         if isinstance(one, Unusable):
@@ -108,8 +112,3 @@ def of_cells(cells: Sequence[str], parts: Sequence[Gathered]) -> Gathered:
 def problems_in(cells: pd.DataFrame) -> list[Problem]:
     found = cells.loc[cells["kind"].notna(), [*Problem.__dataclass_fields__]]
     return [Problem(**row) for row in plain_rows(found)]
-
-
-def _problem_row(of: Unusable) -> Row:
-    config = extract.config_row(of.config) if of.config else {}
-    return of.problem.__dict__ | config | (extract.totals(of.epochs) if of.epochs else {})

@@ -38,7 +38,9 @@ _MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
     "change": ("validation accuracy", fmt.SIGNED, 0, "accuracy", fmt.THREE),
 }  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
-    Column("axis", "string", "setting"),
+    Column("axis", "string", "setting", "and what follows from it, which differs, too",
+           cell=lambda row: fmt.joined([row["axis"], row["too"]], ", ")),
+    Column("too", "string"),
     Column("equal", "string", "with", "what else differs in the sweep", only_if_varied=True),
     Column("value", "string", "value"),
     Column("at", "Float64"),
@@ -80,8 +82,7 @@ def answers(of: Sweep) -> Iterable[Answer]:
         verdict, *more = fmt.few([_said(own) for own in sets])
         if compared > 1 and any(own[-1][f"{n}_low"] is not None for own in sets for n in _MEASURES):
             more.append(f"intervals are not corrected for {compared} comparisons")
-        words = sets[0][0]["axis"].partition(" (")[0]
-        yield Answer("axis", f"What changes with {words}?", fmt.sentence(verdict),
+        yield Answer("axis", f"What changes with {sets[0][0]['axis']}?", fmt.sentence(verdict),
                      "axes", "runs", more)  # fmt: skip
 
 
@@ -135,7 +136,8 @@ def _rows(one: Comparable, cells: pd.DataFrame) -> list[Row]:
     elif cells["target"].notna().any():
         change = change.assign(**unknown, note=STOPS)
     return plain_rows(pd.DataFrame({
-        "axis": one.axis, "equal": one.equal, "value": [value_text(v) for v in order],
+        "axis": one.axis, "too": one.too, "equal": one.equal,
+        "value": [value_text(v) for v in order],
         "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
         "diverged": np.bincount(place[diverged], minlength=size),
         **estimates_as("accuracy", t_intervals(accuracy, "share")),
@@ -157,9 +159,8 @@ def _against_first(
 def _said(rows: Sequence[Row]) -> str:
     """What one set of cells shows."""
     first, last = rows[0], rows[-1]
-    words, _, too = first["axis"].partition(" (")
-    ends = f"from {words} {first['value']} to {last['value']}"
-    ends += f" (with {too.removesuffix(' too)')} changing)" if too else ""
+    ends = f"from {first['axis']} {first['value']} to {last['value']}"
+    ends += f" (with {first['too']} changing)" if first["too"] else ""
     equal = f"with {last['equal']}" if last["equal"] else ""
     changes = [_change(name, first, last) for name in _MEASURES if last[name] is not None]
     runs = f"{first['n']} + {fmt.runs(last['n'])}"

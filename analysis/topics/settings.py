@@ -33,6 +33,7 @@ class Comparable(NamedTuple):
     """Cells that differ in one setting alone, and in what follows from it."""
 
     axis: str  # in words
+    too: str  # in words: what follows from it, and differs between these cells
     equal: str  # in words: what they have in common, of what differs in the sweep
     values: pd.Series[Any]  # of the setting, by the index of the cells; at least two differ
 
@@ -48,20 +49,24 @@ def comparable(
     """
     settings = _settings(cells, techniques)
     ways = settings.groupby(["gpus", BATCH])["accumulation"].nunique()
-    if not batch and not (ways > 1).any():  # ranks and batch leave no choice of it
-        settings = settings.drop(columns="accumulation")
     differing = settings.loc[:, settings.nunique() > 1]
-    for axis, along in _axes(differing, [BATCH, "accumulation"] if batch else []).items():
+    free = bool((ways > 1).any())  # else accumulation follows from ranks and batch
+    if not free:
+        differing = differing.drop(columns="accumulation", errors="ignore")
+    axes = _axes(differing, [BATCH, "accumulation"] if batch else [])
+    if BATCH in axes and not free:
+        axes[BATCH].append("accumulation")
+    for axis, along in axes.items():
         values = settings[axis].dropna()
-        too = [_words(one) for one in along if settings.loc[values.index, one].nunique() > 1]
-        words = _words(axis) + (f" ({', '.join(too)} too)" if too else "")
-        others = differing.loc[values.index].drop(columns=[axis, *along])
+        others = differing.loc[values.index].drop(columns=[axis, *along], errors="ignore")
         which = pd.Series(0, others.index)
         if others.shape[1]:
             which = others.groupby([*others], sort=False, dropna=False).ngroup()
         for _, own in values.groupby(which):
             if own.nunique() > 1:
-                yield Comparable(words, _equal(others.loc[own.index[0]]), own)
+                too = [_words(one) for one in along if settings.loc[own.index, one].nunique() > 1]
+                equal = _equal(others.loc[own.index[0]])
+                yield Comparable(_words(axis), ", ".join(too), equal, own)
 
 
 def _settings(cells: pd.DataFrame, techniques: Settings) -> pd.DataFrame:
@@ -92,14 +97,19 @@ def _axes(differing: pd.DataFrame, also: Sequence[str]) -> dict[str, list[str]]:
     varied.sort(key=lambda name: (name == _RATE, -differing[name].nunique()))
     axes: dict[str, list[str]] = {}
     for name in varied:
-        # each value of that axis has one of this setting
-        pairs = {axis: differing[[name, axis]].dropna().astype(str) for axis in axes}
-        of = next((axis for axis in axes if pairs[axis].drop_duplicates()[axis].is_unique), "")
+        of = next((axis for axis in axes if _follows(name, axis, differing)), "")
         if of:
             axes[of].append(name)
         elif name != _RATE:
             axes[name] = []
     return axes
+
+
+def _follows(name: str, axis: str, differing: pd.DataFrame) -> bool:
+    """Whether each value of the axis has one of the setting; of the rate where both are known."""
+    pairs = differing[[name, axis]]
+    pairs = (pairs.dropna() if name == _RATE else pairs).astype(str).drop_duplicates()
+    return len(pairs) > 0 and bool(pairs[axis].is_unique)
 
 
 def _equal(row: pd.Series[Any]) -> str:

@@ -145,8 +145,3 @@ def test_each_figure_says_how_many_it_draws(
     found = plot(topic, shared(items()), number)
     assert "Shown: 12 of 15 techniques, the reference and those with the highest" in found.caption
     assert sum(f">{name}<" in str(found.svg) for name in NAMES) <= MOST_DRAWN
-
-
-def test_where_all_are_drawn_nothing_is_said() -> None:
-    of = shared([*ranked()[:MOST_DRAWN], *ranked(32)[:MOST_DRAWN]])
-    assert "Shown" not in plot(reached.TOPIC, of).caption

@@ -34,15 +34,11 @@ def table(runs: pd.DataFrame) -> Table:
                "first → last epoch", only_if_varied=not grows.any(),
                cell=lambda row: batch_text(row["global_batch"], row["global_batch_last"])),
         Column("global_batch_last", "Int64"),
-        Column("accumulation", "Int64", "batches a step", "whose gradients a rank adds up before "
-               "each step, at the start", only_if_varied=True),
         Column("seed", "Int64", "seed", format=fmt.count),
         Column("epochs_run", "Int64", "epochs", only_if_varied=True),
         Column("steps", "Int64", "steps", "of the optimizer, over all epochs", only_if_varied=True),
         Column("images", "Int64", "images", "over all epochs and ranks: runs of unequal steps or "
                "images are no comparison at equal budget", only_if_varied=True),
-        Column("lr_peak", "Float64", "lr peak", "largest rate of the first or last step of an "
-               "epoch, or of its mean, as applied", only_if_varied=True),
         Column("skipped_steps", "Int64", "skipped", "steps without an update, since a gradient "
                "overflowed in half precision", only_if_varied=not runs["skipped_steps"].any()),
         Column("validation_accuracy", "Float64", "validation accuracy", format=fmt.THREE,
@@ -60,7 +56,7 @@ def table(runs: pd.DataFrame) -> Table:
         columns,
         runs[wanted],
         intro="The folder of a cell has its config, its record and the logs of its ranks. To run a "
-        "cell again, delete its record.json and say make sweep.",
+        "cell again, delete its record.json and run make sweep.",
         folded=True,
     )
 
@@ -77,23 +73,18 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
     """Ranks that see the same images: found unasked it is an alarm, asked for a property."""
     told = of.runs[(of.runs["partition"] == "same") & (of.runs["gpus"] > 1)]
     if len(told):
-        yield Caution(
-            "As their config asks (partition: same), all ranks train on the same images in "
-            f"{fmt.first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one "
-            "rank, and images/s count each image once for every rank.",
-            "all",
-        )
+        text = ("As their config asks (partition: same), all ranks train on the same images in "
+                f"{fmt.first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one "
+                "rank, and images/s count each image once for every rank.")  # fmt: skip
+        yield Caution(text, "all")
 
 
 def _sharing(of: Sweep) -> Iterable[Caution]:
     ranks = of.runs.loc[of.runs["oversubscribed"].fillna(False), "gpus"]
     if len(ranks):
         on = fmt.first_of([f"{n:,}" for n in sorted(ranks.unique())], _NAMED)
-        yield Caution(
-            f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
-            "figures.",
-            "times",
-        )
+        text = f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
+        yield Caution(f"{text}figures.", "times")
 
 
 def _disturbed(of: Sweep) -> Iterable[Caution]:

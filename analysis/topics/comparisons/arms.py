@@ -22,7 +22,7 @@ from analysis.stats.intervals import Moments, grouped_moments, share, t_interval
 from analysis.table import Column, Row, plain_rows, types
 from analysis.topics.comparisons.contrast import Pairs
 from analysis.topics.names import NAMES, all_diverged, lacking, reasons
-from analysis.topics.topic import Sweep
+from analysis.topics.topic import Rows, Sweep
 
 #: A larger difference than that of an epoch's remainder is another budget.
 _SAME_BUDGET = 0.05
@@ -229,9 +229,12 @@ def run_columns(end: str = "", **shown: Any) -> tuple[Column, ...]:
     )
 
 
-def of_workload(row: Row, compared: Sequence[Sequence[Row]]) -> str:
-    """What sets one group of rows apart from the others; empty where there is one group."""
-    return f" ({', '.join(row['context'])})" if row["context"] and len(compared) > 1 else ""
+def of_workload(rows: Rows, compared: Sequence[Rows]) -> str:
+    """What sets a group of rows, which have one target, apart from the others; empty where there is
+    one group."""
+    parts = [part for part in rows[0]["context"] if not part.startswith("target ")
+             and all(part in row["context"] for row in rows)]  # fmt: skip
+    return f" ({', '.join(parts)})" if parts and len(compared) > 1 else ""
 
 
 def runs_text(row: Row, end: str = "") -> str:

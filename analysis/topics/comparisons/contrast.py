@@ -162,10 +162,11 @@ def only(found: Moments, wanted: Any) -> Moments:
     return Moments(*(np.where(wanted, part, np.nan) for part in found))
 
 
-def further_in_words(rows: Sequence[Row], other: str = "") -> str:
-    """How many more runs would tell undecided rows apart, if they differ; empty where unknown.
-    ``other``: what they differ from."""
+def further_in_words(rows: Sequence[Row], pair: str = "") -> str:
+    """How many more runs each of two would need to be told apart, if they differ; empty where
+    unknown. ``pair``: the two, where ``rows`` has no other one."""
     most = max((row["further_runs"] or 0 for row in rows), default=0)
-    difference = f"a difference of {MARGIN:g}{f' from {other}' if other else ''}"
-    needs = f"each undecided technique needs {fmt.counted(most, 'more run')}"
+    difference = f"a difference of {MARGIN:g}{f' between {pair}' if pair else ''}"
+    each = "each" if pair else "each technique of an undecided pair"
+    needs = f"{each} needs {fmt.counted(most, 'more run')}"
     return f"to detect {difference}, {needs}" if most else ""

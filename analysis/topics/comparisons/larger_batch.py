@@ -26,12 +26,13 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.comparisons.contrast import Contrast, contrasts
+from analysis.topics.names import ranks_text
 from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
 
 #: Pairs of batches that the first screen tells of; the table has all.
 _MOST = 2
 ENDS = ("small", "large")
-_OF_END = ("gpus", "global_batch", "steps", "n", "n_planned", "n_diverged")
+_OF_END = ("gpus", "global_batch", "n", "n_planned", "n_diverged")
 _CHANGE = Contrast(heading="change", tests=None)
 
 
@@ -55,8 +56,6 @@ COLUMNS = (
            description="smallest → largest batch, of the same rank count where one has both"),
     Column("batches", None, heading="global batch", cell=lambda row: _both(row, "global_batch"),
            description="where it grows within a run, that of its first epoch"),
-    Column("steps", None, heading="steps", cell=lambda row: _both(row, "steps"),
-           description="of a whole run; n/a where runs differ in it"),
     Column("runs", None, heading="runs",
            cell=lambda row: f"{runs_text(row, '_small')} / {runs_text(row, '_large')}",
            description="usable, at the smallest / at the largest batch, diverged ones included"),
@@ -69,8 +68,8 @@ COLUMNS = (
 def kept(of: Sweep) -> Table:
     """One row per technique and workload with more than one planned global batch; see COLUMNS.
 
-    ``difference``: mean at the largest batch minus mean at the smallest. Both are of the
-    most ranks that have several batches; else of the fewest ranks and of the most.
+    ``difference``: mean at the largest batch minus mean at the smallest. Both are of the rank
+    count with the widest range of batches, of several the most ranks; else of different counts.
     """
     found = of.made(arms)
     small, large = _ends(found)
@@ -87,15 +86,19 @@ def kept(of: Sweep) -> Table:
         COLUMNS,
         in_order(frame(rows, COLUMNS), of.order),
         intro="The same technique, data and epochs at the smallest and at the largest global batch "
-        "of this sweep. Exploratory: no correction for the number of rows.",
+        "of one rank count, or of all if none has two. Exploratory: no correction for the number "
+        "of rows.",
     )
 
 
 def _ends(found: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Arms of each series: smallest and largest batch, on the most ranks that have several."""
-    several = found.groupby([*SERIES, "gpus"])["global_batch"].transform("nunique") > 1
-    most = found["gpus"].where(several).groupby([found[name] for name in SERIES]).transform("max")
-    found = found[most.isna() | (found["gpus"] == most)]
+    """Arms of each series: smallest and largest batch, on the ranks with the widest range."""
+    batches = found.groupby([*SERIES, "gpus"])["global_batch"]
+    found = found.assign(range=batches.transform("max") / batches.transform("min"))
+    widest = found.groupby(list(SERIES))["range"].transform("max")
+    most = found["gpus"].where(found["range"] == widest)
+    most = most.groupby([found[name] for name in SERIES]).transform("max")
+    found = found[(widest == 1) | (found["gpus"] == most)]
     ordered = found.sort_values(["global_batch", "gpus"], kind="stable").reset_index(names="arm")
     ends = ordered.groupby(list(SERIES))[["arm", "global_batch"]].agg(["first", "last"])
     grows = ends["global_batch"]["first"] < ends["global_batch"]["last"]
@@ -135,7 +138,9 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         if lost:
             more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
         ends = " to ".join(fmt.count(best[f"global_batch_{end}"]) for end in ENDS)
-        text = f"from batch {ends}{of_workload(best, compared)}, {text}"
+        if varies("gpus")(of) and best["gpus_small"] == best["gpus_large"]:
+            ends += f" on {ranks_text(best['gpus_small'])}"
+        text = f"from batch {ends}{of_workload(rows, compared)}, {text}"
         yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
                      "larger_batch", "runs", more)  # fmt: skip
 

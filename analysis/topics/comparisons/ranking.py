@@ -125,7 +125,7 @@ def _best_of(of: Sweep) -> Iterable[Answer]:
         tested = [pair for pair in pairs if pair["p_holm"] is not None]
         if not tested or _is_said(against, pairs):
             continue
-        where = of_workload(rows[0], workloads)
+        where = of_workload(rows, workloads)
         where += f" at batch {fmt.count(rows[0]['global_batch'])}" if at_batch else ""
         verdict, more = _best(rows, tested, where)
         yield Answer("ranking", "Which technique is best?", fmt.sentence(verdict), "ranking",
@@ -161,7 +161,7 @@ def _best(ordered: Rows, tested: Rows, of: str) -> tuple[str, list[str]]:
     if not beside:
         return f"{highest}, {shown}", []
     others = [pair["second"] for pair in beside]
-    needed = further_in_words(beside[:1], others[0] if others[1:] else "")
+    needed = further_in_words(beside[:1], f"{first['technique_label']} and {others[0]}")
     verdict = f"{highest}, not shown to differ from {fmt.some(others)}"
     return verdict, [f"the highest is {shown}", needed]
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.canvas import shortened
 from analysis.plots.figure import PALE, Figure, left_out, n_of
 from analysis.plots.rows import Point, forest
 from analysis.records.frames import in_order
@@ -89,7 +88,7 @@ def figure(of: Sweep) -> Figure | None:
     for row in rows:
         found, verdict, name = estimate_in(row, "difference_family"), row["verdict"], name_of(row)
         points.append(Point(
-            shortened(name) + (f" - {shortened(row['reference'])}" if several else ""),
+            name + (f" against {row['reference']}" if several else ""),
             *found[:3], replace(of.seen.get(row["technique_label"], PALE), alpha=1),
             f"{name}: {found.text(fmt.SIGNED)}, {verdict}, {row['n']} runs and "
             f"{row['n_reference']} of {row['reference']}",

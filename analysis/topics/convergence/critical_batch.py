@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.figure import Figure, Look, hidden, looks, panels_of
+from analysis.plots.figure import Figure, Look, hidden, left_out, looks, panels_of
 from analysis.plots.lines import Axis, Line, lines
 from analysis.prediction.critical_batch import fit_critical_batch, law, without_fit
 from analysis.records.extract import WORKLOAD
@@ -168,7 +168,8 @@ def figure(of: Sweep) -> Figure | None:
         "Lines: S(B) = S_min (1 + B_crit / B), fitted; the table has the intervals."
         if drawn["series"].isin(laws).any() else "",
     ])  # fmt: skip
-    caption += more + hidden(seen, data["technique_label"])
+    first = left_out(len(seen), len(labels), "techniques, the first of the plan")
+    caption += more + (hidden(seen, labels) if known else first)
     title = "Steps to the target against the batch"
     return Figure("steps_by_batch", title, caption, data[_DRAWN], svg)
 

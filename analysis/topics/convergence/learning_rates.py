@@ -16,7 +16,7 @@ from analysis.plots.lines import Axis, Line, lines
 from analysis.records.frames import in_order
 from analysis.records.labels import without_rates
 from analysis.stats.differences import welch
-from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
+from analysis.table import Column, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.comparisons.arms import (
     ABOUT,
     PLACE,
@@ -129,7 +129,9 @@ def figure(of: Sweep) -> Figure | None:
     drawn = [
         Line(own["base_lr"], own["accuracy"], seen[names[line]], names[line],
              own["accuracy_low"], own["accuracy_high"], bars=True,
-             tips=[_tip(row, names[line]) for row in plain_rows(own)])
+             tips=[f"{names[line]}, rate {row['base_lr']:g}: {found.text(fmt.THREE)}, "
+                   f"{fmt.runs(found.n)}" for row in plain_rows(own)
+                   for found in [estimate_in(row, "accuracy")]])
         for line, own in known.groupby("line", sort=False) if names[line] in seen
     ]  # fmt: skip
     svg = lines(
@@ -141,11 +143,6 @@ def figure(of: Sweep) -> Figure | None:
         "seeds. A rate at which all runs diverged has no point."
     ) + left_out(len(seen), len(names), "lines; the CSV has all")
     return Figure(KEY, "Accuracy against the learning rate", caption, known, svg)
-
-
-def _tip(row: Row, name: str) -> str:
-    found = estimate_in(row, "accuracy")
-    return f"{name}, rate {row['base_lr']:g}: {found.text(fmt.THREE)}, {fmt.runs(found.n)}"
 
 
 TOPIC = Topic(tables=(tried,), plots=(figure,))

@@ -169,11 +169,7 @@ def by_batch(reached: pd.DataFrame, seen: Mapping[str, Look]) -> Figure | None:
         panels[name] = [*_by_batch(own, seen)]
     svg = lines(panels, Axis("global batch", "octaves"), Axis("validation accuracy"))
     n = n_of(pd.concat(drawn)["validation_accuracy_n"])
-    grey = [
-        f" Grey squares: the reference, {name}."
-        for name, look in seen.items()
-        if look.color == GREY
-    ]
+    grey = [f" Grey squares: the reference, {name}." for name in seen if seen[name].color == GREY]
     caption = "Mean validation accuracy after the last epoch of the runs that completed"
     if known["validation_accuracy_low"].notna().any():
         caption += ", with its 95 % t interval over seeds as a band"

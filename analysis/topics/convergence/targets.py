@@ -24,6 +24,8 @@ from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
 MEASURES = ("epoch", "steps", "seconds", "gpu_hours")
 LATER = "second is later"
+#: Workloads that the first screen tells of; the table has all.
+_MOST = 3
 #: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
 MOST_PAIRED = 50
 _LEFT_OUT = "a run did not reach the target, or is lost"
@@ -202,12 +204,12 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     """One per workload, which has one target: times to different ones are not compared."""
     found = of.rows(to_target)
     every = groups(found, ("workload",))
-    for rows in every:
+    for rows in every[:_MOST]:
         met = sum(round(row["reached"] * row["reached_n"]) for row in rows if row["reached_n"])
         runs = sum(row["reached_n"] for row in rows)
         lost = sum(row["n"] for row in rows) - runs
         soonest = _soonest(of, rows, found)
-        where = "" if soonest else of_workload(rows[0], every)
+        where = "" if soonest else of_workload(rows, every)
         text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}{where}"
         text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
         text = fmt.joined([text, soonest], "; ")

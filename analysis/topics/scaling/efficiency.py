@@ -33,7 +33,7 @@ _ENDS = ("value", "low", "high")
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
-    one_count = runs["gpus"].nunique() == 1  # then nothing is known of these, for one reason
+    several = runs["gpus"].nunique() > 1  # of one count nothing is known of the last three
     return (
         *SERIES,
         *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
@@ -48,20 +48,18 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "logarithm", format=fmt.significant, estimate=True),
         Column("n0", "Int64", "baseline", "smallest rank count measured with the same technique "
                "and settings, data, model, device and batch", only_if_varied=True),
-        Column("speedup", "Float64", "speed-up", "over the baseline; ratio of geometric means",
-               format=fmt.TWO, estimate=True, only_if_varied=one_count,
-               cell=lambda row: fmt.TWO(row["speedup"])),
-        Column("efficiency", "Float64", "efficiency", "throughput(n) / (n / n0 x throughput(n0)), "
-               "with the 95 % t interval of the log ratio; the baseline's own spread is in it",
-               format=fmt.TWO, estimate=True, only_if_varied=one_count,
+        Column("speedup", "Float64", "speed-up" if several else "", "over the baseline; ratio of "
+               "geometric means", estimate=True, cell=lambda row: fmt.TWO(row["speedup"])),
+        Column("efficiency", "Float64", "efficiency" if several else "", "throughput(n) / (n / n0 "
+               "x throughput(n0)), with the 95 % t interval of the log ratio; the baseline's own "
+               "spread is in it", estimate=True,
                cell=lambda row: estimate_in(row, "efficiency").text(fmt.TWO)
                + " (baseline)" * (row["gpus"] == row["n0"])),
         Column("before", "Int64"),
-        Column("marginal", "Float64", "throughput gained", "by each rank added to the next smaller "
-               "count, as a share of the throughput of one there; 100 % is perfect scaling",
-               format=fmt.percent, estimate=True, only_if_varied=one_count,
-               cell=lambda row: "" if row["gpus"] == row["n0"] else
-               estimate_in(row, "marginal").text(fmt.percent)),
+        Column("marginal", "Float64", "throughput gained" if several else "", "by each rank added "
+               "to the next smaller count, as a share of the throughput of one there; 100 % is "
+               "perfect scaling", estimate=True, cell=lambda row: "" if row["gpus"] == row["n0"]
+               else estimate_in(row, "marginal").text(fmt.percent)),
     )  # fmt: skip
 
 
@@ -105,7 +103,9 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     speedup = _over(logs, base, why)
     part = (n0 / first["gpus"].array).to_numpy(float)
     efficiency = speedup.assign(**{end: speedup[end] * part for end in _ENDS})
-    before = _next_smaller(first["series"], there)
+    # the next smaller count with an efficiency; NaN of none
+    known = pd.Series(first.index, dtype=float).where(there).groupby(first["series"]).ffill()
+    before = known.groupby(first["series"]).shift().where(there)
     more = first["gpus"].to_numpy(float) / first["gpus"].reindex(before).to_numpy(float)
     gain = _over(logs, before.fillna(pd.Series(first.index)).astype(int).to_numpy(), why)
     marginal = gain.assign(**{end: (gain[end] - 1) / (more - 1) for end in _ENDS})
@@ -132,12 +132,6 @@ def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> Places:
     without one, the row itself."""
     place = pd.Series(rows.index, dtype=float)
     return place.where(n > 0).groupby(rows["series"]).transform("min").fillna(place).to_numpy(int)
-
-
-def _next_smaller(series: pd.Series[int], there: NDArray[np.bool_]) -> pd.Series[float]:
-    """Of each row, by series and ranks, the one before it that has an efficiency; NaN of none."""
-    known = pd.Series(series.index, dtype=float).where(there).groupby(series).ffill()
-    return known.groupby(series).shift().where(there)
 
 
 def _over(logs: Moments, base: Places, why: NDArray[Any]) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pandas as pd
@@ -124,26 +124,27 @@ def _worth_it(of: Sweep) -> Iterable[Answer]:
     one, known = chosen(of)
     if one is None:
         return
-    gains, further = (
+    own, further = (
         [row for row in rows if row["series"] == one["series"]] for rows in (known, of.rows(ahead))
     )
-    gains = [row for row in gains if row["before"] is not None]
+    gains = [row for row in own if row["before"] is not None]
     least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
     most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
-    nodes = {row["gpus"]: row["nodes"] for row in known if row["series"] == one["series"]}
-    beyond = [f"{estimate_in(row, 'marginal').text(fmt.percent)} from {row['before']} to "
-              f"{row['gpus']}{_more_nodes(nodes[row['before']], row['nodes'])}" for row in gains
-              if row["marginal_high"] is not None
-              and row["before"] >= most > gains[0]["before"]]  # fmt: skip
+    beyond = [_gain(*two) for two in pairwise(own) if two[0]["gpus"] >= most > own[0]["gpus"]]
     said = f"each added rank gives {', '.join(beyond)}" if beyond else ""
     whose = f"with {namer(known)(one)}" if len({row["series"] for row in known}) > 1 else ""
     verdict = fmt.sentence(_up_to(gains[0], least, most, whose))
     yield Answer("more_ranks", "Are more ranks worth it?", verdict,
-                 "scaling", "gains", [said, _expected(further)])  # fmt: skip
+                 "scaling", "gains", [said])  # fmt: skip
+    if expected := _expected(further):
+        yield Answer("forecast", "What would more ranks give?", fmt.sentence(expected),
+                     "forecast", "forecast")  # fmt: skip
 
 
-def _more_nodes(before: str, then: str) -> str:
-    return "" if before == then else f" ({before} to {then} nodes)"
+def _gain(fewer: Row, row: Row) -> str:
+    nodes = f" ({fewer['nodes']} to {row['nodes']} nodes)" if fewer["nodes"] != row["nodes"] else ""
+    gain = estimate_in(row, "marginal").text(fmt.percent)
+    return f"{gain} from {fewer['gpus']} to {row['gpus']}{nodes}"
 
 
 def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:

@@ -236,7 +236,7 @@ def test_a_sentence_says_what_its_numbers_say(name: str) -> None:
 @pytest.mark.parametrize(
     ("items", "keys"),
     [
-        (RANKS, {"scaling", "more_ranks", "larger_batch"}),
+        (RANKS, {"scaling", "more_ranks", "forecast", "larger_batch"}),
         (TECHNIQUES, {"techniques", "ranking"}),
         (CASES["batches"].items, {"larger_batch"}),
         ([record()], set()),
@@ -288,7 +288,7 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:
     found = answers([item for name, own in means.items() for item in reached(name, *own)])
     more = re.fullmatch(
         "At batch 16, none of 3 differs detectably from naive; largest difference in accuracy: "
-        r"muon .*, 3 runs each\. To detect a .* each undecided technique needs (\d+) more runs\.",
+        r"muon .*, 3 runs each\. To detect .* of an undecided pair needs (\d+) more runs\.",
         found["techniques"],
     )  # fmt: skip
     assert more and int(more[1]) > 3
@@ -296,8 +296,8 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:
 
 
 def test_further_runs_are_one_or_several() -> None:
-    assert further_in_words([{"further_runs": 1}]).endswith(
-        "each undecided technique needs 1 more run"
-    )
+    """Of both of a pair: more runs of one alone detect nothing."""
+    one = "to detect a difference of 0.02 between a and b, each needs 1 more run"
+    assert further_in_words([{"further_runs": 1}], "a and b") == one
     assert further_in_words([{"further_runs": n} for n in (None, 3)]).endswith("3 more runs")
     assert not further_in_words([{"further_runs": None}])

@@ -155,6 +155,23 @@ def test_what_else_changes_is_named_or_equal(conditions: list[list[RunRecord]], 
     assert only(of(*conditions)).text.startswith(begin)
 
 
+def test_settings_that_no_cell_has_both_of_are_two_axes() -> None:
+    warm = [technique("lamb", warmup_epochs=w, warmup_from="zero") for w in (0.0, 1.0)]
+    found = of(*(decayed(0.5, d) for d in DECAYS[:2]), *(runs(0.5, technique=t) for t in warm))
+    asked = [answer.question for answer in axes.answers(found)]
+    assert asked == ["What changes with weight decay?", "What changes with warmup epochs?"]
+
+
+def test_a_batch_is_an_axis_though_accumulation_differs_by_ranks() -> None:
+    grid = [runs(0.5, 10.0 * gpus * times, gpus=gpus, accumulation=times, **MINI)
+            for gpus in (1, 2) for times in (1, 2)]  # fmt: skip
+    said = only(of(*grid)).text
+    assert said.startswith("From batch 16 to 32 (with accumulation changing), with ranks 1, the l")
+    lamb = runs(0.5, 9.0, technique=technique("lamb"), accumulation=4, **MINI)
+    text = only(of(*(runs(0.5, 9.0, batch_per_rank=size, **MINI) for size in (16, 32)), lamb)).text
+    assert text.startswith("From batch 16 to 32, with technique naive, no change")
+
+
 def test_cells_that_differ_in_two_settings_are_not_compared() -> None:
     other = [decayed(0.5, 0.0, 0.1), decayed(0.5, 0.0, 0.02), decayed(0.5, 0.001, 0.05)]
     assert not [*axes.answers(of(*other))]

@@ -104,7 +104,7 @@ def _unended(report: RankPreflight) -> Finding:
         ok=False,
         found=f"a rank that died in its phase {report.phase!r}",
         expected="a rank that finishes",
-        fix="read the job's log; MPI aborts here where /tmp is not writable, or where its PMIx is "
+        fix="read the job's log; when MPI aborts here, /tmp is often not writable, or its PMIx is "
         "not Slurm's (`srun --mpi=list`)",
     )
 

@@ -41,8 +41,8 @@ def report(folder: Path, items: list[RunRecord]) -> Report:
     return build(load_frames(write_sweep(folder / "s", items)), draw=False)
 
 
-def answer(found: Report) -> Answer:
-    (one,) = (a for a in found.answers if a.key == "more_ranks")
+def answer(found: Report, key: str = "more_ranks") -> Answer:
+    (one,) = (a for a in found.answers if a.key == key)
     return one
 
 
@@ -92,7 +92,7 @@ def test_what_is_predicted_is_said(tmp_path: Path) -> None:
         assert row["efficiency"] == pytest.approx(step(1) / step(row["gpus"]), rel=1e-6)
         assert row["efficiency_low"] < row["efficiency"] < row["efficiency_high"]
         assert row["hold_out"] == pytest.approx(0, abs=1e-6)
-    said = answer(found).text
+    said = answer(found, "forecast").text
     assert "Extrapolated, efficiency is 0.74 (" in said
     assert "(the step on 4 ranks, extrapolated from fewer, comes out 0.0 % too" in said
 
@@ -101,4 +101,4 @@ def test_a_count_that_is_slower_than_the_smaller_ones_predict_is_said(tmp_path: 
     late = [i for k in (1, 2, 4, 8)
             for i in runs(k, (1 + 0.1 * (k - 1) / k) * (1.5 if k == 8 else 1))]  # fmt: skip
     fit = "No forecast: fitted to the smaller counts, the step on 8 ranks comes out 33 %"
-    assert fit in answer(report(tmp_path, late)).text
+    assert fit in answer(report(tmp_path, late), "forecast").text
