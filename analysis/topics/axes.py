@@ -112,6 +112,7 @@ def figure(of: Sweep) -> Figure | None:
         for equal, rows in sets.items()
     ]  # fmt: skip
     caption = f"Means of completed runs with 95 % intervals, {n_of(own['n'])}."
+    caption += "".join(f" With the {axis}, {too} changes." for too in own["too"].unique() if too)
     return Figure("axes", f"{fmt.capital(y.label)} against {axis}", caption, own,
                   lines({"": drawn}, x, y))  # fmt: skip
 

@@ -54,8 +54,8 @@ def comparable(
     if not free:
         differing = differing.drop(columns="accumulation", errors="ignore")
     axes = _axes(differing, [BATCH, "accumulation"] if batch else [])
-    if BATCH in axes and not free:
-        axes[BATCH].append("accumulation")
+    for along in (own for axis, own in axes.items() if not free and BATCH in (axis, *own)):
+        along.append("accumulation")
     for axis, along in axes.items():
         values = settings[axis].dropna()
         others = differing.loc[values.index].drop(columns=[axis, *along], errors="ignore")
@@ -100,15 +100,15 @@ def _axes(differing: pd.DataFrame, also: Sequence[str]) -> dict[str, list[str]]:
         of = next((axis for axis in axes if _follows(name, axis, differing)), "")
         if of:
             axes[of].append(name)
-        elif name != _RATE:
+        # where that one is not known, this one may differ by itself
+        if name != _RATE and (not of or differing.loc[differing[of].isna(), name].nunique() > 1):
             axes[name] = []
     return axes
 
 
 def _follows(name: str, axis: str, differing: pd.DataFrame) -> bool:
-    """Whether each value of the axis has one of the setting; of the rate where both are known."""
-    pairs = differing[[name, axis]]
-    pairs = (pairs.dropna() if name == _RATE else pairs).astype(str).drop_duplicates()
+    """Whether each value of the axis has one of the setting, where both are known."""
+    pairs = differing[[name, axis]].dropna().astype(str).drop_duplicates()
     return len(pairs) > 0 and bool(pairs[axis].is_unique)
 
 

@@ -144,11 +144,10 @@ def settle_unstarted(
     ``why``: in words; ``log``: of the supervisor.
     """
     cell.mkdir(parents=True, exist_ok=True)
-    look = f"read {log}" if log.exists() else "fix what it names"
     error = RunError(
         what=why,
-        where=str(log),
-        what_to_do=f"{look}, then make sweep again",
+        where=str(log) if log.exists() else "before its start",
+        what_to_do=f"read {log}, then make sweep again" if log.exists() else "make sweep again",
         log_tail=tail_of(log),
     )
     settle(cell, config, status, error, asked_at)

@@ -63,7 +63,8 @@ def complete(frames: Frames) -> Iterable[Answer]:
         said.append(f"{cause.text} ({count}{logs} shows more)")
     verdict = fmt.joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
     todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
-    todo = todo.removesuffix(".").removesuffix(", then make sweep again")  # the last sentence
+    # the last sentence has how to go on
+    todo = todo.removesuffix(".").removesuffix("make sweep again").removesuffix(", then ")
     more = [f"what to do: {todo}"] if todo else []
     more += [f"also: {cause}" for cause in said[1:]]
     if others := len(found) - len(said):

@@ -97,12 +97,10 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     over = worst["max"] / worst["median"]
     slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
     if len(slow):
-        yield Caution(
-            f"Something slowed the machine down: in {fmt.runs(len(slow))}, some epochs took up to "
-            f"{slow.max():.1f} times the median one ({fmt.first_of([*slow.index], 1)}). Compare "
-            "images/s, which are medians over epochs, rather than seconds.",
-            "times",
-        )
+        text = (f"Something slowed the machine down: in {fmt.runs(len(slow))}, some epochs took up "
+                f"to {slow.max():.1f} times the median one ({fmt.first_of([*slow.index], 1)}). "
+                "Compare images/s, which are medians over epochs, rather than seconds.")  # fmt: skip
+        yield Caution(text, "times")
 
 
 def _unplanned(of: Sweep) -> Iterable[Caution]:

@@ -55,11 +55,8 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
     """What differs between the runs that stand in one table, and must not go unsaid; and what each
     touches."""
     if dirty := int(runs["git_dirty"].sum()):
-        yield Caution(
-            f"{dirty} of {fmt.runs(len(runs))} ran from a checkout with uncommitted changes: "
-            "the commit does not say what they ran.",
-            "all",
-        )
+        text = f"{dirty} of {fmt.runs(len(runs))} ran from a checkout with uncommitted changes: "
+        yield Caution(f"{text}the commit does not say what they ran.", "all")
     for column, (name, touches) in _SEVERAL.items():
         different = runs[column].nunique(dropna=False)
         if different > 1:

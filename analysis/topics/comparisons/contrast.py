@@ -168,5 +168,5 @@ def further_in_words(rows: Sequence[Row], pair: str = "") -> str:
     most = max((row["further_runs"] or 0 for row in rows), default=0)
     difference = f"a difference of {MARGIN:g}{f' between {pair}' if pair else ''}"
     each = "each" if pair else "each technique of an undecided pair"
-    needs = f"{each} needs {fmt.counted(most, 'more run')}"
+    needs = f"{each} needs up to {fmt.counted(most, 'more run')}"
     return f"to detect {difference}, {needs}" if most else ""

@@ -26,7 +26,7 @@ from analysis.topics.comparisons.arms import (
     runs_text,
 )
 from analysis.topics.comparisons.contrast import Contrast, contrasts
-from analysis.topics.names import ranks_text
+from analysis.topics.names import only, ranks_text
 from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
 
 #: Pairs of batches that the first screen tells of; the table has all.
@@ -138,8 +138,8 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
         if lost:
             more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
         ends = " to ".join(fmt.count(best[f"global_batch_{end}"]) for end in ENDS)
-        if varies("gpus")(of) and best["gpus_small"] == best["gpus_large"]:
-            ends += f" on {ranks_text(best['gpus_small'])}"
+        ranks = only([row[f"gpus_{end}"] for row in whole for end in ENDS])
+        ends += f" on {ranks_text(ranks)}" if varies("gpus")(of) and ranks else ""
         text = f"from batch {ends}{of_workload(rows, compared)}, {text}"
         yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
                      "larger_batch", "runs", more)  # fmt: skip

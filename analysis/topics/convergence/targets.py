@@ -204,6 +204,7 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
     """One per workload, which has one target: times to different ones are not compared."""
     found = of.rows(to_target)
     every = groups(found, ("workload",))
+    others = len(every) - _MOST
     for rows in every[:_MOST]:
         met = sum(round(row["reached"] * row["reached_n"]) for row in rows if row["reached_n"])
         runs = sum(row["reached_n"] for row in rows)
@@ -213,7 +214,9 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}{where}"
         text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
         text = fmt.joined([text, soonest], "; ")
-        yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians")
+        more = [f"{others} more in the table"] if others > 0 and rows is every[_MOST - 1] else []
+        yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
+                     more)  # fmt: skip
 
 
 def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:

@@ -26,7 +26,14 @@ from jobs.slurm.job.task import (
     Problem,
     minutes_for,
 )
-from train.distributed.preflight.report import UNENDED, RankPreflight, problems, read_reports
+from train.distributed.preflight.report import (
+    MISSING,
+    SUSPECTED,
+    UNENDED,
+    RankPreflight,
+    problems,
+    read_reports,
+)
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
 
@@ -81,11 +88,12 @@ def _problems(
 ) -> tuple[Problem, ...]:
     """What the ranks found; before it, if some could not start or were killed for their memory,
     what srun and the container said."""
-    killed = ranks.said.out_of_memory is not None
+    killed = bool(ranks.code) and ranks.said.out_of_memory is not None
+    consequences = (UNENDED, MISSING, *SUSPECTED) if killed else ()
     findings = [
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
         for host, finding in problems(reports, task.size)
-        if not (killed and finding.check == UNENDED)
+        if finding.check not in consequences
     ]
     troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
     if ranks.code and not troubles and not findings:

@@ -130,7 +130,7 @@ def _out_of_memory(ranks: StepRanks) -> Verdict | None:
         return None
     rank = _memory_rank(ranks)
     where = "the step" if rank is None else ranks.place(rank)
-    todo = f"{MORE_MEMORY}, or make batch_per_rank smaller; then make sweep again"
+    todo = f"{MORE_MEMORY}, or make batch_per_rank smaller, then make sweep again"
     return "failed", _error(ranks.log, f"out of memory: {said}", where, todo, rank)
 
 

@@ -288,7 +288,7 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:
     found = answers([item for name, own in means.items() for item in reached(name, *own)])
     more = re.fullmatch(
         "At batch 16, none of 3 differs detectably from naive; largest difference in accuracy: "
-        r"muon .*, 3 runs each\. To detect .* of an undecided pair needs (\d+) more runs\.",
+        r"muon .*, 3 runs each\. To detect .* of an undecided pair needs up to (\d+) more runs\.",
         found["techniques"],
     )  # fmt: skip
     assert more and int(more[1]) > 3
@@ -297,7 +297,7 @@ def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:
 
 def test_further_runs_are_one_or_several() -> None:
     """Of both of a pair: more runs of one alone detect nothing."""
-    one = "to detect a difference of 0.02 between a and b, each needs 1 more run"
+    one = "to detect a difference of 0.02 between a and b, each needs up to 1 more run"
     assert further_in_words([{"further_runs": 1}], "a and b") == one
     assert further_in_words([{"further_runs": n} for n in (None, 3)]).endswith("3 more runs")
     assert not further_in_words([{"further_runs": None}])

@@ -5,14 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from analysis.topics.names import batch_text, ratio_text, reasons, with_context
-
-
-@pytest.mark.parametrize(("context", "shown"), [
-    ("", "lamb"), (None, "lamb"), (pd.NA, "lamb"), ("3 epochs", "lamb; 3 epochs"),
-])  # fmt: skip
-def test_a_row_is_named_with_its_context_if_it_has_one(context: object, shown: str) -> None:
-    assert with_context({"technique_label": "lamb", "context": context}) == shown
+from analysis.topics.names import batch_text, ratio_text, reasons
 
 
 @pytest.mark.parametrize(

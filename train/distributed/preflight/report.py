@@ -23,8 +23,8 @@ Phase = Literal[
 TOGETHER = ("meeting the others", "all-reduce")
 #: Name of the finding of a rank that ended itself, since others did not come.
 LATE = "time"
-#: ... and of a rank that died.
-UNENDED = "end"
+#: ... of a rank that died, and of ranks that wrote nothing.
+UNENDED, MISSING = "end", "ranks"
 
 #: Findings about the network that hold nothing by themselves, where MPI may take another one.
 SUSPECTED = ("shared address", "MTU", "path")
@@ -112,7 +112,7 @@ def _unended(report: RankPreflight) -> Finding:
 def _missing(reports: Sequence[RankPreflight], world: int) -> Finding:
     hosts = ", ".join(sorted({report.host for report in reports})) or "none"
     return Finding(
-        check="ranks",
+        check=MISSING,
         ok=False,
         found=f"{len(reports)} of {world} ranks wrote a report (hosts: {hosts})",
         expected=f"{world} reports",

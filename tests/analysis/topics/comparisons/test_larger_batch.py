@@ -61,6 +61,10 @@ def test_the_smallest_is_of_the_fewest_ranks_and_the_largest_of_the_most() -> No
             for gpus in (1, 4) for batch in (32, 128)]  # fmt: skip
     row = kept(*grid).iloc[0]
     assert (row["gpus_small"], row["gpus_large"], row["difference"]) == (4, 4, 0)
+    other = [arm(SMALL, "lamb", gpus=2, batch_per_rank=size) for size in (16, 64)]
+    for arms, ranks in ((grid, " on 4 ranks,"), ((*grid, *other), ",")):
+        (said,) = larger_batch.TOPIC.answers[0](sweep([run for runs in arms for run in runs]))
+        assert said.text.startswith(f"From batch 32 to 128{ranks}")
     row = kept(*grid, arm(LARGE, accumulation=20)).iloc[0]
     assert (row["global_batch_small"], row["global_batch_large"]) == (32, 320), "the widest range"
 

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from analysis.plots.figure import Figure, looks
-from analysis.topics.convergence.curves import MOST_PANELS, figure, numbers
+from analysis.topics.convergence.curves import MOST_PANELS, accuracy, figure, numbers
 from tests.analysis.builders import config, epochs_frame, record
+from tests.analysis.planned import sweep
 from train.config.run import Target
 from train.record.run import RunRecord
 
@@ -78,7 +79,7 @@ def test_panels_that_are_left_out_are_said() -> None:
 def test_a_long_panel_name_stays_above_its_own_panel() -> None:
     goal = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
     items = [record(config(target=goal), target=None), record(config(framework="mirrored"))]
-    svg = str(drawn(items, target=0.25).svg)
+    svg = str(accuracy(sweep(items[:1])).svg) + str(drawn(items).svg)
     heads = re.findall(r">([^<]*(?:horovod|training|within)[^<]*)<", svg)
     assert len(heads) >= 2, "over several lines"
     assert max(map(len, heads)) <= 34 and ">target 0.25<" in svg
