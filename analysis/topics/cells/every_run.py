@@ -99,7 +99,7 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     if len(slow):
         text = (f"Something slowed the machine down: in {fmt.runs(len(slow))}, some epochs took up "
                 f"to {slow.max():.1f} times the median one ({fmt.first_of([*slow.index], 1)}). "
-                "Compare images/s, which are medians over epochs, rather than seconds.")  # fmt: skip
+                "Compare images/s, medians over epochs, rather than seconds.")  # fmt: skip
         yield Caution(text, "times")
 
 
