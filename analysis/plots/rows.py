@@ -11,7 +11,8 @@ from matplotlib.patches import Patch
 from analysis.plots.canvas import CHARACTER, LINE, SMALL, small_multiples, write
 from analysis.plots.figure import INK, Look, Svg, style, tip, to_svg
 
-_BESIDE, _WIDE = 30, 5.0  # characters of a line beside a bar, and inches of all bars
+#: Characters of a line beside a bar, and beside a point; inches of all bars.
+_BESIDE, _BESIDE_POINT, _WIDE = 30, 40, 5.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Point:
 
 def forest(points: Sequence[Point], label: str) -> Svg:
     """A row for each point, the first one at the bottom; 0 is marked."""
-    named = [textwrap.fill(point.name, 40) for point in points]
+    named = [textwrap.fill(point.name, _BESIDE_POINT) for point in points]
     beside = max(len(line) for name in named for line in name.splitlines())
     beside += max(len(point.said) for point in points)
     high = max(0.26, LINE * max(name.count("\n") + 1.4 for name in named))

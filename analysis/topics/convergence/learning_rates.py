@@ -129,9 +129,9 @@ def figure(of: Sweep) -> Figure | None:
     drawn = [
         Line(own["base_lr"], own["accuracy"], seen[names[line]], names[line],
              own["accuracy_low"], own["accuracy_high"], bars=True,
-             tips=[f"{names[line]}, rate {row['base_lr']:g}: {found.text(fmt.THREE)}, "
-                   f"{fmt.runs(found.n)}" for row in plain_rows(own)
-                   for found in [estimate_in(row, "accuracy")]])
+             tips=[f"{names[line]}, rate {row['base_lr']:g}: "
+                   f"{estimate_in(row, 'accuracy').text(fmt.THREE)}, {fmt.runs(row['accuracy_n'])}"
+                   for row in plain_rows(own)])
         for line, own in known.groupby("line", sort=False) if names[line] in seen
     ]  # fmt: skip
     svg = lines(

@@ -26,14 +26,7 @@ from jobs.slurm.job.task import (
     Problem,
     minutes_for,
 )
-from train.distributed.preflight.report import (
-    MISSING,
-    SUSPECTED,
-    UNENDED,
-    RankPreflight,
-    problems,
-    read_reports,
-)
+from train.distributed.preflight.report import RankPreflight, problems, read_reports
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
 
@@ -89,11 +82,9 @@ def _problems(
     """What the ranks found; before it, if some could not start or were killed for their memory,
     what srun and the container said."""
     killed = bool(ranks.code) and ranks.said.out_of_memory is not None
-    consequences = (UNENDED, MISSING, *SUSPECTED) if killed else ()
     findings = [
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
-        for host, finding in problems(reports, task.size)
-        if finding.check not in consequences
+        for host, finding in problems(reports, task.size, killed=killed)
     ]
     troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
     if ranks.code and not troubles and not findings:

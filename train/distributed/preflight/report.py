@@ -23,8 +23,6 @@ Phase = Literal[
 TOGETHER = ("meeting the others", "all-reduce")
 #: Name of the finding of a rank that ended itself, since others did not come.
 LATE = "time"
-#: ... of a rank that died, and of ranks that wrote nothing.
-UNENDED, MISSING = "end", "ranks"
 
 #: Findings about the network that hold nothing by themselves, where MPI may take another one.
 SUSPECTED = ("shared address", "MTU", "path")
@@ -79,14 +77,19 @@ def read_reports(folder: Path) -> tuple[RankPreflight, ...]:
     return tuple(sorted(found, key=lambda r: (r.procid is None, r.procid or 0, r.host)))
 
 
-def problems(reports: Sequence[RankPreflight], world: int) -> tuple[tuple[str, Finding], ...]:
+def problems(
+    reports: Sequence[RankPreflight], world: int, *, killed: bool = False
+) -> tuple[tuple[str, Finding], ...]:
     """Everything that holds a sweep, as (host, finding); equal findings of one host once.
 
     A rank that wrote nothing, or came to no end, is a problem, too; that a rank waited in vain, or
-    died where all need each other, is told only where no other finding can be the reason.
+    died where all need each other, is told only where no other finding can be the reason; of ranks
+    that Slurm ``killed``, which says why, only what they had found.
     """
     failed = [(report.host, finding) for report in reports for finding in report.failed()]
     causes = [(host, finding) for host, finding in failed if finding.check != LATE]
+    if killed:
+        return tuple(dict.fromkeys(causes))
     ended = [(r.host, r, _unended(r)) for r in reports if r.phase != "done" and not r.failed()]
     causes += [(host, finding) for host, r, finding in ended if r.phase not in TOGETHER]
     if len(reports) < world:
@@ -100,7 +103,7 @@ def problems(reports: Sequence[RankPreflight], world: int) -> tuple[tuple[str, F
 
 def _unended(report: RankPreflight) -> Finding:
     return Finding(
-        check=UNENDED,
+        check="end",
         ok=False,
         found=f"a rank that died in its phase {report.phase!r}",
         expected="a rank that finishes",
@@ -112,7 +115,7 @@ def _unended(report: RankPreflight) -> Finding:
 def _missing(reports: Sequence[RankPreflight], world: int) -> Finding:
     hosts = ", ".join(sorted({report.host for report in reports})) or "none"
     return Finding(
-        check=MISSING,
+        check="ranks",
         ok=False,
         found=f"{len(reports)} of {world} ranks wrote a report (hosts: {hosts})",
         expected=f"{world} reports",

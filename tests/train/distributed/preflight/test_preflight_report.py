@@ -58,6 +58,14 @@ def test_a_suspicion_counts_where_ranks_did_not_come_to_their_end() -> None:
     assert problems([report(0, lost), late], 2) == (("n1", lost),)
 
 
+def test_of_killed_ranks_only_what_they_had_found_is_a_problem() -> None:
+    """What they did not come to follows from their end; a path that fails does not."""
+    path = Finding(check="MTU", ok=False, found="packets are lost", expected="", fix="switch")
+    died = report(0, path, WAITED, phase="importing")
+    assert problems([died], 2, killed=True) == (("n1", path),)
+    assert problems([report(0, phase="importing")], 2, killed=True) == ()
+
+
 def test_a_rank_that_died_or_never_came_is_a_problem() -> None:
     ((_, died),) = problems([report(0, phase="meeting the others"), report(1)], 2)
     assert "died in its phase 'meeting the others'" in died.found
