@@ -166,10 +166,12 @@ def sweep(
 ) -> int:
     """Run every cell that has no good record yet; print the folder of the results."""
     wanted, folder = named(sweep, results)
-    if names := unheard(os.environ):
-        say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
+    names = unheard(os.environ)
     gives = written(results / wanted.name, store)
-    if cluster := cluster_for(site, account, partition, qos, time, gives=gives, data=data):
+    cluster = cluster_for(site, account, partition, qos, time, gives=gives, data=data)
+    if names:
+        say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
+    if cluster:
         refuse_image(image, cluster)
         store = store or store_for(data, results)
         request = SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget, stall_s)

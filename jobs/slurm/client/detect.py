@@ -24,9 +24,17 @@ from jobs.slurm.client.user import hand_over
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
-#: Either of them, even where this user may not run it, is a sign of Slurm; another package has a
-#: sinfo, too.
-_PROGRAMS = ("srun", "sbatch")
+#: No sweep runs without these. Any of them, or srun, is a sign of Slurm, even if this user may not
+#: run it; another package has a sinfo, too.
+_PROGRAMS = ("sbatch", "squeue", "scontrol")
+#: Further signs: variables that name a configuration or its server, and where packages, sites and
+#: the daemons of a cluster without configuration files (configless) keep slurm.conf.
+_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
+CONFIGURATIONS = (
+    "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf",
+    "/opt/slurm/etc/slurm.conf", "/run/slurm/conf/slurm.conf",
+)  # fmt: skip
+_WHERE = "jobs run on the cluster of site file"
 #: They say so where there is no slurm.conf and the name service knows no controller to ask for one
 #: (tried with 22.05 and 24.11). Their last words would not do: a login node whose controller does
 #: not answer ends with them, too, and so does one whose name service is down.
@@ -41,7 +49,8 @@ def site_for(
     gives: Sequence[Path] = (),
     data: Path | None = None,
 ) -> NamedSite | None:
-    """The site that SITE= names, as it counts for this user; None for this machine.
+    """The site that SITE= names, as it counts for this user; None for this machine. Which of them
+    it is is the first line that a user reads.
 
     ``auto`` is the cluster that answers here, as the user's own file of it says; the first time,
     that file is written from what the cluster says of itself. Root's command goes on as the user
@@ -54,33 +63,64 @@ def site_for(
 
     Raises:
         ConfigError: no such site, or an error in its file.
-        NoAnswer: Slurm's programs are here and fail: whether there is a cluster is not known, and a
-            login node is no place to train on unasked.
+        NoAnswer: Slurm's programs are here and fail, or only other signs of a cluster are here:
+            a login node is no place to train on unasked.
     """
     given = {key: text for key, text in options.items() if text}
+    ignored = []
     environment = dict(os.environ)
     if not of_cells:
         for variable in ("SBATCH_TIMELIMIT", "SLURM_TIMELIMIT"):
             environment.pop(variable, None)
         if time := given.pop("time_min", ""):
-            say(f"TIME={time}: ignored, since it is for cells; this job takes what it needs")
-    named = load_site(name) if name not in (AUTO, LOCAL) else None
-    if name == AUTO and any(shutil.which(program, mode=os.F_OK) for program in _PROGRAMS):
+            ignored = [f"TIME={time}: ignored, since it is for cells; this job takes what it needs"]
+    ask = name == AUTO and _has_slurm()
+    if ask:
         named = _found(settings_of(given))
-    if named is not None:
-        hand_over(named, *gives, data=data)
     else:
+        named = load_site(name) if name not in (AUTO, LOCAL) else None
+    if named is None:
+        why = ": Slurm's programs are here, but no configuration of a cluster" if ask else ""
+        say(f"cells run on this machine, {os.uname().nodename}{why}")
         if given:
             asked = ", ".join(f"{OPTIONS[key]}={text}" for key, text in given.items())
             say(f"{asked}: ignored, since ranks run on this machine")
         return None
+    hand_over(named, *gives, data=data)
+    if not ask:
+        say(f"{_WHERE} {named.source}")
     named, remarks = decide(environment, named, given)
-    for remark in remarks:
+    for remark in (*ignored, *remarks):
         say(remark)
     site = named.site
     clusters = (site.cluster or "") if "cluster" in site.model_fields_set else None
     ask_cluster(clusters, site.slurm_conf)
     return named
+
+
+def _signs() -> list[str]:
+    """What is here of a configuration of Slurm."""
+    values = {name: os.environ.get(name, "").strip() for name in _VARIABLES}
+    signs = [f"{name}={value}" for name, value in values.items() if value]
+    return signs + [file for file in CONFIGURATIONS if os.path.lexists(file)]
+
+
+def _has_slurm() -> bool:
+    """Whether Slurm's programs are here, to be asked.
+
+    Raises:
+        NoAnswer: some are missing, and there are signs of a cluster.
+    """
+    there = [name for name in ("srun", *_PROGRAMS) if shutil.which(name, mode=os.F_OK)]
+    missing = [name for name in _PROGRAMS if name not in there]
+    signs = _signs() + there
+    if missing and signs:
+        raise NoAnswer(
+            f"{', '.join(signs)} found here, as on the login node of a cluster, but not on PATH: "
+            f"{', '.join(missing)}; nothing was set up or run. Load Slurm (module load slurm, for "
+            "instance) or add the folder of its programs to PATH; SITE=local runs on this machine"
+        )
+    return not missing
 
 
 def _found(given: Mapping[str, Setting]) -> NamedSite | None:
@@ -93,14 +133,16 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
     ask = asker()
     try:
         config = read_config(ask(SCONTROL))
-        if (file := _file_of(config)).exists():
+        file, remark = _file_of(config)
+        say(f"{_WHERE} {file}")
+        if remark:
+            say(remark)
+        if file.exists():
             return _loaded(file)
         text = propose(ask, config, User.here(), given)
     except SlurmError as error:
         # as on a laptop: there is no cluster that could be meant
-        if _NO_CONFIGURATION.search(error.came):
-            say("Slurm's programs are here, but no configuration of a cluster: running on this "
-                "machine")  # fmt: skip
+        if _NO_CONFIGURATION.search(error.came) and not _signs():
             return None
         raise NoAnswer(
             f"Slurm is here but gives no answer ({error}), so nothing was set up or run. Where "
@@ -128,25 +170,27 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
     return found
 
 
-def _file_of(config: Mapping[str, str]) -> Path:
-    """The file of SITE=auto for the cluster with this configuration. Many a cluster is called
-    "cluster", so its controller is a part of the name."""
+def _file_of(config: Mapping[str, str]) -> tuple[Path, str]:
+    """The file of SITE=auto for the cluster with this configuration, and a remark on it. Many a
+    cluster is called "cluster", so its controller is a part of the name."""
     conf = os.environ.get("SLURM_CONF")
     controller = config.get("SlurmctldHost[0]"), config.get("SlurmctldPort")
     identity = hashlib.sha256(repr(controller).encode()).hexdigest()[:4]
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", cluster_name(config))
     file, earlier = auto_file(f"{name}-{identity}"), auto_file(name)
     if file.exists() or not earlier.exists():
-        return file
+        return file, ""
     # as earlier versions called it: one of another cluster names another SLURM_CONF
     named = _loaded(earlier).site.slurm_conf
     if named and conf and named != conf.strip():
-        return file
-    if bool(named) != bool(conf):
-        what = f"SLURM_CONF={named}" if named else "no SLURM_CONF"
-        say(f"{earlier}, of an earlier version, is used and names {what}: give it another name if "
-            "it is another cluster's, and SITE=auto writes one for this")  # fmt: skip
-    return earlier
+        return file, ""
+    if bool(named) == bool(conf):
+        return earlier, ""
+    what = f"SLURM_CONF={named}" if named else "no SLURM_CONF"
+    return earlier, (
+        f"{earlier}, of an earlier version, is used and names {what}: give it another name if it "
+        "is another cluster's, and SITE=auto writes one for this"
+    )
 
 
 def _loaded(file: Path) -> NamedSite:

@@ -3,13 +3,17 @@ variables and the command line change."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from jobs.__main__ import app
 from jobs.config.site import NamedSite, own_sites
 from jobs.messages import NoAnswer
 from jobs.slurm.client import detect
@@ -21,12 +25,15 @@ from tests.sweeps import ROOT
 from train.errors import ConfigError
 
 AWAY = TRANSCRIPTS.parent / "away"
+HOST = os.uname().nodename
 
 
 @pytest.fixture(autouse=True)
 def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(detect, "asker", lambda: asker(patience_s=0))
+    monkeypatch.setattr(detect, "CONFIGURATIONS", ())  # whatever this machine has
+    monkeypatch.delenv("SLURM_CONF_SERVER", raising=False)
 
 
 def found_for(name: str = "auto", **how: Any) -> NamedSite:
@@ -38,18 +45,83 @@ def found_for(name: str = "auto", **how: Any) -> NamedSite:
 def test_local_and_a_name_ask_nothing(fake: FakeSlurm, capsys) -> None:
     assert site_for("local", options={"account": "b", "qos": ""}) is None
     said = "[sweep] ACCOUNT=b: ignored, since ranks run on this machine\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == f"[sweep] cells run on this machine, {HOST}\n{said}"
     assert found_for("dgx").site.partition == "gpu"
     assert fake.calls() == []
 
 
-def test_auto_without_a_cluster_is_local(fake: FakeSlurm, tmp_path: Path, monkeypatch) -> None:
+def test_auto_without_a_cluster_is_local(fake, tmp_path: Path, monkeypatch, capsys) -> None:
     """Only Slurm's programs are installed, or not even they."""
     for name in ("sinfo", "scontrol", "srun"):
         fake.put(name, f"cat '{AWAY / 'no_configuration.err'}' >&2; exit 1")
     assert site_for("auto") is None and len(fake.calls()) == 1
+    assert f"{HOST}: Slurm's programs are here, but no conf" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tmp_path))
     assert site_for("auto") is None and len(fake.calls()) == 1
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that alone is on PATH, for single programs of Slurm."""
+    folder = tmp_path / "some"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["sweep", "plan", "preflight", "interconnect"])
+@pytest.mark.parametrize(
+    ("sign", "words"),
+    [
+        ("SLURM_CONF", "SLURM_CONF=/opt/slurm.conf found here"),
+        ("SLURM_CONF_SERVER", "SLURM_CONF_SERVER=/opt/slurm.conf found here"),
+        ("file", "/some/slurm.conf found here"),
+        ("srun", "srun found here, .*sbatch, squeue, scontrol; nothing was"),
+        ("scontrol", "scontrol found here, .*sbatch, squeue; nothing was"),
+    ],
+)
+def test_signs_of_a_cluster_without_its_programs(
+    bare: Path, tmp_path: Path, monkeypatch, command: str, sign: str, words: str
+) -> None:
+    """Seen: a login node that needs `module load slurm` trained six cells itself."""
+    if sign == "file":
+        (bare / "slurm.conf").touch()
+        monkeypatch.setattr(detect, "CONFIGURATIONS", (str(bare / "slurm.conf"),))
+    elif sign.isupper():
+        monkeypatch.setenv(sign, "/opt/slurm.conf")
+    else:
+        (bare / sign).touch()
+    argv = [command] if command == "interconnect" else [command, "smoke"]
+    done = CliRunner().invoke(app, [*argv, f"--results={tmp_path / 'results'}"])
+    assert done.exit_code == 3 and re.search(f"(?s){words}.*SITE=local", done.stderr), done.stderr
+    assert not (tmp_path / "results").exists()
+    assert site_for("local") is None
+
+
+def test_an_empty_variable_is_no_sign(bare: Path, monkeypatch) -> None:
+    for name in ("SLURM_CONF", "SLURM_CONF_SERVER"):
+        monkeypatch.setenv(name, " ")
+    assert site_for("auto") is None
+
+
+def test_programs_that_find_no_configuration_where_there_is_one(fake, monkeypatch) -> None:
+    """These words alone decide nothing."""
+    fake.put("scontrol", f"cat '{AWAY / 'no_configuration.err'}' >&2; exit 1")
+    assert site_for("auto") is None
+    monkeypatch.setenv("SLURM_CONF", "/opt/slurm.conf")
+    with pytest.raises(NoAnswer, match="SITE=local"):
+        site_for("auto")
+
+
+@pytest.mark.parametrize("name", ["auto", "dgx", "local"])
+def test_the_first_line_is_where_cells_run(fake: FakeSlurm, monkeypatch, capsys, name) -> None:
+    """Before what was found, and before what is ignored."""
+    monkeypatch.setenv("SBATCH_NODES", "7")
+    found = site_for(name, options={"qos": "long"})
+    first, *others = capsys.readouterr().err.splitlines()
+    where = f"jobs run on the cluster of site file {found.source}" if found else HOST
+    assert where in first and others
 
 
 @pytest.mark.parametrize(
@@ -135,7 +207,8 @@ def test_a_job_that_runs_no_cell_takes_no_time_limit(fake, tmp_path: Path, monke
     found = found_for(str(tmp_path / "s.yaml"), options={"time_min": "7"}, of_cells=False)
     assert found.site.time_min is None
     said = capsys.readouterr().err
-    assert said.startswith("[sweep] TIME=7: ignored") and "SBATCH_TIMELIMIT" not in said
+    assert said.splitlines()[1].startswith("[sweep] TIME=7: ignored")
+    assert "SBATCH_TIMELIMIT" not in said
 
 
 @pytest.mark.parametrize(
