@@ -49,7 +49,9 @@ class Site(Frozen):
     max_time_min: int = Field(default=60, ge=1)
     exclusive: bool = False
     max_nodes: int | None = Field(default=None, ge=1)  # of one job
-    array_limit: int = Field(default=1000, ge=1)  # elements of one array (at most MaxArraySize)
+    array_limit: int = Field(
+        default=1000, ge=1
+    )  # elements of one array; a smaller MaxArraySize holds
     array_parallel: int = Field(default=64, ge=1)  # elements of one array that run at once
     # jobs in the queue, array elements counted
     submit_limit: int | None = Field(default=None, ge=1)
@@ -131,6 +133,9 @@ _BY_KEY = {
 #: Keys for a part of what such an option could say.
 _PARTLY = {"export": "environment", "signal": "signal_s", "no-requeue": "requeue",
            "clusters": "cluster"}  # fmt: skip
+#: Keys that set options of sbatch together with others, or without being what the option is called.
+_FURTHER = ("ranks_per_node", "gpu_type", "max_time_min", "array_limit", "array_parallel",
+            "signal_s", "sbatch")  # fmt: skip
 _YIELDING = frozenset({"gpus", "mem_per_rank_gb", "exclusive"})
 _SILENT = (None, False, "none")
 
@@ -143,6 +148,12 @@ def place_of(option: str) -> str:
     if key := _BY_KEY.get(option):
         return f"belongs to the key {key!r} of the site file"
     return f"belongs into the site file (sbatch: {{{option}: ...}})"
+
+
+def sbatch_keys(site: Site) -> list[str]:
+    """Keys of a site file that set options of sbatch for this site."""
+    keys = dict.fromkeys((*_BY_KEY.values(), *_FURTHER))
+    return [key for key in keys if getattr(site, key) not in (*_SILENT, {})]
 
 
 SITES = Path(__file__).parent.parent / "sites"

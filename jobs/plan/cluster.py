@@ -1,12 +1,15 @@
-"""`make plan` for a cluster: what would be submitted, word for word. Submits and asks nothing."""
+"""`make plan` for a cluster: what would be submitted, word for word, and what sbatch answers to it.
+Submits nothing."""
 
 from __future__ import annotations
 
 import shlex
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from jobs.cell.container import Image, find_image, image_path
 from jobs.cell.needs import basic_needs, need_lines
@@ -18,11 +21,12 @@ from jobs.plan.estimate import completed_cells, known_rates
 from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
 from jobs.slurm.arrays import arrays_of
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import SubmissionContext, minutes_for
-from jobs.slurm.request import SweepRequest, context_for
-from jobs.slurm.submissions import Array
+from jobs.slurm.request import SweepRequest, context_for, with_array_limit
+from jobs.slurm.submissions import SCRIPT_NAME, Array
 from jobs.slurm.submit import batch_script, tasks_of
 from jobs.slurm.watch.preflight import preflight_layout
 from train.config.run import RunConfig
@@ -43,7 +47,12 @@ def plan_cluster(wish: SweepRequest) -> None:
     rows = plan_rows(configs, images, known_rates(completed))
     plans = {row.cell_id: row.plan for row in rows}
     limits = time_limits(wish.site, wish.results, plans, todo, completed)
-    sending = replace(sending, minutes=limits)
+    sending, trouble = replace(sending, minutes=limits), ""
+    try:
+        config = read_config(asker(patience_s=0)(SCONTROL))
+        sending = replace(sending, site=with_array_limit(sending.site, config))
+    except SlurmError as error:
+        trouble = f"\nSlurm gives no answer here, so limits of the cluster are not known ({error})"
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
@@ -63,6 +72,7 @@ def plan_cluster(wish: SweepRequest) -> None:
             f"{preflight_layout(arrays)}: the arrays wait for its good end (PREFLIGHT=0 leaves it "
             "out)"
         )
+    lines += [trouble] if trouble else _tested(sending, arrays)
     print("\n".join(lines))
     if wish.budget is not None:
         check_budget(wish.budget, arrays, seconds, sending.site)
@@ -75,6 +85,28 @@ def _image(wish: SweepRequest) -> Image:
     except ConfigError as error:
         say(f"before the sweep: {error}")
         return Image(str(image_path(wish.site.site.image, ROOT)), None)
+
+
+def _tested(sending: SubmissionContext, arrays: Sequence[Array]) -> list[str]:
+    """What sbatch answers, without a job, to the longest array of each shape: in Slurm's words.
+
+    A remark, and no refusal: it leaves out nodes that are drained now, and what it checks depends
+    on EnforcePartLimits.
+    """
+    longest = {array.shape: array for array in sorted(arrays, key=lambda one: one.minutes)}
+    remark = "without the nodes that are drained now; a sweep submits, and then sbatch decides"
+    lines = ["", f"sbatch --test-only answers, {remark}:"] if arrays else []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / SCRIPT_NAME
+        for shape, array in longest.items():
+            # the job that it would wait for does not exist yet
+            script.write_text(batch_script(sending, RUN, "0", array), encoding="utf-8")
+            try:
+                words = run(["sbatch", "--test-only", str(script)]).words
+            except SlurmError as error:
+                words = error.printed
+            lines.append(f"    {shape}: {words}")
+    return lines
 
 
 def _scripts(

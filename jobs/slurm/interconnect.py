@@ -14,7 +14,6 @@ from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, say
 from jobs.slurm.client.nodes import check_in_use, leaves, read_nodes
 from jobs.slurm.client.run import SCONTROL, asker, read_config
-from jobs.slurm.client.site import check_site
 from jobs.slurm.job.interconnect import NO_KILL, InterconnectTask, minutes_for
 from jobs.slurm.job.task import JobContext
 from jobs.slurm.request import slurm_refusals
@@ -83,8 +82,6 @@ def validate(
         layout = NodeLayout(wanted.number, ranks_per_node)
         task = InterconnectTask(folder=str(folder), **measurement, **context.task(layout))
         array = Array(units=((folder.name,),), minutes=minutes_for(task), **vars(layout))
-        for remark in check_site(site, [layout], ask, minutes=array.minutes):
-            say(remark)
         check_in_use(wanted, site, ask)
         switches = leaves(ask)
         folder.mkdir()

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from jobs.cell.container import Image, find_image
 from jobs.cell.lock import local_file_system
 from jobs.cell.needs import basic_needs, check_names, needs_of
-from jobs.config.site import NamedSite
+from jobs.config.site import NamedSite, Site, sbatch_keys
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say, without_links
 from jobs.plan.cost import check_budget
-from jobs.slurm.client.reasons import advice
-from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config
-from jobs.slurm.client.site import check_site
+from jobs.slurm.client.run import SCONTROL, SlurmError, asker, max_array_size, read_config
 from jobs.slurm.job.task import SubmissionContext
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
@@ -52,8 +49,9 @@ def slurm_refusals(site: NamedSite) -> Iterator[None]:
     except SlurmError as error:
         if error.asked == "sbatch" and not error.passing:
             raise ConfigError(
-                f"sbatch refused: {error.came}. {advice(error.came, site.file)}; then submit "
-                "again: what was submitted before goes on"
+                f"sbatch refused: {error.printed}\nKeys of {site.file} that set its options: "
+                f"{', '.join(sbatch_keys(site.site))}. Change what it refused, then submit again: "
+                "what was submitted before goes on"
             ) from error
         raise NoAnswer(
             f"Slurm gives no answer, or is busy: {error}. Jobs that were submitted go on. Repeat "
@@ -101,26 +99,38 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
     )
 
 
+def with_array_limit(site: Site, config: Mapping[str, str]) -> Site:
+    """The same with arrays that the cluster takes: the smaller of the two limits holds.
+
+    ``config``: the cluster's.
+    """
+    most = min(site.array_limit, max_array_size(config))
+    return site.model_copy(update={"array_limit": most})
+
+
 def check_cluster(
     request: SweepRequest,
     context: SubmissionContext,
     arrays: Sequence[Array],
     seconds: Mapping[str, float | None],
 ) -> SubmissionContext:
-    """The same with the code that waiting jobs will run, and the name of the cluster.
+    """The same with the code that waiting jobs will run, the name of the cluster, and its limit on
+    arrays. What else the cluster takes, sbatch decides.
 
     Raises:
-        ConfigError: the cluster cannot run these, or they cost more than BUDGET.
+        ConfigError: these cost more than BUDGET.
+        SlurmError: Slurm does not answer.
     """
     site = request.site.site
-    ask = cache(asker())
-    minutes = max(array.minutes for array in arrays)
-    for remark in check_site(site, [array.shape for array in arrays], ask, minutes=minutes):
-        say(remark)
+    config = read_config(asker()(SCONTROL))
     if (kind := local_file_system(request.folder)) and site.user is None:
         say(f"{request.folder} is on a file system of this machine alone ({kind}): nodes do not "
             "see it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
     if request.budget is not None:
         check_budget(request.budget, arrays, seconds, site)
-    cluster = read_config(ask(SCONTROL)).get("ClusterName")
-    return replace(context, root=freeze(ROOT, context.folder), cluster=cluster)
+    return replace(
+        context,
+        root=freeze(ROOT, context.folder),
+        cluster=config.get("ClusterName"),
+        site=with_array_limit(context.site, config),
+    )

@@ -19,7 +19,7 @@ from jobs.cell.needs import Need
 from jobs.cell.state import FORCED, CellState, archive, recorded
 from jobs.cell.stop import held_back
 from jobs.config.site import NodeLayout
-from jobs.slurm.client.run import Answer, SlurmError, answer_of, is_away
+from jobs.slurm.client.run import SlurmError, answer_of, is_away
 from jobs.slurm.client.squeue import query
 from jobs.slurm.job.task import (
     PREFLIGHT,
@@ -147,23 +147,29 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
         if not error.passing:
             error.refused = True  # there is no sbatch here
             raise
-        said, passing = error.came, True
+        said, printed, passing = error.came, error.came, True
     else:
         if accepted := job_in(answer.out, certain=answer.code != 0):
             return accepted
-        said, passing = complaint(answer), answer.code == 0
-        refused = not passing and not any(words in said.lower() for words in _ON_ITS_WAY)
+        printed, passing = answer.words, answer.code == 0
+        if passing:
+            printed = (
+                f"it ended well, but printed no job id ({printed}), and no job of this submission "
+                "is in the queue: look at what this site puts before sbatch"
+            )
+        refused = not passing and not any(words in printed.lower() for words in _ON_ITS_WAY)
+        said = answer.own or printed  # a greeting decides nothing
     passing = passing or is_away(said)
     for look in range(1 if refused else LOOKS):
         time.sleep(LOOK_S if look else 0)
         try:
             job = adopt(note, query()).arrays[0].job_id
         except SlurmError as error:
-            why = f"{said}; whether it was submitted all the same is not known ({error})"
+            why = f"{printed}; whether it was submitted all the same is not known ({error})"
             raise SlurmError("sbatch", why, passing=error.passing or passing) from error
         if job is not None:
             return job, None
-    failure = SlurmError("sbatch", said, passing=passing)
+    failure = SlurmError("sbatch", said, passing=passing, printed=printed)
     failure.refused = refused
     raise failure
 
@@ -181,17 +187,6 @@ def job_in(text: str, *, certain: bool = False) -> Accepted | None:
     if len({job for job, _ in named}) != 1:
         return None
     return named[0][0], next((cluster for _, cluster in named if cluster), None)
-
-
-def complaint(answer: Answer) -> str:
-    """sbatch's own words, without what a site's profile prints beside them."""
-    if answer.code == 0:
-        return (
-            f"it ended well, but printed no job id ({answer.out.strip()!r}), and no job of this "
-            "submission is in the queue: look at what this site puts before sbatch"
-        )
-    lines = [line.strip() for line in answer.err.splitlines() if "error" in line.lower()]
-    return " ".join(dict.fromkeys(lines)) or answer.words
 
 
 def preflight_array(context: SubmissionContext, layout: NodeLayout) -> Array:

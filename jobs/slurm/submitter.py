@@ -10,6 +10,7 @@ from dataclasses import InitVar, dataclass, field
 from jobs.cell.state import CellState
 from jobs.messages import say
 from jobs.slurm.arrays import arrays_of, fitting
+from jobs.slurm.client.granted import submit_limit
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.reasons import (
     is_dependency,
@@ -18,7 +19,6 @@ from jobs.slurm.client.reasons import (
     is_unnamed_limit,
 )
 from jobs.slurm.client.run import SlurmError, is_lasting
-from jobs.slurm.client.site import submit_limit
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext

@@ -139,7 +139,7 @@ def follow(
             try:
                 submitter.more(watcher.queue, watcher.notes, added)
             except (SlurmError, OSError) as error:
-                words = error.came if isinstance(error, SlurmError) else str(error)
+                words = error.printed if isinstance(error, SlurmError) else str(error)
                 if words != complaint:
                     display.say(f"could not submit: {words}")
                 complaint = words

@@ -10,21 +10,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
-from jobs.messages import name_once, read_lines, seconds_of
+from jobs.messages import read_lines, seconds_of
 from jobs.slurm.client.run import Ask, SlurmError, asker
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
 SINFO = ("sinfo", "--noheader", "--all", "--exact", "--format=%P|%a|%l|%s|%D|%T|%c|%m|%G|%f")
-STATES = ("sinfo", "--noheader", "--Node", "--format=%N %T")
+STATES = ("sinfo", "--noheader", "--Node", "--format=%N|%T")
 TOPOLOGY = ("scontrol", "show", "topology")
 #: States, as sinfo writes them, of nodes that take no job; those with a * do not respond.
 _OUT_OF_USE = re.compile(r"down|drain|fail|error|unknown|inval|future|power|.*\*$")
-#: All that sinfo(1) lists, with the flags that it adds (*~#!%$@^-+).
-_STATE = re.compile(
-    _OUT_OF_USE.pattern
-    + r"|(alloc|comp|idle|mix|maint|perfctrs|npc|plan|reboot|res|block|cloud|n/a)"
-)
 #: For others than the user who reserved them.
 _RESERVED = re.compile("maint|reserved")
 
@@ -35,7 +30,7 @@ class Nodes:
 
     partition: str
     default: bool  # the partition is the cluster's default one
-    up: bool
+    open: bool  # the partition takes jobs: while it is down, as for a night, they wait
     time_limit_min: float  # of the partition; infinity where there is none
     job_nodes: float  # most nodes of one job in the partition
     count: int
@@ -45,20 +40,9 @@ class Nodes:
     gpus: tuple[tuple[str, int], ...]  # type ('' where it has none) and how many
     features: tuple[str, ...]
 
-    def __str__(self) -> str:
-        """In words, as 4 nodes with 2 GPUs a100, 64 CPUs, 500 GB memory, features ib."""
-        parts = [f"{count} GPUs {kind}".strip() for kind, count in self.gpus] or ["no GPU"]
-        parts += [f"{self.cpus} CPUs", f"{self.memory_mb / 1024:.4g} GB memory"]
-        parts += [f"features {','.join(self.features)}"] if self.features else []
-        return f"{self.count} {'node' if self.count == 1 else 'nodes'} with {', '.join(parts)}"
-
     @property
     def usable(self) -> bool:
         return _OUT_OF_USE.match(self.state) is None
-
-    def gpus_of(self, kind: str | None) -> int:
-        """GPUs of one type, or of any."""
-        return sum(count for name, count in self.gpus if kind in (None, name))
 
 
 def read_sinfo(text: str) -> tuple[Nodes, ...]:
@@ -75,14 +59,12 @@ def read_sinfo(text: str) -> tuple[Nodes, ...]:
 
 def _nodes_of(line: str) -> Nodes:
     """Raises ValueError where it has another form."""
-    name, up, limit, size, count, state, cpus, memory, gres, features, *_ = line.split("|")
+    name, available, limit, size, count, state, cpus, memory, gres, features, *_ = line.split("|")
     limit_s, most = seconds_of(limit), size.rpartition("-")[2]
-    if _STATE.match(state) is None:
-        name_once(f"sinfo: nodes in the unknown state {state!r} count as usable")
     return Nodes(
         partition=name.strip().removesuffix("*"),
         default=name.endswith("*"),
-        up=up == "up",
+        open=available in ("up", "down"),
         time_limit_min=math.inf if limit_s is None else limit_s / 60,
         job_nodes=int(most) if most.isdigit() else math.inf,
         count=int(count),
@@ -110,9 +92,8 @@ def partitions(nodes: Iterable[Nodes]) -> list[str]:
 def _node_states(ask: Ask, partition: str | None) -> dict[str, str]:
     """Node -> state of a partition's nodes, or of all."""
     which = "--all" if partition is None else f"--partition={partition}"  # sinfo refuses both
-    pairs = (line.split() for line in ask([*STATES, which]).splitlines())
-    # with several clusters, "CLUSTER: name" stands before their nodes
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and not pair[0].endswith(":")}
+    # a line of another form is the name of a cluster (CLUSTER: big), or of a site's greeting
+    return dict(re.findall(r"(?m)^(\S+)\|(\S+)$", ask([*STATES, which])))
 
 
 def usable_nodes(site: Site) -> set[str]:
@@ -154,7 +135,7 @@ def read_nodes(text: str, ask: Ask) -> Wanted:
 
 def hostnames(text: str, ask: Ask) -> list[str]:
     """Slurm's short form, as node[1-3], one name after another."""
-    return ask(("scontrol", "show", "hostnames", text)).split()
+    return re.findall(r"(?m)^\S+$", ask(("scontrol", "show", "hostnames", text)))
 
 
 def check_in_use(wanted: Wanted, site: Site, ask: Ask) -> None:

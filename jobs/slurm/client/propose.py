@@ -108,9 +108,11 @@ def _kinds(
     own |= {key: [str(asked[key].value)] for key in own if key in asked}
     user = replace(user, accounts=own["account"], qos=own["qos"])
     closed = {name: shut(rows.get(name, {}), user) for name in partitions(nodes)}
-    fit = [one for one in nodes if one.up and one.count and not closed[one.partition]]
+    fit = [one for one in nodes if one.open and one.count and not closed[one.partition]]
     if not fit:
-        why = ", ".join(f"{name} ({closed[name] or 'not up'})" for name in partitions(nodes))
+        why = ", ".join(
+            f"{name} ({closed[name] or 'inactive or drained'})" for name in partitions(nodes)
+        )
         raise ConfigError(
             f"no partition of this cluster takes your jobs now (sinfo: {why}); "
             "write a site file (jobs/sites/cpu.yaml is an example) and name it with SITE=, or "
@@ -154,7 +156,7 @@ def _whom(
     """Partition, account and QoS."""
     default = "the default one" if kind.default else "the largest that takes your jobs"
     yield Line("partition", kind.partition, f"sinfo: {default}")
-    others = partitions(group for group in nodes if group.up and group.gpus)
+    others = partitions(group for group in nodes if group.open and group.gpus)
     if others and not kind.gpus:
         yield f"# GPUs are in partition: {', '.join(others)}"
     enforced = _ENFORCING & set(config.get("AccountingStorageEnforce", "").split(","))

@@ -1,4 +1,5 @@
-"""What Slurm's own words mean, in plain ones, and what to do: why a job waits, why sbatch refused.
+"""Why a job waits, by Slurm's codes of reasons, in plain words; which refusals of sbatch are limits
+on jobs in the queue.
 
 A refusal is permanent unless it is known to pass: a request that cannot be granted, tried again
 and again, is never granted.
@@ -64,24 +65,6 @@ _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
-#: Words of sbatch -> keys of a site file; the first that fits counts.
-_KEYS: tuple[tuple[str, str], ...] = (
-    (r"wckey", "wckey"),
-    (r"MaxWall|time limit|TimeLimit", "time_min"),
-    (r"(QOS|Assoc)\w*(Node|Cpu|Gres|Tres)", "ranks_per_node, cpus_per_rank and max_nodes"),
-    (r"(QOS|Assoc)\w*Mem", "mem_per_rank_gb"),
-    (r"qos", "qos (or account)"),
-    (r"account|assoc", "account (sacctmgr show assoc user=$USER lists yours)"),
-    (r"partition", "partition"),
-    (r"generic resource|gres|gpu", "gpus, gpu_type and ranks_per_node"),
-    (r"memory", "mem_per_rank_gb"),
-    (r"feature|constraint", "constraint"),
-    (r"reservation", "reservation"),
-    (r"array", "array_limit"),
-    (r"processors|cpu|core", "cpus_per_rank and ranks_per_node"),
-    (r"node", "ranks_per_node, cpus_per_rank, mem_per_rank_gb and max_nodes"),
-    (r"licen[cs]e|option|argument", "sbatch"),
-)
 
 
 def is_submit_limit(refusal: str) -> bool:
@@ -106,23 +89,3 @@ def is_group_limit(refusal: str) -> bool:
 def is_dependency(refusal: str) -> bool:
     """Whether the job that was to end first is not known any more."""
     return "dependency" in refusal.lower()
-
-
-def advice(refusal: str, file: str) -> str:
-    """What to do about a refusal. ``file``: the site's."""
-    if is_unnamed_limit(refusal):
-        return (
-            "Slurm does not say which limit (sacctmgr show qos, sacctmgr show assoc user=$USER): "
-            f"look at submit_limit, time_min and max_nodes in {file}"
-        )
-    if is_submit_limit(refusal):
-        return (
-            f"Set submit_limit: in {file} to the jobs that you may have in the queue (array "
-            "elements counted): arrays are then cut by it, and the rest follows when there is room"
-        )
-    if is_dependency(refusal):
-        return "The preflight job that the cells depend on no longer exists: make sweep again"
-    for words, key in _KEYS:
-        if re.search(words, _reason(refusal), re.IGNORECASE):
-            return f"Look at {key} in {file}"
-    return f"Change what {file} asks for, or ask the site's administrators"

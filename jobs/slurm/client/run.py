@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -33,6 +34,12 @@ _AWAY = (
     "resource temporarily unavailable",
     "try again later",
 )
+#: How Slurm's programs and library begin a line of their own. Other lines on the same streams come
+#: from a site's wrapper or tracer, or from the loader (LD_PRELOAD), and decide nothing.
+_OWN = re.compile(
+    r"(?:^|\s)(?:s(?:acct|acctmgr|batch|cancel|control|info|queue|run)[\w.-]*|slurm\w*)"
+    r"(?: error)?: "
+)
 #: No process can be started now, where the node limits those of a user: later it can.
 _NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 #: Of timeout(1), which a site may put before Slurm's programs; none of these ends with it.
@@ -54,20 +61,32 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """Its complaint in one line."""
-        return " ".join((self.err or self.out).split()) or f"exit code {self.code}"
+        """All that it printed, on either stream, in one line."""
+        return " ".join(f"{self.err} {self.out}".split()) or f"exit code {self.code}"
+
+    @property
+    def own_lines(self) -> list[str]:
+        """The messages of Slurm itself, known by their form."""
+        lines = (line.strip() for line in f"{self.err}\n{self.out}".splitlines())
+        return [line for line in dict.fromkeys(lines) if _OWN.search(line)]
+
+    @property
+    def own(self) -> str:
+        return " ".join(self.own_lines)
 
 
 class SlurmError(RuntimeError):
     """Slurm gave no answer. The text names the command and the reason.
 
-    ``passing``: the same command may be answered a moment later.
+    ``passing``: the same command may be answered a moment later. ``printed``: all that the program
+    printed, if ``came`` is only the part that decides.
     """
 
-    def __init__(self, asked: str, came: str, *, passing: bool) -> None:
-        super().__init__(f"{asked}: {came}")
+    def __init__(self, asked: str, came: str, *, passing: bool, printed: str = "") -> None:
         self.asked = asked
         self.came = came
+        self.printed = printed or came
+        super().__init__(f"{asked}: {self.printed}")
         self.passing = passing
         self.refused = False  # of sbatch: the request was certainly not granted
 
@@ -149,7 +168,7 @@ def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) ->
         try:
             answer = answer_of(argv, timeout_s=timeout_s)
             # scontrol show topology ends with 0 then, and prints nothing (22.05)
-            if not is_away(answer.err) or (answer.code == 0 and answer.out.strip()):
+            if (answer.code == 0 and answer.out.strip()) or not is_away(answer.own):
                 return answer
             raise SlurmError(shlex.join(argv), answer.words, passing=True)
         except SlurmError as error:
@@ -167,7 +186,7 @@ def asker(*, patience_s: float = 60, timeout_s: float = 30) -> Ask:
         if answer.code != 0:
             raise SlurmError(shlex.join(argv), answer.words, passing=False)
         # srun of older Slurms lists what it can launch with among its messages
-        return answer.out if answer.out.strip() else answer.err
+        return f"{answer.out}\n{answer.err}" if argv[0] == "srun" else answer.out
 
     return ask
 
@@ -220,4 +239,6 @@ def max_array_size(config: Mapping[str, str]) -> int:
     """Most elements of one array; Slurm's default where the cluster does not say, 1 where it takes
     no arrays."""
     text = config.get("MaxArraySize", "")
-    return max(1, int(text)) if text.isdecimal() else 1001
+    tasks = re.search(r"\bmax_array_tasks=(\d+)", config.get("SchedulerParameters", ""))
+    most = [int(text) if text.isdecimal() else 1001, *([int(tasks[1])] if tasks else [])]
+    return max(1, min(most))

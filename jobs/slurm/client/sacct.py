@@ -85,7 +85,8 @@ class History:
             argv = ["sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}"]
             argv += [f"--format={','.join(_COLUMNS)}", f"--jobs={','.join(_arrays(unsure))}"]
             with suppress(SlurmError):
-                accounts = parse_sacct(run(argv).out)
+                answer = run(argv)
+                accounts = parse_sacct(answer.out) if answer.code == 0 else {}
         for job in accounts.keys() & unsure:
             known, account = answers.get(job), accounts[job]
             if known is None:

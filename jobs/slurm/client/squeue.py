@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +36,8 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "
 #: Between fields and before each job: characters that neither reasons nor (newlines!) names hold.
 FIELD, START = "\x1f", "\x1e"
 _COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%k", "%o", "%j")
+#: The header's first column. An answer has the header even where there are no jobs.
+_HEADER = "JOBID"
 #: --format has no exit code, and --Format pads or cuts its fields: good for numbers alone.
 _EXIT_COLUMNS = "ArrayJobID:20,ArrayTaskID:20,exit_code:20"
 _UNKNOWN_ID = "invalid job id"
@@ -80,7 +82,7 @@ def squeue_argv(arrays: Collection[str] | None = None) -> list[str]:
 
     ``arrays``: only jobs and arrays with these ids.
     """
-    argv = ["squeue", "--noheader", "--all", "--local", "--array", "--states=all"]
+    argv = ["squeue", "--all", "--local", "--array", "--states=all"]
     argv.append(f"--user={os.getuid()}")
     return argv if arrays is None else [*argv, f"--jobs={','.join(arrays)}"]
 
@@ -110,11 +112,13 @@ def query(
     answer = run([*argv, form], patience_s=patience_s)
     jobs = parse(answer.out)
     # of a single id that it does not know squeue says so; of several it lists the others
-    if arrays is not None and _UNKNOWN_ID in answer.err.lower():
+    if arrays is not None and _UNKNOWN_ID in answer.own.lower():
         return jobs
-    # squeue ends with 0 even where it refuses its options (an unknown user)
-    if answer.code != 0 or (not jobs and "error" in answer.err.lower()):
-        raise SlurmError(" ".join(argv), answer.words, passing=False)
+    # for an unknown user it prints an error and the header alone, and ends with 0 (22.05)
+    refused = not jobs and "error" in answer.own.lower()
+    if answer.code != 0 or refused or f"{START}{_HEADER}" not in answer.out:
+        words = replace(answer, out=answer.out.partition(START)[0]).words
+        raise SlurmError(" ".join(argv), f"no list of jobs: {words}", passing=False)
     if file is not None:
         with suppress(OSError, UnicodeEncodeError):  # a courtesy to other sweeps
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,9 +145,11 @@ def parse(text: str) -> dict[str, JobState]:
         SlurmError: a line lacks a job's id or state: left out, that job would be taken for gone.
     """
     jobs = {}
-    # what is before the first job is no job: with several clusters, a line with the cluster's name
+    # what is before the header is no job: with several clusters, a line with the cluster's name
     for line in text.split(START)[1:]:
         fields = line.removesuffix("\n").split(FIELD, len(_COLUMNS) - 1)
+        if fields[0] == _HEADER:
+            continue
         if missing := len(_COLUMNS) - len(fields):
             reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected"
             if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
@@ -171,7 +177,7 @@ def exit_codes(arrays: Collection[str]) -> dict[str, tuple[int | None, int | Non
     """Exit code and signal of the batch scripts of these jobs and arrays, by job id, for as long as
     the controller knows them.
     """
-    argv = [*squeue_argv(arrays), f"--Format={_EXIT_COLUMNS}"]
+    argv = [*squeue_argv(arrays), "--noheader", f"--Format={_EXIT_COLUMNS}"]
     lines = run(argv).out.splitlines()
     rows = [fields for line in lines if len(fields := line.split()) == 3]
     return {

@@ -82,7 +82,7 @@ class Allocation:
         if not self.nodes:
             return []
         try:
-            shown = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N %T")
+            shown = self.ask("sinfo", "--all", "-h", "-N", "-n", self.nodes, "-o", "%N|%T")
         except SlurmError:
             return []
-        return sorted(set(re.findall(r"(?m)^(\S+) (?:down.*|.*\*)$", shown)))
+        return sorted(set(re.findall(r"(?m)^(\S+)\|(?:down\S*|\S*\*)$", shown)))

@@ -23,6 +23,7 @@ from jobs.cell.ranks import Ended, RankSet
 from jobs.cell.stop import Reason, Stop
 from train.environment import environment_of
 
+_OWN = re.compile(r"(?:srun|slurmstepd)\S*: ")
 _ENDED = re.compile(
     r"^(?:srun: )?error: (?P<host>\S+): tasks? (?P<ranks>\d[\d,\-]*): (?P<how>.+?)\s*$"
 )
@@ -72,6 +73,8 @@ class StepLog:
     def read(self, line: str, rank: int | None = None) -> None:
         """``rank``: in whose log the line is; None: in srun's own."""
         line = re.sub(r"^(srun|slurmstepd): (srun|slurmstepd): ", r"\1: ", line.strip())
+        if not _OWN.match(line):
+            return  # of the loader (LD_PRELOAD), or of a site's tracer
         if self.out_of_memory is None and _MEMORY.search(line):
             self.out_of_memory, self.out_of_memory_rank = _plain(line), rank
         if ended := _ENDED.match(line):

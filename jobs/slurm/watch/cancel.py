@@ -54,8 +54,7 @@ def cancel(arrays: Iterable[str], *, patience_s: float = 30) -> str:
     for at in range(0, len(ids), MAX_IDS):
         argv = ["scancel", *ids[at : at + MAX_IDS]]
         answer = run(argv, patience_s=patience_s)
-        said = answer.err or answer.out or f"exit code {answer.code}"
-        lines = said.split("\n") if answer.code else []
+        lines = (answer.own_lines or [answer.words]) if answer.code else []
         complaints += [line for line in lines if not any(words in line.lower() for words in _OVER)]
     return " ".join(" ".join(complaints).split())
 

@@ -13,6 +13,7 @@ from jobs.config.site import load_site
 from jobs.plan import cluster as module
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm.request import SweepRequest
+from tests.jobs.slurm.fakes import SBATCH, FakeSlurm, fake_slurm
 from train.errors import ConfigError
 
 #: A relative folder is that of DATA.
@@ -21,9 +22,22 @@ SWEEP = {"dataset": "folder:pets", "model": "cnn", "epochs": 2, "batch_per_rank"
          "matrix": {"gpus": [16, 1], "seeds": 3}}  # fmt: skip
 
 
+@pytest.fixture
+def fake(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    slurm = fake_slurm(tmp_path_factory.mktemp("bin"))
+    monkeypatch.setenv("PATH", slurm.path)
+    return slurm
+
+
 def test_an_array_of_each_shape_is_shown_as_it_would_be_submitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fake: FakeSlurm,
 ) -> None:
+    refusal, fits = SBATCH / "nodes.err", SBATCH / "fits.err"
+    fake.put("sbatch", f"""cp "$2" "$HERE/asked-$(grep -c . "$HERE/calls")"
+grep -q nodes=2 "$2" && cat '{refusal}' >&2 && exit 1; cat '{fits}' >&2""")  # fmt: skip
     monkeypatch.setattr(module, "find_image", lambda *_: Image("/images/gpu.sif", None))
     monkeypatch.setattr(module, "train_images", lambda *_, **__: {("folder:pets", 32): 3181})
     data = tmp_path / "data"
@@ -46,7 +60,22 @@ def test_an_array_of_each_shape_is_shown_as_it_would_be_submitted(
         assert " srun " in launch and " /images/gpu.sif " in launch and cell.cell_id() in launch
         assert f" --bind {data} " in launch and f" --bind {data}/" not in launch
     assert "before them the preflight" in text
+    answers = text.split("sbatch --test-only answers,")[1].splitlines()[1:]
+    assert answers == [
+        f"    2 nodes x 8 ranks: {refusal.read_text().strip()}",
+        f"    1 node x 1 rank: {fits.read_text().strip()}",
+    ]
+    for script in fake.folder.glob("asked-*"):
+        asked = script.read_text()
+        assert "--array=0-2%" in asked and "PREFLIGHT" not in asked, "no job to wait for yet"
+    assert [call[:2] for call in fake.calls("sbatch")] == [["sbatch", "--test-only"]] * 2
     assert f"    {data}/pets (the data set, to read)\n" in text
     assert {file.name for file in tmp_path.iterdir()} == {"data", "two.yaml"}, "it leaves nothing"
     with pytest.raises(ConfigError, match="BUDGET allows 1"):
         plan_cluster(SweepRequest(wanted, *folders, load_site("dgx"), budget=1.0))
+    fake.forget()
+    fake.away("scontrol")
+    plan_cluster(SweepRequest(wanted, *folders, load_site("dgx")))
+    text = capsys.readouterr().out
+    assert "batch script of array 2" in text and "Slurm gives no answer here" in text
+    assert not fake.calls("sbatch"), "each would wait for the controller"

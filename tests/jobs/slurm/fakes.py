@@ -30,12 +30,18 @@ from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.sweeps import ROOT
 from train.config.run import RunConfig
 
+#: The first line of squeue's answer, as 22.05.8 prints it.
+HEADER = START + FIELD.join(
+    ("JOBID", "ARRAY_JOB_ID", "ARRAY_TASK_ID", "STATE", "REASON", "START_TIME", "TIME", "NODELIST",
+     "COMMENT", "COMMAND", "NAME")
+) + "\n"  # fmt: skip
+
 
 def squeue_text(
     states: Mapping[str, str], *, nodes: str = "", comment: str = "(null)", name: str = "n"
 ) -> str:
     """What squeue prints of these jobs, by id: Slurm's word."""
-    text = ""
+    text = HEADER
     for job, state in states.items():
         array, _, index = job.partition("_")
         fields = [array, array, index or "N/A", state, "None", "N/A", "0:10", nodes, comment]
@@ -43,6 +49,8 @@ def squeue_text(
     return text
 
 
+#: What sbatch answered to --test-only.
+SBATCH = TRANSCRIPTS.parent / "sbatch"
 OFF = "Slurm accounting storage is disabled"
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 
@@ -140,7 +148,7 @@ def fake_slurm(folder: Path) -> FakeSlurm:
     """An empty queue on the practice cluster, without accounting."""
     folder.mkdir(parents=True, exist_ok=True)
     fake = FakeSlurm(folder)
-    fake.put("sbatch", """
+    fake.put("sbatch", f"[ $1 = --test-only ] && exec cat '{SBATCH / 'fits.err'}' >&2" + """
 n=$(cat "$HERE/count" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$HERE/count"
 for last; do :; done
 cp "$last" "$HERE/script-$n"

@@ -23,7 +23,7 @@ def answers(names: str = "", states: str = "idle idle idle") -> Any:
     def ask(argv: Any) -> str:
         if tuple(argv[:-1]) == STATES:
             found = enumerate(states.split(), 1)
-            return "".join(f"node{number} {state}\n" for number, state in found)
+            return "".join(f"node{number}|{state}\n" for number, state in found)
         assert tuple(argv[:3]) == ("scontrol", "show", "hostnames")
         if "]" not in argv[3] and "[" in argv[3]:
             raise SlurmError("scontrol show hostnames", "Invalid hostlist", passing=False)

@@ -15,6 +15,7 @@ import pytest
 from jobs.cell.state import FORCED, recorded
 from jobs.config.site import NodeLayout, Site
 from jobs.slurm import submit as module
+from jobs.slurm.client.reasons import is_submit_limit
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import FIELD, START, query
 from jobs.slurm.submissions import Array, RunNote, adopt, read_notes
@@ -30,6 +31,7 @@ from tests.jobs.slurm.fakes import FakeSlurm, cells, context
         ("17;big\n", ("17", "big")),
         ("Submitted batch job 17\n", ("17", None)),
         ("Submitted batch job 17 on cluster big\n", ("17", "big")),
+        ("tracer: object 12 ignored\n17\n", ("17", None)),
         ("Welcome to Big!\nYour budget: 1,200.5 hours until 2026-12-31.\n17\n", ("17", None)),
         ("-> job 17 accepted (partition gpu2, v22.05)\n", ("17", None)),
         ('{"job_id": 17}', ("17", None)),
@@ -61,7 +63,8 @@ def sbatch(fake: FakeSlurm, script: str) -> None:
     listed = f"""
 comment=$(sed -n 's/^#SBATCH --comment=//p' "$2"); command=$2
 LISTED() {{ printf '{START}%s' 101 101 N/A PENDING None N/A 0:00 '' \\
-  "$comment" "$command" renamed | sed 's/{START}/{FIELD}/g; s/^{FIELD}/{START}/' > "$HERE/queue"; }}
+  "$comment" "$command" renamed | sed 's/{START}/{FIELD}/g; s/^{FIELD}/{START}/' \\
+  >> "$HERE/queue"; }}
 """
     fake.put("sbatch", listed + script)
 
@@ -137,7 +140,8 @@ def test_a_refusal_leaves_nothing(tmp_path, fake, monkeypatch) -> None:
     """A sweep that waits for room would leave a note and a folder for each try; a note that stays
     would hold its cells, so it goes whatever becomes of the folder."""
     sbatch(fake, "echo 'Welcome!' >&2; echo 'sbatch: error: Invalid account' >&2; exit 1")
-    with pytest.raises(SlurmError, match=r"^sbatch: sbatch: error: Invalid account$") as caught:
+    words = r"^sbatch: Welcome! sbatch: error: Invalid account$"
+    with pytest.raises(SlurmError, match=words) as caught:
         submit(tmp_path)
     assert caught.value.refused and not caught.value.passing
     assert read_notes(tmp_path) == [] and not list((tmp_path / ".submitit").iterdir())
@@ -145,6 +149,25 @@ def test_a_refusal_leaves_nothing(tmp_path, fake, monkeypatch) -> None:
     with pytest.raises(SlurmError, match="Invalid account"):
         submit(tmp_path)
     assert read_notes(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo 'lua: name a project' >&2; echo 'sbatch: error: Batch job submission failed'",
+        "echo 'lua: name a project'; echo 'sbatch: error: Batch job submission failed' >&2",
+        "echo 'lua: name a project'",  # of a wrapper, which called no sbatch
+    ],
+)
+def test_the_reason_of_a_refusal_may_stand_on_either_stream(tmp_path, fake, script) -> None:
+    """And a greeting is no reason: neither a busy controller nor a limit on jobs."""
+    greeting = "echo 'busy? try again later. You may submit at most 50 jobs (max submit)' >&2"
+    sbatch(fake, f"{greeting}; {script}; exit 1")
+    with pytest.raises(SlurmError, match=r"at most 50 jobs.*name a project") as caught:
+        submit(tmp_path)
+    if "Batch job" in script:
+        assert caught.value.refused and not caught.value.passing
+        assert not is_submit_limit(caught.value.came)
 
 
 def test_where_there_is_no_sbatch_nothing_waits_for_an_answer(tmp_path, fake, monkeypatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import stat
 from collections import Counter
@@ -18,6 +19,7 @@ from jobs.slurm.submissions import write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
+from tests.jobs.slurm.fakes import SBATCH
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import load_config
 from train.record.run import RunError, Throughput, read_record
@@ -34,12 +36,11 @@ def records(desk: Desk) -> list[str]:
 
 @pytest.mark.parametrize(
     ("change", "options", "words"),
-    [("partition: practise", "", "did you mean"),
-     ("image: /nowhere/own.sif", "", "there is no image /nowhere/own.sif"),
+    [("image: /nowhere/own.sif", "", "there is no image /nowhere/own.sif"),
      ("image: none", "--budget=0.001", "hours")],
 )  # fmt: skip
 def test_what_does_not_fit_submits_nothing(tmp_path, data_root, change, options, words) -> None:
-    """The cluster, the image, the cost."""
+    """The image, the cost."""
     key = change.split(":", maxsplit=1)[0]
     kept = [line for line in SITE.splitlines() if not line.startswith(key)]
     desk = Desk(tmp_path, data_root, "\n".join([*kept, change, ""]))
@@ -96,6 +97,51 @@ def test_a_wrong_request_is_told_from_a_busy_cluster(desk: Desk, said: str, code
     desk.fake.put("sbatch", f"echo 'sbatch: error: {said}' >&2; exit 1")
     assert said in desk.submit(code=code)
     assert not any(note.arrays[0].job_id for note in desk.notes()) and not records(desk)
+
+
+def test_the_first_line_says_where_cells_run(desk: Desk, monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("SBATCH_NODES", "7")
+    first, *others = desk.submit().splitlines()
+    assert first == f"[sweep] jobs run on the cluster of site file {desk.folder / 'site.yaml'}"
+    assert any("OMP_NUM_THREADS" in line for line in others)
+    assert any("SBATCH_NODES" in line for line in others)
+
+
+def test_sbatch_decides_what_the_cluster_takes(desk: Desk) -> None:
+    """Seen: partitions that are down for the night were refused, though sbatch takes jobs there."""
+    desk.fake.put("sinfo", "echo 'practice*|down|1:00:00|1-1|1|drained|1|1|(null)|(null)'")
+    assert "submitted 3 cells in 1 sbatch calls" in desk.submit()
+    assert desk.fake.calls("sinfo") == []
+
+
+def test_a_refusal_ends_with_the_keys_that_sbatch_got(tmp_path: Path, data_root: Path) -> None:
+    """Not with advice by the words of it: --mem-per-cpu got advice on GPUs. What was submitted
+    before goes on."""
+    site = f"{SITE}qos: long\narray_limit: 2\nsbatch: {{mem-per-cpu: 9999}}\n"
+    desk = Desk(tmp_path, data_root, site)
+    good = (desk.fake.folder / "sbatch").read_text().partition("\n")[2]
+    refuse = f"echo Welcome; cat '{SBATCH / 'refused_nodes.err'}' >&2; exit 1"
+    desk.fake.put("sbatch", f'[ -e "$HERE/count" ] && {{ {refuse}; }}\n{good}')
+    said = desk.submit(code=2)
+    assert "sbatch refused: sbatch: error: Batch job submission failed: More processors" in said
+    assert "than permitted Welcome" in said and "GPU" not in said
+    keys = "partition, qos, time_min, requeue, cpus_per_rank, ranks_per_node, max_time_min"
+    assert f"site.yaml that set its options: {keys}, array_limit, array_parallel, signal_s, " \
+        "sbatch." in said  # fmt: skip
+    (note,) = desk.notes()
+    assert note.arrays[0].job_id == "101" and len(note.arrays[0].units) == 2
+
+
+@pytest.mark.parametrize("most", ["MaxArraySize = 2", "SchedulerParameters = max_array_tasks=2"])
+def test_the_smaller_limit_on_arrays_holds(desk: Desk, most: str) -> None:
+    """Seen: a cluster with a limit below array_limit, whose default is 1000, was refused."""
+    text = re.sub(".*MaxArraySize.*", most, (TRANSCRIPTS / "practice_config.out").read_text())
+    (desk.folder / "config.out").write_text(text)
+    desk.fake.put("scontrol", f"cat '{desk.folder / 'config.out'}'")
+    assert "sbatch calls: 2; jobs: 3" in desk.say("plan").stdout
+    assert "submitted 3 cells in 2 sbatch calls" in desk.submit()
+    assert "#SBATCH --array=0-1%2\n" in (desk.fake.folder / "script-1").read_text()
 
 
 def test_nothing_submitted_is_no_success(desk: Desk) -> None:
@@ -229,7 +275,7 @@ def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
         lost = record(config, status="lost", error=error, ended_at=now)
         (cell / "record.json").write_text(lost.model_dump_json())
     told = shlex.quote(str(TRANSCRIPTS / "practice_sinfo.out"))
-    nodes = "printf 'node1 idle\\nnode2 idle*\\nnode3 idle\\nnode4 drained\\n'"
+    nodes = "printf 'node1|idle\\nnode2|idle*\\nnode3|idle\\nnode4|drained\\n'"
     desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
     assert "node3 failed under these cells: excluded" in desk.submit()
     assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
@@ -257,7 +303,7 @@ def test_two_sbatch_submit_all_and_a_status_asks_once(tmp_path: Path, data_root:
     desk = Desk(tmp_path, data_root, site, cells=2000)
     assert "submitted 2000 cells in 2 sbatch calls" in desk.submit()
     calls = Counter(call[0] for call in desk.fake.calls() if call[0] != "srun")
-    assert calls == {"sbatch": 2, "scontrol": 1, "sinfo": 1, "squeue": 1}
+    assert calls == {"sbatch": 2, "scontrol": 1, "squeue": 1}
 
     def status() -> tuple[list[str], dict[str, int]]:
         desk.fake.forget()

@@ -28,14 +28,13 @@ def test_nodes_of_many_kinds() -> None:
     nodes = read_sinfo(Recorded("declared")(SINFO))
     assert partitions(nodes) == ["small", "gpu", "cpu", "closed"]
     small, dgx, mixed, cpu, closed = nodes
-    assert small.default and small.up and small.usable and (small.count, small.cpus) == (2, 2)
+    assert small.default and small.open and small.usable and (small.count, small.cpus) == (2, 2)
     assert (small.gpus, small.time_limit_min, small.job_nodes) == ((("pretend", 2),), 60, math.inf)
     assert (dgx.count, dgx.gpus, dgx.features) == (16, (("a100", 8),), ("ib", "a100"))
     assert (dgx.default, dgx.usable, dgx.job_nodes) == (False, False, 8)
     assert mixed.gpus == (("v100", 4),)  # other resources are none of ours
-    assert (mixed.gpus_of(None), mixed.gpus_of("v100"), mixed.gpus_of("a100")) == (4, 4, 0)
     assert (cpu.gpus, cpu.features, cpu.time_limit_min) == ((), (), math.inf)
-    assert not closed.up
+    assert closed.open, "it is down, and jobs wait there"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_gpus_as_sites_write_them(gres: str, gpus: tuple[tuple[str, int], ...]) 
 
 def test_nodes_that_the_site_file_excludes_are_not_counted_on(fake: FakeSlurm) -> None:
     """With the failed ones excluded, too, a job would wait for ever."""
-    fake.put("sinfo", "printf 'n%s idle\\n' 1 2 3 4")
+    fake.put("sinfo", "printf 'n%s|idle\\n' 1 2 3 4")
     fake.put("scontrol", '[ "$*" = "show hostnames n4,n[1-2]" ] && printf "n4\\nn1\\nn2\\n"')
     site = Site(ranks_per_node=1)
     assert usable_nodes(site) == {"n1", "n2", "n3", "n4"}
@@ -86,13 +85,9 @@ def test_what_sinfo_prints_besides_is_named_and_left_out(text: str, named, capsy
     assert said.count(named) == 1 if named else said == ""
 
 
-def test_a_state_that_is_not_known_is_named_and_counts_as_usable(capsys) -> None:
-    states = "idle~ mixed- allocated+ drained* powering_up inval planned rebooting reserved n/a"
-    for state in states.split():
-        read_sinfo(LINE.replace("idle", state))
-    assert capsys.readouterr().err == ""
+def test_a_state_that_is_not_known_counts_as_usable() -> None:
     (group,) = read_sinfo(LINE.replace("idle", "levitating"))
-    assert group.usable and "unknown state 'levitating'" in capsys.readouterr().err
+    assert group.usable
 
 
 @pytest.mark.parametrize("text", ["a|b|c", "p|up|1|1|x|i|1|1||", "sorry\nno\n"])

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from jobs.config.precedence import settings_of
-from jobs.config.site import NodeLayout, Site, load_site
+from jobs.config.site import Site, load_site
 from jobs.slurm.client.granted import NODES, User
 from jobs.slurm.client.nodes import SINFO
 from jobs.slurm.client.propose import MPI_LIST, propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, read_config
-from jobs.slurm.client.site import check_site
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS, Recorded
 from train.errors import ConfigError
 
@@ -43,7 +42,7 @@ def loaded(ask: Recorded, folder: Path, *, user: User | None = None) -> Site:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path) -> None:
+def test_found_files_are_golden_and_can_be_read(name: str, tmp_path: Path) -> None:
     ask = CLUSTERS[name]
     ask.asked.clear()
     text = text_of(ask)
@@ -52,8 +51,7 @@ def test_found_files_are_golden_and_fit_their_cluster(name: str, tmp_path: Path)
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
-    site = loaded(ask, tmp_path)
-    check_site(site, [NodeLayout(2, site.ranks_per_node)], ask, minutes=site.longest_min)
+    loaded(ask, tmp_path)
 
 
 CONFIG = "ClusterName = spec\nMaxArraySize = {arrays}\nSelectType = {select}\n{more}"
@@ -97,6 +95,11 @@ UNNAMED = SINFO_TEXT.replace("small*", "small")  # no partition is the default o
 @pytest.mark.parametrize(
     ("ask", "who", "keys"),
     [
+        # it is down for the night, and takes jobs all the same
+        (sinfo(group("p*", 2, "idle").replace("|up|", "|down|"), group("q", 9, "idle")), NOBODY,
+         {"partition": "p"}),
+        (sinfo(group("p*", 2, "idle").replace("|up|", "|drain|"), group("q", 9, "idle")), NOBODY,
+         {"partition": "q"}),
         # the largest open one, by nodes that are not down
         (sinfo(UNNAMED.replace("down*", "idle")), NOBODY, {"partition": "cpu"}),
         (sinfo(UNNAMED), NOBODY, {"partition": "small"}),
@@ -143,6 +146,8 @@ UNNAMED = SINFO_TEXT.replace("small*", "small")  # no partition is the default o
         # said by the user
         (reserved(), ada("admin", SLURM_ACCOUNT="b"), {"partition": "admin", "account": "b"}),
         (reserved(arrays=0), ada(), {"array_limit": 1}),  # no arrays at all
+        (reserved(more="SchedulerParameters = bf_continue,max_array_tasks=30\n"), ada(),
+         {"array_limit": 30}),
         (reserved(select="select/linear"), ada(), {"exclusive": True, "mem_per_rank_gb": None}),
         # scontrol show partition always prints MaxMemPerNode=UNLIMITED; 90 % of 40 GB for two ranks
         (reserved(more="MaxMemPerNode = 40960\n"), ada("accelerated"), {"mem_per_rank_gb": 18}),
@@ -162,8 +167,6 @@ UNNAMED = SINFO_TEXT.replace("small*", "small")  # no partition is the default o
 def test_keys_that_follow_from_what_the_cluster_says(tmp_path: Path, ask, who, keys) -> None:
     site = loaded(ask, tmp_path, user=who)
     assert {key: getattr(site, key) for key in keys} == keys
-    layout = [NodeLayout(1, site.ranks_per_node)]
-    check_site(site, layout, ask, minutes=site.longest_min)  # it fits
 
 
 @pytest.mark.parametrize(

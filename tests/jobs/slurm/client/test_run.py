@@ -60,6 +60,28 @@ def test_a_sites_own_words_for_a_refusal_are_no_controller_that_is_away(fake: Fa
     assert run(["sbatch"]).code == 1
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_a_site_prints_besides_decides_nothing(fake: FakeSlurm, code: int) -> None:
+    """A tracer that finds its server away: scancel was taken for a controller that is away."""
+    fake.put(
+        "scancel", f"echo 'tracer: error: connection refused, try again later' >&2; exit {code}"
+    )
+    assert run(["scancel", "7"]).code == code
+
+
+def test_a_refusal_is_all_that_was_printed(fake: FakeSlurm) -> None:
+    fake.put("scontrol", "echo 'ERROR: ld.so: ignored.' >&2; echo 'not from this node'; exit 1")
+    with pytest.raises(SlurmError, match=r"ld\.so: ignored\. not from this node"):
+        asker()(["scontrol", "show", "config"])
+
+
+def test_messages_are_no_answer_but_for_srun(fake: FakeSlurm) -> None:
+    """Seen with LD_PRELOAD: what the loader complains of was read as sinfo's answer."""
+    for name in ("sinfo", "srun"):
+        fake.put(name, "echo 'ERROR: ld.so: ignored.' >&2; echo 'pmix' >&2")
+    assert asker()(["sinfo"]) == "" and "pmix" in asker()(["srun", "--mpi=list"]).split()
+
+
 def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
     with pytest.raises(SlurmError, match="cannot be started here: No such file") as caught:
         run(["horoscale-no-such-program"], patience_s=3600)
@@ -115,7 +137,7 @@ def test_a_login_node_without_room_for_a_process_has_room_later(
 
 def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) -> None:
     fake.put("squeue", 'echo x >> "$HERE/n"; [ $(wc -l < "$HERE/n") -ge 3 ] && echo jobs && exit; '
-             "echo 'Unable to contact slurm controller' >&2; exit 1")  # fmt: skip
+             "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")  # fmt: skip
     monkeypatch.setattr("jobs.slurm.client.run._PAUSES_S", (0.01, 0.02))
     assert run(["squeue"], patience_s=60).out == "jobs\n"
     assert len(fake.calls("squeue")) == 3

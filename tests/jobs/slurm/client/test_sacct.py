@@ -39,8 +39,8 @@ def test_the_controller_knows_exit_codes_where_no_accounts_are_kept(fake: FakeSl
     found = History().endings(jobs)
     assert {job: (state.code, state.signal) for job, state in found.items()} == jobs
     assert fake.asked == ["squeue", "sacct", "squeue"]
-    assert fake.calls()[-1][-2:] == [
-        "--jobs=3,4,5,6", "--Format=ArrayJobID:20,ArrayTaskID:20,exit_code:20",
+    assert fake.calls()[-1][-3:] == [
+        "--jobs=3,4,5,6", "--noheader", "--Format=ArrayJobID:20,ArrayTaskID:20,exit_code:20",
     ]  # fmt: skip
 
 

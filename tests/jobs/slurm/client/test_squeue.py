@@ -10,9 +10,14 @@ import pytest
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import ENDED, FIELD, PENDING, RUNNING, START, JobState, parse, query
 from tests.jobs.slurm.client.clusters import SAID
-from tests.jobs.slurm.fakes import FakeSlurm
+from tests.jobs.slurm.fakes import HEADER, FakeSlurm
 
-ENDED_TEXT = (SAID / "just_ended.out").read_text()
+ENDED_TEXT = HEADER + (SAID / "just_ended.out").read_text()
+#: Of a site whose LD_PRELOAD names a library that is not there: at each program, with code 0.
+NOISE = (
+    "ERROR: ld.so: object '/opt/trace.so' from LD_PRELOAD cannot be preloaded (cannot open shared "
+    "object file): ignored.\n"
+)
 
 
 def jobs(name: str) -> dict[str, JobState]:
@@ -41,17 +46,29 @@ def test_names_with_commas_bars_and_newlines() -> None:
 def test_one_call_for_all_jobs_of_one_user(fake: FakeSlurm) -> None:
     assert query() == {}
     (asked,) = fake.calls()
-    assert asked[:-1] == ["squeue", "--noheader", "--all", "--local", "--array",
-                             "--states=all", f"--user={os.getuid()}"]  # fmt: skip
+    assert asked[:-1] == ["squeue", "--all", "--local", "--array", "--states=all",
+                          f"--user={os.getuid()}"]  # fmt: skip
     columns = asked[-1].removeprefix(f"--format={START}").split(FIELD)
     assert all(len(column) == 2 and column[0] == "%" for column in columns), "as in old Slurm"
+
+
+@pytest.mark.parametrize("arrays", [None, ["7"]])
+def test_an_empty_queue_is_an_answer_whatever_is_printed_besides(fake, arrays) -> None:
+    """Seen: without a job in the queue, the loader's ERROR was "Slurm gives no answer"."""
+    for err in (NOISE, "tracer: error: connection refused, try again later\n"):
+        for greeting in ("", "Welcome to Big!\n", "CLUSTER: big\n"):
+            fake.says("squeue", Answer(0, greeting + HEADER, err))
+            assert query(arrays=arrays) == {}
+    fake.says("squeue", Answer(0, f"Welcome!\n{ENDED_TEXT}", NOISE))
+    assert query(arrays=arrays) == parse(ENDED_TEXT)
 
 
 def test_an_id_that_the_controller_does_not_know_is_left_out(fake: FakeSlurm) -> None:
     """Of one unknown id squeue says so, of several it lists the others (22.05.8)."""
     unknown = (SAID / "scontrol_unknown_job.err").read_text()
-    fake.says("squeue", Answer(1, "", unknown))
-    assert query(arrays=["99999"]) == {}
+    for noise in ("", NOISE):
+        fake.says("squeue", Answer(1, "", noise + unknown))
+        assert query(arrays=["99999"]) == {}
     assert "--jobs=99999" in fake.calls()[0]
     fake.says("squeue", Answer(1, ENDED_TEXT, unknown))
     assert query(arrays=["99999", "7"]) == parse(ENDED_TEXT), "whatever else squeue says"
@@ -60,8 +77,11 @@ def test_an_id_that_the_controller_does_not_know_is_left_out(fake: FakeSlurm) ->
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(0, "", "squeue: error: Invalid user: 4242\n"),  # said so by 22.05.8, with code 0
+        Answer(0, HEADER, "squeue: error: Invalid user: 4242\n"),  # said so by 22.05.8, with code 0
+        Answer(0, HEADER, f"{NOISE}squeue: error: Invalid user: 4242\n"),
         Answer(0, "", "ERROR: the list of jobs is being made\n"),  # of a site's wrapper
+        Answer(0, "the list of jobs is being made\n", ""),
+        Answer(1, ENDED_TEXT, "squeue: error: Invalid user: 4242\n"),
         Answer(1, "", "squeue: error: Invalid job state specified: all"),  # written by hand
     ],
 )

@@ -80,7 +80,7 @@ def test_when_a_job_is_run_again(fake, ends, options, wanted) -> None:
 def test_a_job_goes_on_without_the_node_that_failed(fake, monkeypatch, capsys) -> None:
     fake.put("scontrol", "case $* in *show*) echo 'JobId=1 ExcNodeList=node9 x=y' ;; esac")
     monkeypatch.setattr(module, "NOTICE_S", 1)
-    fake.put("sinfo", "echo node3 mixed; echo 'node4 down*'")
+    fake.put("sinfo", "echo 'node3|mixed'; echo 'node4|down*'")
     assert asked(fake, [DONE, lost(3)])[-1][-1] == "ExcNodeList=node9,node4"
     assert "Slurm does not reach node4" in capsys.readouterr().out
 

@@ -198,6 +198,6 @@ def test_an_early_warning_of_the_time_limit_is_no_hurry() -> None:
 
 
 def test_nodes_that_slurm_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "Welcome to this cluster!\nn1 mixed\nn2 allocated*\nn3 down\nn3 down\nn4 drained\n"
+    text = "Shutting down.\nn1|mixed\nn2|allocated*\nn3|down\nn3|down\nn4|drained\n"
     monkeypatch.setattr(Allocation, "ask", lambda *_: text)
     assert Allocation("7", 0, 2e9, SITE, "n[1-4]").not_answering() == ["n2", "n3"]

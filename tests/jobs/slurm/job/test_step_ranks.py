@@ -156,6 +156,8 @@ OOM = "Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been
         ("srun: error: n1: task 5: User defined signal 1", None, log((5, "n1", -10))),
         ("srun: error: n1: task x: Killed", None, log()),
         ("a rank says: task 5: Killed", None, log()),
+        ("tracer: error: no MPI plugin, Out Of Memory, Node failure on n3", None, log()),
+        ("error: n1: task 5: Killed", None, log()),
         # the kernel's memory killer, from Slurm's sources and sites' logs: no cgroups here
         (f"slurmstepd: error: {OOM}", 4, log(out_of_memory=OOM, out_of_memory_rank=4)),
         ("srun: error: n7: task 3: Out Of Memory", None,

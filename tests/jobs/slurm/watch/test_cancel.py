@@ -36,6 +36,7 @@ def test_one_call_for_all_arrays(fake: FakeSlurm) -> None:
     assert [len(argv) for argv in fake.calls()[1:]] == [MAX_IDS + 1, 2]
 
 
+NOISE = "ERROR: ld.so: object 'x' from LD_PRELOAD cannot be preloaded: ignored.\n"
 DENIED = "scancel: error: Kill job error on job id 62: Access/permission denied\n"
 #: Both written by hand: 22.05.8 was silent about jobs that were over.
 OVER = "scancel: error: Kill job error on job id 7: Job/step already completing or completed\n"
@@ -44,7 +45,8 @@ GONE = "scancel: error: Kill job error on job id 7: Invalid job id specified\n"
 
 @pytest.mark.parametrize(
     ("answer", "complaint"),
-    [(Answer(0, "", ""), ""), (Answer(1, "", GONE + OVER), ""),
+    [(Answer(0, "", ""), ""), (Answer(1, "", GONE + OVER), ""), (Answer(0, "", NOISE), ""),
+     (Answer(1, "Welcome!", NOISE + GONE), ""), (Answer(210, "", NOISE + DENIED), DENIED.strip()),
      (Answer(210, "", OVER + DENIED), DENIED.strip()),  # said so by 22.05.8
      (Answer(1, "not from this node", ""), "not from this node"),  # a site's wrapper
      (Answer(1, "", ""), "exit code 1")],
