@@ -44,7 +44,7 @@ def finding(check: str, ok: bool | None, found: str, expected: str, fix: str) ->
 def check_python() -> Finding:
     version = sys.version.split()[0]
     return finding(
-        "python", sys.version_info >= (3, 11), f"python {version}", "python 3.11 or later",
+        "python", sys.version_info >= (3, 10), f"python {version}", "python 3.10 or later",
         "use the suite's image (make image), or one with such a python3 first on PATH",
     )  # fmt: skip
 

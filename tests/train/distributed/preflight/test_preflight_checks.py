@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,19 @@ from train.distributed.preflight.checks import (
     check_gpu_models,
     check_need,
     check_pmix,
+    check_python,
     check_writable,
     finding,
 )
+
+
+@pytest.mark.parametrize(
+    ("version", "ok"), [((3, 9, 18), False), ((3, 10, 0), True), ((3, 11, 2), True)]
+)
+def test_python(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], ok: bool) -> None:
+    """Ranks also run on Python 3.10, as docs/images.md says of images of others."""
+    monkeypatch.setattr(sys, "version_info", version)
+    assert check_python()["ok"] is ok
 
 
 @pytest.mark.parametrize(
