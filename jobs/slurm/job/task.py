@@ -20,6 +20,9 @@ from jobs.cell.needs import TMP, Need, basic_needs, usable_tmpdir
 from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
 
+#: By these Slurm tells a job, and srun, that GPUs are asked for by task.
+GPU_VARIABLES = ("SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_NTASKS_PER_GPU")
+
 
 class Task(Frozen):
     """What every program of a job gets."""
@@ -35,14 +38,14 @@ class Task(Frozen):
 
     def on_node(self, environment: Mapping[str, str]) -> Self:
         """The job as its first node has it: where the site names no scratch, TMPDIR is it, and in
-        the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR."""
-        if self.site.scratch is not None:
-            return self
-        scratch = usable_tmpdir(environment.get("TMPDIR"))
-        if scratch and self.nodes > 1:
+        the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR.
+        Slurm's variables on GPUs, which srun reads, may be of a set-up line or a plug-in."""
+        scratch = self.site.scratch or usable_tmpdir(environment.get("TMPDIR"))
+        if scratch and self.site.scratch is None and self.nodes > 1:
             scratch = TMP if self.image != NO_IMAGE else None
-        site = self.site.model_copy(update={"scratch": scratch})
-        return self.model_copy(update={"site": site})
+        asked = {name: environment[name] for name in GPU_VARIABLES if name in environment}
+        told = {"scratch": scratch, "environment": asked | self.site.environment}
+        return self.model_copy(update={"site": self.site.model_copy(update=told)})
 
     @property
     def every_need(self) -> tuple[Need, ...]:
