@@ -13,10 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.stop import stopped_by_signals
+from jobs.cell.stop import Reason, stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
-from jobs.slurm.job.step_failure import MEMORY, MORE_MEMORY, absent_source, launch_troubles
+from jobs.slurm.job.step_failure import (
+    MEMORY,
+    MORE_MEMORY,
+    absent_source,
+    last_words,
+    launch_troubles,
+)
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
     REPORT_NAME,
@@ -39,7 +45,8 @@ def run_preflight(payload: dict[str, Any]) -> None:
     ranks = StepRanks(folder / SRUN_LOG)
     # Slurm's warning is none of this job's business, and would end it
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
-        ranks.run(_launch(task, allocation), task.size, stop, task.site.preflight_s + START_S)
+        limit_s = task.site.preflight_s + START_S
+        ended = ranks.run(_launch(task, allocation), task.size, stop, limit_s)
     if stop.reason and ranks.code != 0:  # what its ranks lacked is no fault of the node
         sys.exit(f"[preflight] ended before its ranks were: {stop.reason.text}")
     reports = read_reports(folder)
@@ -49,7 +56,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
         nodes=tuple(sorted({r.host for r in reports})),
         ranks_per_node=task.ranks_per_node,
         versions=dict(reports[0].versions) if reports else {},
-        problems=_problems(task, ranks, reports),
+        problems=_problems(task, ranks, reports, ended),
     )
     write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
     for problem in report.problems:
@@ -77,20 +84,49 @@ def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
 
 
 def _problems(
-    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight]
+    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight], ended: Reason | None
 ) -> tuple[Problem, ...]:
     """What the ranks found; before it, if some could not start or were killed for their memory,
-    what srun and the container said."""
+    what srun and the container said. ``ended``: why all ranks were ended, if they were."""
     killed = bool(ranks.code) and ranks.said.out_of_memory is not None
+    cut = {r for r, end in ranks.ended.items() if ranks.asked_at and end.at >= ranks.asked_at}
     findings = [
         Problem(node=host, **finding.model_dump(exclude={"ok"}))
-        for host, finding in problems(reports, task.size, killed=killed)
+        for host, finding in problems(reports, task.size, killed=killed, cut=cut)
     ]
     troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
+    named = {trouble.node for trouble in troubles}
+    told = {report.procid for report in reports}
+    for rank, end in ranks.said.ends.items():
+        if rank not in told | cut and end.host not in named:
+            found = f"rank {rank} ended with exit code {end.code}: {last_words(ranks.log_of(rank))}"
+            troubles.append(Trouble(node=end.host, what="rank", found=found))
+    if cut and (ended or any(report.late for report in reports)):
+        findings.append(_slow(task, ranks, reports, cut))
     if ranks.code and not troubles and not findings:
-        troubles = [Trouble(node="?", what="launch", found=f"srun ended with code {ranks.code}")]
+        found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
+        troubles = [Trouble(node="?", what="launch", found=found)]
     starts = (_unstarted(task, trouble, ranks.log.parent) for trouble in troubles)
     return (*dict.fromkeys(starts), *findings)
+
+
+def _slow(
+    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight], cut: set[int]
+) -> Problem:
+    """Ranks whose time was over, which says nothing against the image."""
+    phases = {report.procid: report.phase for report in reports}
+    words = [f"rank {rank}: {phases.get(rank, 'no report yet')}" for rank in sorted(cut)]
+    more = f" and {len(words) - 4} more" if len(words) > 4 else ""
+    limit = f"preflight_s, {task.site.preflight_s} s"
+    return Problem(
+        node="?",
+        check="time limit",
+        found=f"ranks that were ended when their time was over ({limit}, and up to {START_S} s for "
+        f"their start): {', '.join(words[:4])}{more}; srun: {last_words(ranks.log)}",
+        expected=f"every rank starts, and ends within {limit}",
+        fix="raise preflight_s in the site file if the image or a file system is slow; else see "
+        f"{ranks.log.parent}",
+    )
 
 
 def _unstarted(task: PreflightTask, trouble: Trouble, logs: Path) -> Problem:

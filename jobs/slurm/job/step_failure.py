@@ -200,10 +200,16 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
         end = None if rank is None else said.ends.get(rank)
         node = "?" if end is None else end.host
         troubles.append(Trouble(node=node, what=MEMORY, found=said.out_of_memory))
-    if not troubles and not said.ends:
-        tail = " / ".join(tail_of(ranks.log)[-3:])
-        troubles.append(Trouble(node="?", what="launch", found=tail or "srun printed nothing"))
+    if not troubles and not said.ends and ranks.asked_at is None:
+        found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
+        troubles.append(Trouble(node="?", what="launch", found=found))
     return troubles
+
+
+def last_words(log: Path) -> str:
+    """The last lines of a log, in one."""
+    lines = [line.strip() for line in tail_of(log) if line.strip()]
+    return " / ".join(lines[-3:]) or "it printed nothing"
 
 
 def failed_node(cell: Path) -> str | None:

@@ -200,12 +200,14 @@ class Report:
         """Native code may hold this process for ever: write what is known before it is ended."""
         phase = self.facts["phase"]
         self.facts["late"] = True
+        slow = "raise `preflight_s` of the site file if the image or a file system is slow"
+        fix = "ranks without a report never started; with reports of all, their network "
+        fix += "interface does not lead to each other: name one as `interface` of the site file"
         self.add(
             finding(
                 "time", False, f"still {phase} after {time.monotonic() - self._began:.0f} s",
-                "all ranks meet and compute a sum before that",
-                "ranks without a report never started; with reports of all, their network "
-                "interface does not lead to each other: name one as `interface` of the site file",
+                f"all ranks meet and compute a sum within {self._limit_s:.0f} s (preflight_s)",
+                slow if phase in ("light checks", "importing") else f"{fix}; or {slow}",
             )
         )  # fmt: skip
         self.write()
