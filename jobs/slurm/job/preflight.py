@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from jobs.cell.lock import LOCK_NAME, hold, machine_at
 from jobs.cell.stop import Reason, stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
@@ -44,9 +46,15 @@ def run_preflight(payload: dict[str, Any]) -> None:
     folder = Path(task.folder)
     ranks = StepRanks(folder / SRUN_LOG)
     # Slurm's warning is none of this job's business, and would end it
-    with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
+    with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS), ExitStack() as stack:
+        with suppress(OSError):  # then ranks cannot lock it, either, and say so
+            stack.enter_context(hold(folder, job=allocation.job))
+        locks = _locks(task)
+        machines = {whose: machine_at(file) for whose, file in locks.items()}
         limit_s = task.site.preflight_s + START_S
-        ended = ranks.run(_launch(task, allocation), task.size, stop, limit_s)
+        ended = ranks.run(_launch(task, allocation, machines), task.size, stop, limit_s)
+        # another make sweep may have the lock by now
+        same = {whose for whose, file in locks.items() if machine_at(file) == machines[whose]}
     if stop.reason and ranks.code != 0:  # what its ranks lacked is no fault of the node
         sys.exit(f"[preflight] ended before its ranks were: {stop.reason.text}")
     reports = read_reports(folder)
@@ -57,6 +65,7 @@ def run_preflight(payload: dict[str, Any]) -> None:
         ranks_per_node=task.ranks_per_node,
         versions=dict(reports[0].versions) if reports else {},
         problems=_problems(task, ranks, reports, ended),
+        locks=tuple({(machines[w], r.locks[w]) for r in reports for w in r.locks if w in same}),
     )
     write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
     for problem in report.problems:
@@ -66,12 +75,20 @@ def run_preflight(payload: dict[str, Any]) -> None:
     print(f"[preflight] passed: {', '.join(report.nodes)}", flush=True)
 
 
-def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
+def _locks(task: PreflightTask) -> dict[str, Path]:
+    """Lock files by whose they are; the job's, which is held while ranks run, is the first."""
+    sweep = {} if task.sweep_lock is None else {"make sweep": Path(task.sweep_lock)}
+    return {"the job": Path(task.folder) / LOCK_NAME, **sweep}
+
+
+def _launch(task: PreflightTask, allocation: Allocation, machines: Mapping[str, str]) -> StepLine:
     site, folder = task.site, Path(task.folder)
     rank = ["-m", "train.distributed.preflight", "--out", task.folder, "--world", str(task.size)]
     rank += ["--limit-s", str(site.preflight_s)]
     for need in task.every_need:
         rank += ["--need", need.what, need.use, need.path]
+    for whose, file in _locks(task).items():
+        rank += ["--lock", whose, str(file), machines[whose]]
     rank += [] if site.interface is None else ["--interface", site.interface]
     rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(

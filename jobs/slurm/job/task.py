@@ -73,6 +73,7 @@ class JobTask(Task):
 
 class PreflightTask(Task):
     folder: str  # of its report
+    sweep_lock: str | None = None  # file that a make sweep locks while it lives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +155,7 @@ class PreflightReport(Frozen, extra="ignore"):  # keys of earlier versions are n
     ranks_per_node: int = 0  # an earlier version did not note it
     versions: dict[str, str]
     problems: tuple[Problem, ...]
+    locks: tuple[tuple[str, str], ...] = ()  # machines: whose lock, and by whom it was seen
 
     @property
     def ok(self) -> bool:

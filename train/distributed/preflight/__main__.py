@@ -47,6 +47,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar=("WHAT", "USE", "PATH"),
         help="a file or folder that ranks read or write",
     )
+    parser.add_argument(
+        "--lock",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("WHOSE", "FILE", "MACHINE"),
+        help="a lock file and the machine that holds it; the first one is held until ranks end",
+    )
     parser.add_argument("--interface", help="network interface that the ranks are to use")
     parser.add_argument("--gpu", action="store_true", help="each rank is to have a GPU")
     parser.add_argument("--limit-s", type=float, default=120.0, help="seconds after which it ends")
@@ -92,6 +100,10 @@ def _light(report: Report, options: argparse.Namespace) -> None:
         checks.check_writable("results", options.out),
         *(checks.check_need(what, use, Path(path)) for what, use, path in options.need),
     )
+    for number, (whose, file, holder) in enumerate(options.lock):
+        found, here = checks.check_lock(whose, Path(file), holder, must=number == 0)
+        report.add(found)
+        report.facts["locks"] |= {whose: here} if here else {}
 
 
 def _import(report: Report, options: argparse.Namespace) -> Launch:

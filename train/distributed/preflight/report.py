@@ -5,11 +5,11 @@ Loads neither TensorFlow nor Horovod.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from train.config.frozen import Frozen
 
@@ -59,6 +59,8 @@ class RankPreflight(Frozen):
     gpus: tuple[str, ...]
     driver: str | None
     visible_devices: str | None  # CUDA_VISIBLE_DEVICES
+    # whose lock it saw -> boot id and device, by which it saw it
+    locks: Mapping[str, str] = Field(default_factory=dict)
     findings: tuple[Finding, ...]
 
     def failed(self) -> tuple[Finding, ...]:

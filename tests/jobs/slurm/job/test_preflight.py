@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cell.lock import machine_at, only_sweep
 from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job import preflight as module
@@ -154,6 +155,40 @@ def test_a_preflight_that_is_ended_has_found_nothing(fake: FakeSlurm, tmp_path: 
     assert read_preflight(tmp_path) is None
 
 
+def test_locks_that_other_machines_saw_are_in_the_report(fake: FakeSlurm, tmp_path: Path) -> None:
+    """While the ranks run, the job holds a lock, and so does the make sweep that waits for it."""
+    folder, sweep = tmp_path / "preflight" / "run", tmp_path / "sweep"
+    folder.mkdir(parents=True)
+    with only_sweep(sweep):
+        both = {"the job": "b1 0:50", "make sweep": "b2 0:51"}
+        for rank in range(2):
+            seen = rank_report(rank, locks=both if rank else {})
+            (folder / f"rank-{rank}.json").write_text(seen.model_dump_json())
+        fake.put("srun", f"flock -n -s {folder}/.running true && exit 9; exit 0")
+        run_preflight(task(folder, sweep_lock=str(sweep / ".lock")).model_dump(mode="json"))
+        here = machine_at(sweep / ".lock")
+    report = read_preflight(folder)
+    assert report is not None and report.ok
+    assert set(report.locks) == {(here, machine) for machine in both.values()}
+    (line,) = fake.calls("srun")
+    at = line.index("--lock")
+    assert line[at:][:4] == ["--lock", "the job", f"{folder}/.running", here]
+    assert line[at + 4 :][:4] == ["--lock", "make sweep", f"{sweep}/.lock", here]
+
+
+def test_a_lock_that_changed_hands_shows_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
+    lock = tmp_path / "sweep" / ".lock"
+    lock.parent.mkdir()
+    lock.write_text("process 7 on login1, boot b1, 0:45")
+    for rank in range(2):
+        seen = rank_report(rank, locks={"make sweep": "b9 0:50"})
+        (tmp_path / f"rank-{rank}.json").write_text(seen.model_dump_json())
+    fake.put("srun", f"echo process 7 on login2, boot b2, 0:45 > {lock}")
+    run_preflight(task(tmp_path, sweep_lock=str(lock)).model_dump(mode="json"))
+    report = read_preflight(tmp_path)
+    assert report is not None and report.ok and report.locks == ()
+
+
 def test_ranks_that_do_not_start_hold_the_sweep(fake, tmp_path, capsys) -> None:
     report = failed(fake, tmp_path, "no such image")
     assert (report.job, report.nodes) == ("7", ())
@@ -164,5 +199,6 @@ def test_ranks_that_do_not_start_hold_the_sweep(fake, tmp_path, capsys) -> None:
         word for path in ("/code", "/results", "/a b") for word in ("--bind", path)
     ]
     assert {"--mpi=pmix", "--ntasks=2", "--kill-on-bad-exit=0"} <= set(line[:at])
-    assert line[-8:-4] == ["--need", "the results folder", "write", "/results"]
-    assert line[-4:] == ["--need", "the data set", "read", "/a b"]
+    at = line.index("--lock")
+    assert line[at - 8 : at - 4] == ["--need", "the results folder", "write", "/results"]
+    assert line[at - 4 : at] == ["--need", "the data set", "read", "/a b"]
