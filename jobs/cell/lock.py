@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from train.errors import ConfigError, remedy
-from train.record.mount import LOCKS_REMEDY, boot_id, device_of, file_system, mount_in_words
+from train.record.mount import LOCKS_REMEDY, boot_id, device_of, machine_at, mount_in_words
 
 LOCK_NAME, SWEEP_LOCK = ".running", ".lock"
 #: Reports of preflights, in the folder of results: ``locks`` says which machine saw whose lock.
@@ -74,15 +74,6 @@ def signed(text: str) -> Holder | None:
     return Holder(int(match[2]), match[3], match[4], match[5], match[1]) if match else None
 
 
-def local_file_system(folder: Path) -> str | None:
-    """Type of the folder's file system where no other machine can see it; None where one may: a
-    disk of this machine may be served to others."""
-    with contextlib.suppress(OSError):
-        kind, _ = file_system(device_of(folder))
-        return kind if kind in ("tmpfs", "ramfs", "overlay") else None
-    return None
-
-
 @contextlib.contextmanager
 def only_sweep(folder: Path) -> Iterator[None]:
     """Two sweeps on the same results would run cells twice; the second is refused.
@@ -140,30 +131,30 @@ def hold(cell: Path, *, job: str | None = None) -> Iterator[bool]:
             yield True
 
 
-def is_running(cell: Path) -> bool:
+def is_running(cell: Path, name: str = LOCK_NAME) -> bool:
     """Whether somebody holds the cell now."""
     try:
-        with (cell / LOCK_NAME).open(encoding="utf-8") as handle:
+        with (cell / name).open(encoding="utf-8") as handle:
             return not _taken(handle, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
 
 
-def holder(cell: Path) -> Holder | None:
+def holder(cell: Path, name: str = LOCK_NAME) -> Holder | None:
     """Who holds the cell; None when nobody does, or who does cannot be read."""
     with contextlib.suppress(OSError):
-        if is_running(cell):
-            return signed((cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace"))
+        if is_running(cell, name):
+            return signed((cell / name).read_text(encoding="utf-8", errors="replace"))
     return None
 
 
-def machine_at(lock: Path) -> str:
-    """Machine of the last one who signed this lock file and has not signed off; '' where nobody
-    did, or it cannot be read."""
-    with contextlib.suppress(OSError):
-        last = signed(lock.read_text(encoding="utf-8", errors="replace"))
-        return last.machine if last else ""
-    return ""
+def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
+    """Whose lock this machine sees there, and itself, as preflights name machines; nothing where it
+    sees its own, or none."""
+    other = holder(folder, name)
+    if other and other.machine and other.boot != boot_id():
+        return [(other.machine, machine_at(folder / name))]
+    return []
 
 
 def is_abandoned(cell: Path) -> bool:

@@ -97,13 +97,6 @@ def _memory(site: Site, ranks: int) -> str | None:
     return f"{megabytes // 1024}G" if megabytes % 1024 == 0 else f"{megabytes}M"
 
 
-#: Environment Modules 3 always end with 0: there, even a module without a file seems to load.
-_LOADED = (
-    'loaded() { [[ ":${LOADEDMODULES-}" == *:"$1"* ]] || '
-    "! (module load no-such-module) >/dev/null 2>&1; }"
-)
-
-
 def _setup(site: Site, root: Path) -> list[str]:
     """Shell lines before the supervisor; ours last, because modules set PYTHONPATH, too."""
     lines = ["trap '' USR2"]  # a warning that comes before Python hears it must not end it
@@ -114,13 +107,13 @@ def _setup(site: Site, root: Path) -> list[str]:
     if site.modules:
         # a batch shell is no login shell, and at some sites only that knows `module`
         lines += ["line='. /etc/profile'", "type module >/dev/null 2>&1 || . /etc/profile"]
-        lines.append(_LOADED)
-    for module in site.modules:
-        name = shlex.quote(module)
-        lines.append(f"line={shlex.quote(f'module load {name}')}")
-        lines.append(f'eval "$line" && loaded {name} || exit')
-    for line in site.setup:
-        lines += [f"line={shlex.quote(line)}", 'eval "$line" || exit']
+        # Environment Modules 3 always end with 0: there, even a module without a file seems to load
+        ask = "! (module load no-such-module) >/dev/null 2>&1"
+        lines.append(f'loaded() {{ [[ ":${{LOADEDMODULES-}}" == *:"$1"* ]] || {ask}; }}')
+    names = [shlex.quote(module) for module in site.modules]
+    checked = [(f"module load {name}", f" && loaded {name}") for name in names]
+    for line, check in (*checked, *((line, "") for line in site.setup)):
+        lines += [f"line={shlex.quote(line)}", f'eval "$line"{check} || exit']
     lines += ["trap - EXIT"] if site.modules or site.setup else []
     lines.append(f"export PYTHONPATH={shlex.quote(str(root))}")
     if site.slurm_conf is not None:

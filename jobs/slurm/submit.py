@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import SWEEP_LOCK, hold
+from jobs.cell.lock import hold
 from jobs.cell.needs import Need
 from jobs.cell.state import FORCED, CellState, archive, recorded
 from jobs.cell.stop import held_back
@@ -205,8 +205,7 @@ def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[st
     folder.mkdir(parents=True)
     own = Need(what="the preflight's folder", path=str(folder), use="write")
     shared = context.task(layout) | {"needs": (*context.needs, own)}
-    lock = str(context.folder / SWEEP_LOCK)
-    task = PreflightTask(folder=str(folder), sweep_lock=lock, **shared)
+    task = PreflightTask(folder=str(folder), sweep=str(context.folder), **shared)
     array = preflight_array(context, layout)
     try:
         return submit_job(context, PREFLIGHT, run, array, [task]), folder

@@ -32,6 +32,11 @@ def device_of(file: int | Path) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
+def machine_at(file: int | Path) -> str:
+    """This machine as preflights name it: its kernel, and the file's mount."""
+    return f"{boot_id()} {device_of(file)}"
+
+
 def file_system(device: str) -> tuple[str, str]:
     """Type and source of the mounted device, by proc_pid_mountinfo(5); empty where it is not in the
     table."""
@@ -42,6 +47,15 @@ def file_system(device: str) -> tuple[str, str]:
                 kind, source, *_ = system.split()
                 return kind, source
     return "", ""
+
+
+def local_file_system(folder: Path) -> str | None:
+    """Type of the folder's file system where no other machine can see it; None where one may: a
+    disk of this machine may be served to others."""
+    with contextlib.suppress(OSError):
+        kind, _ = file_system(device_of(folder))
+        return kind if kind in ("tmpfs", "ramfs", "overlay") else None
+    return None
 
 
 def mount_in_words(file: int | Path) -> str:

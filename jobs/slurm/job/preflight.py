@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import LOCK_NAME, hold, machine_at
+from jobs.cell.lock import LOCK_NAME, SWEEP_LOCK, hold, holder, seen_here
 from jobs.cell.stop import Reason, stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
@@ -22,8 +22,8 @@ from jobs.slurm.job.step_failure import (
     MEMORY,
     MORE_MEMORY,
     absent_source,
-    last_words,
     launch_troubles,
+    srun_ended,
 )
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
@@ -34,9 +34,10 @@ from jobs.slurm.job.task import (
     Problem,
     minutes_for,
 )
-from train.distributed.preflight.report import RankPreflight, problems, read_reports
+from train.distributed.preflight.report import RankPreflight, problems, read_reports, time_over
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
+from train.record.cell_folder import last_words
 
 
 def run_preflight(payload: dict[str, Any]) -> None:
@@ -49,12 +50,9 @@ def run_preflight(payload: dict[str, Any]) -> None:
     with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS), ExitStack() as stack:
         with suppress(OSError):  # then ranks cannot lock it, either, and say so
             stack.enter_context(hold(folder, job=allocation.job))
-        locks = _locks(task)
-        machines = {whose: machine_at(file) for whose, file in locks.items()}
-        limit_s = task.site.preflight_s + START_S
-        ended = ranks.run(_launch(task, allocation, machines), task.size, stop, limit_s)
-        # another make sweep may have the lock by now
-        same = {whose for whose, file in locks.items() if machine_at(file) == machines[whose]}
+        ours, locks = holder(folder), seen_here(Path(task.sweep or folder), SWEEP_LOCK)
+        line = _launch(task, allocation, ours.machine if ours else "")
+        ended = ranks.run(line, task.size, stop, task.site.preflight_s + START_S)
     if stop.reason and ranks.code != 0:  # what its ranks lacked is no fault of the node
         sys.exit(f"[preflight] ended before its ranks were: {stop.reason.text}")
     reports = read_reports(folder)
@@ -65,7 +63,10 @@ def run_preflight(payload: dict[str, Any]) -> None:
         ranks_per_node=task.ranks_per_node,
         versions=dict(reports[0].versions) if reports else {},
         problems=_problems(task, ranks, reports, ended),
-        locks=tuple({(machines[w], r.locks[w]) for r in reports for w in r.locks if w in same}),
+        locks=(
+            *locks,
+            *{(ours.machine, report.lock) for report in reports if ours and report.lock},
+        ),
     )
     write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
     for problem in report.problems:
@@ -75,20 +76,13 @@ def run_preflight(payload: dict[str, Any]) -> None:
     print(f"[preflight] passed: {', '.join(report.nodes)}", flush=True)
 
 
-def _locks(task: PreflightTask) -> dict[str, Path]:
-    """Lock files by whose they are; the job's, which is held while ranks run, is the first."""
-    sweep = {} if task.sweep_lock is None else {"make sweep": Path(task.sweep_lock)}
-    return {"the job": Path(task.folder) / LOCK_NAME, **sweep}
-
-
-def _launch(task: PreflightTask, allocation: Allocation, machines: Mapping[str, str]) -> StepLine:
+def _launch(task: PreflightTask, allocation: Allocation, machine: str) -> StepLine:
     site, folder = task.site, Path(task.folder)
     rank = ["-m", "train.distributed.preflight", "--out", task.folder, "--world", str(task.size)]
     rank += ["--limit-s", str(site.preflight_s)]
     for need in task.every_need:
         rank += ["--need", need.what, need.use, need.path]
-    for whose, file in _locks(task).items():
-        rank += ["--lock", whose, str(file), machines[whose]]
+    rank += ["--lock", str(folder / LOCK_NAME), machine]
     rank += [] if site.interface is None else ["--interface", site.interface]
     rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(
@@ -107,43 +101,22 @@ def _problems(
     what srun and the container said. ``ended``: why all ranks were ended, if they were."""
     killed = bool(ranks.code) and ranks.said.out_of_memory is not None
     cut = {r for r, end in ranks.ended.items() if ranks.asked_at and end.at >= ranks.asked_at}
-    findings = [
-        Problem(node=host, **finding.model_dump(exclude={"ok"}))
-        for host, finding in problems(reports, task.size, killed=killed, cut=cut)
-    ]
+    found = list(problems(reports, task.size, killed=killed, cut=cut))
+    if cut and (ended or any(report.late for report in reports)):
+        slow = time_over(reports, cut, task.site.preflight_s, last_words(ranks.log))
+        found.append(("?", slow))
+    findings = [Problem(node=host, **one.model_dump(exclude={"ok"})) for host, one in found]
     troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
     named = {trouble.node for trouble in troubles}
     told = {report.procid for report in reports}
     for rank, end in ranks.said.ends.items():
         if rank not in told | cut and end.host not in named:
-            found = f"rank {rank} ended with exit code {end.code}: {last_words(ranks.log_of(rank))}"
-            troubles.append(Trouble(node=end.host, what="rank", found=found))
-    if cut and (ended or any(report.late for report in reports)):
-        findings.append(_slow(task, ranks, reports, cut))
+            words = f"rank {rank} ended with exit code {end.code}: {last_words(ranks.log_of(rank))}"
+            troubles.append(Trouble(node=end.host, what="rank", found=words))
     if ranks.code and not troubles and not findings:
-        found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
-        troubles = [Trouble(node="?", what="launch", found=found)]
+        troubles = [srun_ended(ranks)]
     starts = (_unstarted(task, trouble, ranks.log.parent) for trouble in troubles)
     return (*dict.fromkeys(starts), *findings)
-
-
-def _slow(
-    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight], cut: set[int]
-) -> Problem:
-    """Ranks whose time was over, which says nothing against the image."""
-    phases = {report.procid: report.phase for report in reports}
-    words = [f"rank {rank}: {phases.get(rank, 'no report yet')}" for rank in sorted(cut)]
-    more = f" and {len(words) - 4} more" if len(words) > 4 else ""
-    limit = f"preflight_s, {task.site.preflight_s} s"
-    return Problem(
-        node="?",
-        check="time limit",
-        found=f"ranks that were ended when their time was over ({limit}, and up to {START_S} s for "
-        f"their start): {', '.join(words[:4])}{more}; srun: {last_words(ranks.log)}",
-        expected=f"every rank starts, and ends within {limit}",
-        fix="raise preflight_s in the site file if the image or a file system is slow; else see "
-        f"{ranks.log.parent}",
-    )
 
 
 def _unstarted(task: PreflightTask, trouble: Trouble, logs: Path) -> Problem:

@@ -13,7 +13,7 @@ from jobs.slurm.client.run import SlurmError, is_away
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
 from train.interconnect.record import Trouble
-from train.record.cell_folder import rank_file, read_failures, tail_of
+from train.record.cell_folder import last_words, rank_file, read_failures, tail_of
 from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_record
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
@@ -201,15 +201,13 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
         node = "?" if end is None else end.host
         troubles.append(Trouble(node=node, what=MEMORY, found=said.out_of_memory))
     if not troubles and not said.ends and ranks.asked_at is None:
-        found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
-        troubles.append(Trouble(node="?", what="launch", found=found))
+        troubles.append(srun_ended(ranks))
     return troubles
 
 
-def last_words(log: Path) -> str:
-    """The last lines of a log, in one."""
-    lines = [line.strip() for line in tail_of(log) if line.strip()]
-    return " / ".join(lines[-3:]) or "it printed nothing"
+def srun_ended(ranks: StepRanks) -> Trouble:
+    found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
+    return Trouble(node="?", what="launch", found=found)
 
 
 def failed_node(cell: Path) -> str | None:

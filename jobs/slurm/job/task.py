@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +20,6 @@ from jobs.cell.container import NO_IMAGE, FileMark, Image
 from jobs.cell.needs import TMP, Need, basic_needs, usable_tmpdir
 from jobs.config.site import NodeLayout, Site
 from train.config.frozen import Frozen
-
-#: By these Slurm tells a job, and srun, that GPUs are asked for by task.
-GPU_VARIABLES = ("SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK", "SLURM_NTASKS_PER_GPU")
 
 
 class Task(Frozen):
@@ -39,11 +37,11 @@ class Task(Frozen):
     def on_node(self, environment: Mapping[str, str]) -> Self:
         """The job as its first node has it: where the site names no scratch, TMPDIR is it, and in
         the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR.
-        Slurm's variables on GPUs, which srun reads, may be of a set-up line or a plug-in."""
+        What Slurm's variables ask for by task, srun reads, too."""
         scratch = self.site.scratch or usable_tmpdir(environment.get("TMPDIR"))
         if scratch and self.site.scratch is None and self.nodes > 1:
             scratch = TMP if self.image != NO_IMAGE else None
-        asked = {name: environment[name] for name in GPU_VARIABLES if name in environment}
+        asked = {n: text for n, text in environment.items() if re.match("SLURM_.*_PER_", n)}
         told = {"scratch": scratch, "environment": asked | self.site.environment}
         return self.model_copy(update={"site": self.site.model_copy(update=told)})
 
@@ -73,7 +71,7 @@ class JobTask(Task):
 
 class PreflightTask(Task):
     folder: str  # of its report
-    sweep_lock: str | None = None  # file that a make sweep locks while it lives
+    sweep: str | None = None  # folder that the make sweep holds while it lives
 
 
 @dataclass(frozen=True, kw_only=True)

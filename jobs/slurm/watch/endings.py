@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import re
 import signal
 import tempfile
 import time
@@ -197,6 +198,12 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
 )  # fmt: skip
 
 
+#: What was printed since an earlier start of the job, and which line failed.
+_SETUP_END = re.compile(
+    r"(?sm)(?:.*^\[(?:supervisor|preflight)\] [^\n]*)?(.*)" + re.escape(SETUP_MARK) + r"([^\n]*)"
+)
+
+
 def status_of(job: str, ending: JobState | None, log: Path | None = None) -> tuple[Status, str]:
     """The status of a record for an attempt that left none, and a sentence about its job's end.
     ``log``: of the job, where it is known."""
@@ -215,16 +222,11 @@ def status_of(job: str, ending: JobState | None, log: Path | None = None) -> tup
 
 def _said(log: Path | None) -> str:
     """Which line of the site's file ended a batch script, and what was printed before that."""
-    found, printed = "a line of the site file failed on the node", list[str]()
-    for line in tail_of(log) if log else ():
-        if line.startswith(SETUP_MARK):
-            words = " / ".join(printed)[:MOST_CHARACTERS] or "it printed nothing"
-            found = f"{line.removeprefix(SETUP_MARK)}: {words}"
-        if line.startswith((SETUP_MARK, "[supervisor] ", "[preflight] ")):
-            printed = []  # of an earlier start of the job
-        elif line.strip():
-            printed.append(line.strip())
-    return found
+    end = _SETUP_END.search("\n".join(tail_of(log) if log else ()))
+    if end is None:
+        return "a line of the site file failed on the node"
+    printed = " / ".join(line.strip() for line in end[1].split("\n") if line.strip())
+    return f"{end[2]}: {printed[:MOST_CHARACTERS] or 'it printed nothing'}"
 
 
 def _log_of(job: str, sweep: Path) -> Path | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from train.record import mount
-from train.record.mount import device_of, file_system, mount_in_words
+from train.record.mount import device_of, file_system, local_file_system, mount_in_words
 
 
 def test_a_mount_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +24,9 @@ def test_a_mount_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "No such file" in mount_in_words(tmp_path / "none")
     monkeypatch.setattr(mount, "MOUNTS", tmp_path / "none")
     assert file_system(device) == ("", "") and "mountinfo" in mount_in_words(tmp_path)
+
+
+def test_a_file_system_that_no_node_can_see(tmp_path: Path) -> None:
+    """/dev/shm is memory of this machine; a disk of it may be served to others."""
+    assert local_file_system(Path("/dev/shm")) == "tmpfs"
+    assert local_file_system(tmp_path / "nowhere") is None

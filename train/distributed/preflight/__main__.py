@@ -49,11 +49,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--lock",
-        nargs=3,
-        action="append",
-        default=[],
-        metavar=("WHOSE", "FILE", "MACHINE"),
-        help="a lock file and the machine that holds it; the first one is held until ranks end",
+        nargs=2,
+        metavar=("FILE", "MACHINE"),
+        help="a lock file, and the machine that holds it while ranks run",
     )
     parser.add_argument("--interface", help="network interface that the ranks are to use")
     parser.add_argument("--gpu", action="store_true", help="each rank is to have a GPU")
@@ -100,10 +98,10 @@ def _light(report: Report, options: argparse.Namespace) -> None:
         checks.check_writable("results", options.out),
         *(checks.check_need(what, use, Path(path)) for what, use, path in options.need),
     )
-    for number, (whose, file, holder) in enumerate(options.lock):
-        found, here = checks.check_lock(whose, Path(file), holder, must=number == 0)
+    if options.lock:
+        file, holder = options.lock
+        found, report.facts["lock"] = checks.check_lock(Path(file), holder)
         report.add(found)
-        report.facts["locks"] |= {whose: here} if here else {}
 
 
 def _import(report: Report, options: argparse.Namespace) -> Launch:

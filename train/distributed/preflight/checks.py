@@ -26,7 +26,7 @@ from typing import Any
 from train.distributed.gpus import unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
-from train.record.mount import LOCKS_REMEDY, boot_id, device_of, mount_in_words
+from train.record.mount import LOCKS_REMEDY, machine_at, mount_in_words
 
 #: One entry of a report's ``findings``; plain, because pydantic may be what is missing.
 Finding = dict[str, Any]
@@ -95,31 +95,27 @@ def check_need(what: str, use: str, path: Path) -> Finding:
     return finding(what, True, f"{path}: {found}", expected, "")
 
 
-def check_lock(whose: str, file: Path, holder: str, *, must: bool) -> tuple[Finding, str]:
-    """Whether flock works there and shows a lock that another machine holds; and boot id and device
-    of this machine, where it does, else ''.
+def check_lock(file: Path, holder: str) -> tuple[Finding, str]:
+    """Whether flock works there, and shows the lock that another machine holds while ranks run; and
+    this machine, where it does, else ''.
 
-    Args:
-        holder: the same of the machine that holds it; '' where nobody is known to.
-        must: the holder lives; else its lock may have ended with it, which says nothing.
+    ``holder``: the other machine; '' where it could not lock the file.
     """
-    name, where = f"lock of {whose}", mount_in_words(file)
-    expected = "flock works, and nodes see each other's locks"
+    where, expected = mount_in_words(file), "flock works, and nodes see each other's locks"
     here, held = "", False
     try:
         with file.open("rb") as handle:
-            here = f"{boot_id()} {device_of(handle.fileno())}"
+            here = machine_at(handle.fileno())
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         held = True
     except OSError as error:
         said = f"{file}: {error.strerror}, on {where}"
-        return finding(name, False if must else None, said, expected, LOCKS_REMEDY), ""
+        return finding("locks", False, said, expected, LOCKS_REMEDY), ""
     if not holder or holder.split(maxsplit=1)[0] == here.split()[0]:
-        return finding(name, None, f"flock works on {where}", expected, ""), ""
+        return finding("locks", None, f"flock works on {where}", expected, ""), ""
     said = f"{file}: {'held' if held else 'free, and another node holds it'}, on {where}"
-    ok = True if held else False if must else None
-    return finding(name, ok, said, expected, LOCKS_REMEDY), here if held else ""
+    return finding("locks", held, said, expected, LOCKS_REMEDY), here if held else ""
 
 
 def check_gpu(names: list[str], local_size: int, *, wanted: bool) -> Finding:
@@ -186,7 +182,7 @@ class Report:
             "pmix": any(name.startswith("PMIX_") for name in os.environ),
             "versions": {"python": platform.python_version()}, "built": {}, "launcher": None,
             "size": None, "rank": None, "local_rank": None, "cross_rank": None, "interface": None,
-            "carried": {}, "gpus": [], "driver": None, "locks": {},
+            "carried": {}, "gpus": [], "driver": None, "lock": "",
             "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
         }  # fmt: skip
         self.hurry(limit_s)

@@ -5,11 +5,11 @@ Loads neither TensorFlow nor Horovod.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from train.config.frozen import Frozen
 
@@ -59,8 +59,7 @@ class RankPreflight(Frozen):
     gpus: tuple[str, ...]
     driver: str | None
     visible_devices: str | None  # CUDA_VISIBLE_DEVICES
-    # whose lock it saw -> boot id and device, by which it saw it
-    locks: Mapping[str, str] = Field(default_factory=dict)
+    lock: str = ""  # boot id and device, where it saw the lock of another node's
     findings: tuple[Finding, ...]
 
     def failed(self) -> tuple[Finding, ...]:
@@ -129,4 +128,25 @@ def _missing(reports: Sequence[RankPreflight], world: int) -> Finding:
         expected=f"{world} reports",
         fix="read the logs of the other ranks: often the image, the bind of the checkout or the "
         "results folder is missing on their nodes",
+    )
+
+
+def time_over(
+    reports: Sequence[RankPreflight], cut: Collection[int], preflight_s: int, srun: str
+) -> Finding:
+    """Of ranks that were ended when their time was over, which says nothing against their image.
+
+    ``srun``: what srun printed last.
+    """
+    phases = {report.procid: report.phase for report in reports}
+    words = [f"rank {rank}: {phases.get(rank, 'no report yet')}" for rank in sorted(cut)]
+    more = f" and {len(words) - 4} more" if len(words) > 4 else ""
+    return Finding(
+        check="time limit",
+        ok=False,
+        found=f"ranks that were ended when their time was over: {', '.join(words[:4])}{more}; "
+        f"srun: {srun}",
+        expected=f"every rank starts, and ends within preflight_s, {preflight_s} s",
+        fix="raise preflight_s in the site file if the image or a file system is slow; else read "
+        "the job's log",
     )

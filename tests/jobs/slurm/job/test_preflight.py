@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.cell.lock import machine_at, only_sweep
+from jobs.cell.lock import only_sweep
 from jobs.cell.needs import Need
 from jobs.config.site import Site
 from jobs.slurm.job import preflight as module
@@ -19,6 +19,8 @@ from jobs.slurm.job.task import PreflightReport, PreflightTask, read_preflight
 from tests.jobs.slurm.fakes import FakeSlurm
 from tests.train.distributed.preflight.test_preflight_report import report as rank_report
 from train.distributed.preflight.report import LATE, Finding
+from train.record import mount
+from train.record.mount import boot_id, device_of
 
 SITE: dict[str, Any] = {"ranks_per_node": 1}
 
@@ -114,7 +116,7 @@ def test_an_image_that_starts_slowly_is_not_a_broken_one(
     ).problems
     assert problem.check == "time limit" and "preflight_s" in problem.fix
     assert "rank 0: importing, rank 1: no report yet" in problem.found
-    assert "(preflight_s, 20 s, and" in problem.found and "creation disabled" in problem.found
+    assert "preflight_s, 20 s" in problem.expected and "creation disabled" in problem.found
 
 
 def test_a_rank_that_starts_after_the_other_has_waited_for_its_whole_time(
@@ -155,36 +157,38 @@ def test_a_preflight_that_is_ended_has_found_nothing(fake: FakeSlurm, tmp_path: 
     assert read_preflight(tmp_path) is None
 
 
-def test_locks_that_other_machines_saw_are_in_the_report(fake: FakeSlurm, tmp_path: Path) -> None:
-    """While the ranks run, the job holds a lock, and so does the make sweep that waits for it."""
+def test_locks_that_other_machines_saw_are_in_the_report(
+    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the ranks run, the job holds a lock. Its own node may see that of the make sweep."""
     folder, sweep = tmp_path / "preflight" / "run", tmp_path / "sweep"
     folder.mkdir(parents=True)
-    with only_sweep(sweep):
-        both = {"the job": "b1 0:50", "make sweep": "b2 0:51"}
-        for rank in range(2):
-            seen = rank_report(rank, locks=both if rank else {})
-            (folder / f"rank-{rank}.json").write_text(seen.model_dump_json())
-        fake.put("srun", f"flock -n -s {folder}/.running true && exit 9; exit 0")
-        run_preflight(task(folder, sweep_lock=str(sweep / ".lock")).model_dump(mode="json"))
-        here = machine_at(sweep / ".lock")
-    report = read_preflight(folder)
-    assert report is not None and report.ok
-    assert set(report.locks) == {(here, machine) for machine in both.values()}
-    (line,) = fake.calls("srun")
-    at = line.index("--lock")
-    assert line[at:][:4] == ["--lock", "the job", f"{folder}/.running", here]
-    assert line[at + 4 :][:4] == ["--lock", "make sweep", f"{sweep}/.lock", here]
-
-
-def test_a_lock_that_changed_hands_shows_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
-    lock = tmp_path / "sweep" / ".lock"
-    lock.parent.mkdir()
-    lock.write_text("process 7 on login1, boot b1, 0:45")
     for rank in range(2):
-        seen = rank_report(rank, locks={"make sweep": "b9 0:50"})
-        (tmp_path / f"rank-{rank}.json").write_text(seen.model_dump_json())
-    fake.put("srun", f"echo process 7 on login2, boot b2, 0:45 > {lock}")
-    run_preflight(task(tmp_path, sweep_lock=str(lock)).model_dump(mode="json"))
+        seen = rank_report(rank, lock="b1 0:50" if rank else "")
+        (folder / f"rank-{rank}.json").write_text(seen.model_dump_json())
+    fake.put("srun", f"flock -n -s {folder}/.running true && exit 9; exit 0")
+    boot = tmp_path / "boot"
+    boot.write_text("b2")
+    with monkeypatch.context() as login:
+        login.setattr(mount, "BOOT_ID", boot)
+        sweeps = only_sweep(sweep)
+        sweeps.__enter__()
+    run_preflight(task(folder, sweep=str(sweep)).model_dump(mode="json"))
+    sweeps.__exit__(None, None, None)
+    report, here = read_preflight(folder), f"{boot_id()} {device_of(tmp_path)}"
+    assert report is not None and report.ok
+    assert report.locks == ((f"b2 {device_of(tmp_path)}", here), (here, "b1 0:50"))
+    (line,) = fake.calls("srun")
+    assert line[line.index("--lock") :][:3] == ["--lock", f"{folder}/.running", here]
+    assert (folder / ".running").read_text() == ""
+
+
+def test_the_lock_of_a_make_sweep_that_has_ended_shows_nothing(fake, tmp_path: Path) -> None:
+    """Also where it was killed, and left its name."""
+    for rank in range(2):
+        (tmp_path / f"rank-{rank}.json").write_text(rank_report(rank).model_dump_json())
+    (tmp_path / ".lock").write_text("process 7 on login1, boot b1, 0:45")
+    run_preflight(task(tmp_path, sweep=str(tmp_path)).model_dump(mode="json"))
     report = read_preflight(tmp_path)
     assert report is not None and report.ok and report.locks == ()
 

@@ -78,8 +78,8 @@ def test_a_dropped_environment_is_found_and_named(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with lock.open("w") as handle:  # of another node, as far as the rank is told
         fcntl.flock(handle, fcntl.LOCK_EX)
-        code, report = preflight(tmp_path / "out", "--world", "4", "--lock", "n1", str(lock), "b d")
-    assert report.locks == {"n1": f"{boot_id()} {device_of(lock)}"}
+        code, report = preflight(tmp_path / "out", "--world", "4", "--lock", str(lock), "b 0:1")
+    assert report.lock == f"{boot_id()} {device_of(lock)}"
     assert code == 1 and {"PMIx", "world"} <= set(failed(report))
     assert report.size is None and report.phase == "done"
     told = " ".join(finding.found + finding.fix for finding in report.failed())
