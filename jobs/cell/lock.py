@@ -60,7 +60,7 @@ def _sharing_locks(machine: str, results: Path) -> set[str]:
     asks where its holder stands. Other machines may do so, too: then nothing was shown."""
     pairs = []
     for file in results.glob(PROOFS):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
             pairs += json.loads(file.read_bytes()).get("locks", [])
     found = {machine}
     while more := {one for pair in pairs if not found.isdisjoint(pair) for one in pair} - found:
