@@ -18,13 +18,7 @@ from jobs.cell.lock import LOCK_NAME, SWEEP_LOCK, hold, holder, seen_here
 from jobs.cell.stop import Reason, stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
-from jobs.slurm.job.step_failure import (
-    MEMORY,
-    MORE_MEMORY,
-    absent_source,
-    launch_troubles,
-    srun_ended,
-)
+from jobs.slurm.job.step_failure import MEMORY, MORE_MEMORY, absent_source, launch_troubles
 from jobs.slurm.job.step_ranks import SRUN_LOG, StepLine, StepRanks
 from jobs.slurm.job.task import (
     REPORT_NAME,
@@ -106,15 +100,15 @@ def _problems(
         slow = time_over(reports, cut, task.site.preflight_s, last_words(ranks.log))
         found.append(("?", slow))
     findings = [Problem(node=host, **one.model_dump(exclude={"ok"})) for host, one in found]
-    troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
+    unexplained = bool(ranks.code) and not findings
+    some = killed or unexplained or len(reports) < task.size
+    troubles = launch_troubles(ranks) if some else []
     named = {trouble.node for trouble in troubles}
-    told = {report.procid for report in reports}
+    told = cut | (set() if unexplained else {report.procid for report in reports})
     for rank, end in ranks.said.ends.items():
-        if rank not in told | cut and end.host not in named:
+        if rank not in told and end.host not in named:
             words = f"rank {rank} ended with exit code {end.code}: {last_words(ranks.log_of(rank))}"
             troubles.append(Trouble(node=end.host, what="rank", found=words))
-    if ranks.code and not troubles and not findings:
-        troubles = [srun_ended(ranks)]
     starts = (_unstarted(task, trouble, ranks.log.parent) for trouble in troubles)
     return (*dict.fromkeys(starts), *findings)
 

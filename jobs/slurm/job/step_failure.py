@@ -201,13 +201,9 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
         node = "?" if end is None else end.host
         troubles.append(Trouble(node=node, what=MEMORY, found=said.out_of_memory))
     if not troubles and not said.ends and ranks.asked_at is None:
-        troubles.append(srun_ended(ranks))
+        found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
+        troubles.append(Trouble(node="?", what="launch", found=found))
     return troubles
-
-
-def srun_ended(ranks: StepRanks) -> Trouble:
-    found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
-    return Trouble(node="?", what="launch", found=found)
 
 
 def failed_node(cell: Path) -> str | None:

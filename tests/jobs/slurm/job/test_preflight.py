@@ -147,6 +147,11 @@ def test_what_srun_said_is_passed_on(fake: FakeSlurm, tmp_path: Path) -> None:
         (tmp_path / f"rank-{rank}.json").write_text(rank_report(rank).model_dump_json())
     (problem,) = held(fake, tmp_path, "echo 'srun: error: a new kind' >&2; exit 7").problems
     assert problem.found == "srun ended with exit code 7: srun: error: a new kind"
+    (problem,) = held(
+        fake, tmp_path, f"echo 'free(): invalid pointer' > {tmp_path}/rank-1.log",
+        "echo 'srun: error: n2: task 1: Exited with exit code 134' >&2; exit 134",
+    ).problems  # fmt: skip
+    assert problem.found == "rank 1 ended with exit code -6: free(): invalid pointer"
 
 
 def test_a_preflight_that_is_ended_has_found_nothing(fake: FakeSlurm, tmp_path: Path) -> None:
