@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shlex
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import TextIO
 
 from train.errors import ConfigError, remedy
+from train.record.mount import LOCKS_REMEDY, boot_id, device_of, machine_at, mount_in_words
 
-LOCK_NAME = ".running"
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-MOUNTS = Path("/proc/self/mountinfo")
+LOCK_NAME, SWEEP_LOCK = ".running", ".lock"
+#: Reports of preflights, in the folder of results: ``locks`` says which machine saw whose lock.
+PROOFS = "preflight/*/report.json"
 _SIGNATURE = re.compile(
     r"(?:job (\S+), )?process (\d+) on ([^,]+)(?:, boot ([^,]+))?(?:, ([^,]+))?"
 )
@@ -29,7 +31,7 @@ class Holder:
     process: int
     host: str
     boot: str | None = None  # of its kernel, which releases a lock with its holder
-    reach: str | None = None  # type of the lock's file system, where its locks reach all machines
+    mount: str | None = None  # device of the lock's file system, as that kernel numbers it
     job: str | None = None  # of Slurm
 
     def __str__(self) -> str:
@@ -39,54 +41,37 @@ class Holder:
     @property
     def signature(self) -> str:
         boot = f", boot {self.boot}" if self.boot else ""
-        return f"{self}{boot}" + (f", {self.reach}" if self.reach else "")
+        return f"{self}{boot}" + (f", {self.mount}" if self.mount else "")
 
-    def has_ended(self, here: Holder) -> bool:
+    @property
+    def machine(self) -> str:
+        """Its kernel and mount, as preflights name them; '' where they are not known."""
+        return f"{self.boot} {self.mount}" if self.boot and self.mount else ""
+
+    def has_ended(self, here: Holder, results: Path) -> bool:
         """Whether this one is provably gone, seen by ``here``, who has got its lock."""
         if self.host == here.host or (self.boot and self.boot == here.boot):
             return True  # its kernel has released it: by its end, or by a reboot
-        return self.reach is not None and self.reach == here.reach
+        return bool(self.machine) and here.machine in _sharing_locks(self.machine, results)
+
+
+def _sharing_locks(machine: str, results: Path) -> set[str]:
+    """Machines that share locks with this one, as preflights showed pair by pair: who sees a lock
+    asks where its holder stands. Other machines may do so, too: then nothing was shown."""
+    pairs = []
+    for file in results.glob(PROOFS):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+            pairs += json.loads(file.read_bytes()).get("locks", [])
+    found = {machine}
+    while more := {one for pair in pairs if not found.isdisjoint(pair) for one in pair} - found:
+        found |= more
+    return found
 
 
 def signed(text: str) -> Holder | None:
     """The holder by its signature, also an earlier version's; None where it is none."""
     match = _SIGNATURE.fullmatch(text.strip())
     return Holder(int(match[2]), match[3], match[4], match[5], match[1]) if match else None
-
-
-def _file_system(device: int) -> tuple[str, set[str]]:
-    """Type and options of this device's file system, by proc_pid_mountinfo(5); an empty type where
-    it is not there."""
-    with contextlib.suppress(OSError):
-        for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
-            mount, _, system = line.partition(" - ")
-            if mount.split()[2:3] == [f"{os.major(device)}:{os.minor(device)}"]:
-                kind, _, options = system.split()
-                return kind, set(options.split(","))
-    return "", set()
-
-
-def reach_of(device: int) -> str | None:
-    """Type of the device's file system, where a flock there is seen by all machines that mount it;
-    None where it is not, or nobody can say."""
-    kind, options = _file_system(device)
-    kind = "nfs" if kind == "nfs4" else kind  # one server, one table of locks
-    reaches = {
-        "nfs": not options & {"nolock", "local_lock=flock", "local_lock=all"},
-        "lustre": "flock" in options and "localflock" not in options,
-        "gpfs": True,
-        "ceph": True,
-    }
-    return kind if reaches.get(kind) else None
-
-
-def local_file_system(folder: Path) -> str | None:
-    """Type of the folder's file system where no other machine can see it; None where one may: a
-    disk of this machine may be served to others."""
-    with contextlib.suppress(OSError):
-        kind, _ = _file_system(folder.stat().st_dev)
-        return kind if kind in ("tmpfs", "ramfs", "overlay") else None
-    return None
 
 
 @contextlib.contextmanager
@@ -97,18 +82,21 @@ def only_sweep(folder: Path) -> Iterator[None]:
         ConfigError: another one holds the lock, or may hold it on another machine, or the folder
             cannot be written or locked.
     """
-    file = folder / ".lock"
+    file = folder / SWEEP_LOCK
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             handle = stack.enter_context(file.open("a+", encoding="utf-8", errors="replace"))
-            ours = _taken(handle, fcntl.LOCK_EX)
         except OSError as error:
             raise ConfigError(
-                f"cannot write to the results folder {folder} and lock it: {error.strerror}: "
-                f"{remedy(error) or 'move away what is there'}, or name another folder, on a file "
-                "system where flock works, with RESULTS=DIR"
+                f"cannot write to the results folder {folder}: {error.strerror}: "
+                f"{remedy(error) or 'move away what is there'}, or name another folder with "
+                "RESULTS=DIR"
             ) from error
+        try:
+            ours = _taken(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise ConfigError(f"cannot lock the folder {folder}: {error.strerror}") from error
         handle.seek(0)
         other, here = signed(handle.read()), _ourselves(handle)
         if not ours:
@@ -116,11 +104,11 @@ def only_sweep(folder: Path) -> Iterator[None]:
                 f"another make sweep works on {folder} ({other or 'unknown'}): "
                 "wait for it, stop it, or name another folder with RESULTS=DIR"
             )
-        if other and not other.has_ended(here):
+        if other and not other.has_ended(here, folder.parent):
             raise ConfigError(
-                f"a make sweep may still work on {folder} on another machine, whose lock would not "
-                f"be seen here: {file} is signed by {other}; once that has ended, remove it: "
-                f"rm {shlex.quote(str(file))}"
+                f"a make sweep may still work on {folder} on another machine, whose lock no "
+                f"preflight has shown to be seen here: {file} is signed by {other}; once that has "
+                f"ended, remove it: rm {shlex.quote(str(file))}"
             )
         stack.enter_context(_signed(handle, here))
         yield
@@ -143,21 +131,30 @@ def hold(cell: Path, *, job: str | None = None) -> Iterator[bool]:
             yield True
 
 
-def is_running(cell: Path) -> bool:
+def is_running(cell: Path, name: str = LOCK_NAME) -> bool:
     """Whether somebody holds the cell now."""
     try:
-        with (cell / LOCK_NAME).open(encoding="utf-8") as handle:
+        with (cell / name).open(encoding="utf-8") as handle:
             return not _taken(handle, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
 
 
-def holder(cell: Path) -> Holder | None:
+def holder(cell: Path, name: str = LOCK_NAME) -> Holder | None:
     """Who holds the cell; None when nobody does, or who does cannot be read."""
     with contextlib.suppress(OSError):
-        if is_running(cell):
-            return signed((cell / LOCK_NAME).read_text(encoding="utf-8", errors="replace"))
+        if is_running(cell, name):
+            return signed((cell / name).read_text(encoding="utf-8", errors="replace"))
     return None
+
+
+def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
+    """Whose lock this machine sees there, and itself, as preflights name machines; nothing where it
+    sees its own, or none."""
+    other = holder(folder, name)
+    if other and other.machine and other.boot != boot_id():
+        return [(other.machine, machine_at(folder / name))]
+    return []
 
 
 def is_abandoned(cell: Path) -> bool:
@@ -166,15 +163,13 @@ def is_abandoned(cell: Path) -> bool:
     with contextlib.suppress(OSError), lock.open(encoding="utf-8", errors="replace") as handle:
         last = signed(handle.read())
         free = _taken(handle, fcntl.LOCK_SH)
-        return free and last is not None and last.has_ended(_ourselves(handle))
+        return free and last is not None and last.has_ended(_ourselves(handle), cell.parent.parent)
     return False
 
 
 def _ourselves(handle: TextIO, job: str | None = None) -> Holder:
-    boot, reach = None, reach_of(os.fstat(handle.fileno()).st_dev)
-    with contextlib.suppress(OSError):
-        boot = BOOT_ID.read_text().strip() or None
-    return Holder(os.getpid(), os.uname().nodename, boot, reach, job)
+    mount = device_of(handle.fileno())
+    return Holder(os.getpid(), os.uname().nodename, boot_id(), mount, job)
 
 
 def _taken(handle: TextIO, kind: int) -> bool:
@@ -182,6 +177,9 @@ def _taken(handle: TextIO, kind: int) -> bool:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        words = f"{error.strerror}: flock fails on {mount_in_words(handle.fileno())}: "
+        raise OSError(error.errno, words + LOCKS_REMEDY, handle.name) from error
     return True
 
 

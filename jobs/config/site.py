@@ -61,7 +61,9 @@ class Site(Frozen):
     preflight_s: int = Field(default=150, ge=20)  # seconds that the preflight's ranks may take
     sbatch: dict[LongOption, str | int | bool] = Field(default_factory=dict)  # other options
     modules: tuple[str, ...] = ()  # loaded in the batch script, before the supervisor
-    setup: tuple[str, ...] = ()  # lines of shell for the batch script, the site's own words
+    # lines of shell for the batch script, the site's own words; each is a complete command, and one
+    # that fails ends the job
+    setup: tuple[str, ...] = ()
     # how ranks are launched
     mpi: str = "pmix"  # value of srun --mpi, or "gloo" where the site has no PMIx
     interface: str | None = None  # network interface for ranks (Gloo, Open MPI's TCP, NCCL sockets)

@@ -169,7 +169,7 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
         wait_for(job, context.site, "preflight")
     report = read_preflight(folder)
     if report is None:
-        say(f"the preflight left no report ({end_of(job)}); see {folder}")
+        say(f"the preflight left no report ({end_of(job, request.folder)}); see {folder}")
         return EXIT_UNDECIDED
     for problem in report.problems:
         say(f"preflight: {problem}")

@@ -94,6 +94,6 @@ def validate(
         wait_for(job, site, INTERCONNECT)
     print(folder)
     if not (folder / JOB_NAME).is_file():
-        say(f"nothing to make a verdict from ({end_of(job)}); see {folder}")
+        say(f"nothing to make a verdict from ({end_of(job, parent)}); see {folder}")
         return EXIT_UNDECIDED
     return 0

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobs.cell.container import Image, find_image
-from jobs.cell.lock import local_file_system
 from jobs.cell.needs import basic_needs, check_names, needs_of
 from jobs.config.site import NamedSite, Site, sbatch_keys
 from jobs.config.sweep import Sweep
@@ -20,6 +19,7 @@ from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
+from train.record.mount import local_file_system
 from train.run.provenance import git_state
 
 

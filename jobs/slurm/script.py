@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import hashlib
+import os
 import shlex
 import shutil
 import sys
@@ -18,7 +19,9 @@ from jobs.config.site import NodeLayout, Site
 
 TASKS_NAME = "tasks.json"
 #: What the batch script ends with where the node does not see them.
-NO_TASKS = 66
+NO_TASKS = os.EX_NOINPUT
+#: ... and where a line of the site's file failed, which its log names after the mark.
+SETUP_FAILED, SETUP_MARK = os.EX_CONFIG, "[batch] "
 
 
 def script_text(
@@ -97,11 +100,21 @@ def _memory(site: Site, ranks: int) -> str | None:
 def _setup(site: Site, root: Path) -> list[str]:
     """Shell lines before the supervisor; ours last, because modules set PYTHONPATH, too."""
     lines = ["trap '' USR2"]  # a warning that comes before Python hears it must not end it
+    if site.modules or site.setup:
+        # also a line that leaves the shell (exit, set -e, ${NAME:?}) is a line that failed
+        told = f"{SETUP_MARK}$line failed on ${{SLURMD_NODENAME-$HOSTNAME}} (exit code $?)"
+        lines.append(f"trap 'echo \"{told}\"; exit {SETUP_FAILED}' EXIT")
     if site.modules:
         # a batch shell is no login shell, and at some sites only that knows `module`
-        lines.append("type module >/dev/null 2>&1 || . /etc/profile")
-        lines += [f"module load {shlex.quote(module)}" for module in site.modules]
-    lines += site.setup
+        lines += ["line='. /etc/profile'", "type module >/dev/null 2>&1 || . /etc/profile"]
+        # Environment Modules 3 always end with 0: there, even a module without a file seems to load
+        ask = "! (module load no-such-module) >/dev/null 2>&1"
+        lines.append(f'loaded() {{ [[ ":${{LOADEDMODULES-}}" == *:"$1"* ]] || {ask}; }}')
+    names = [shlex.quote(module) for module in site.modules]
+    checked = [(f"module load {name}", f" && loaded {name}") for name in names]
+    for line, check in (*checked, *((line, "") for line in site.setup)):
+        lines += [f"line={shlex.quote(line)}", f'eval "$line"{check} || exit']
+    lines += ["trap - EXIT"] if site.modules or site.setup else []
     lines.append(f"export PYTHONPATH={shlex.quote(str(root))}")
     if site.slurm_conf is not None:
         lines.append(f"export SLURM_CONF={shlex.quote(site.slurm_conf)}")

@@ -200,7 +200,7 @@ def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[st
     folder.mkdir(parents=True)
     own = Need(what="the preflight's folder", path=str(folder), use="write")
     shared = context.task(layout) | {"needs": (*context.needs, own)}
-    task = PreflightTask(folder=str(folder), **shared)
+    task = PreflightTask(folder=str(folder), sweep=str(context.folder), **shared)
     array = preflight_array(context, layout)
     try:
         return submit_job(context, PREFLIGHT, run, array, [task]), folder

@@ -219,8 +219,9 @@ class Submitter:
         if outcome == "passed":
             self.held, self.preflight = False, None
         elif outcome not in ("alive", "unseen"):
-            how = f" ({end_of(self.preflight.job)})" if outcome == "left no report" else ""
-            self._drop(f"the preflight, job {self.preflight.job}, {outcome}{how}")
+            job = self.preflight.job
+            how = f" ({end_of(job, self.context.folder)})" if outcome == "left no report" else ""
+            self._drop(f"the preflight, job {job}, {outcome}{how}")
         return outcome in ("passed", "alive")
 
     def _send(self, arrays: Sequence[Array], sent: list[RunConfig], avoid: set[str]) -> None:

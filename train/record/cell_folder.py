@@ -257,3 +257,9 @@ def tail_of(log: Path) -> tuple[str, ...]:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
         return tuple(file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:])
     return ()
+
+
+def last_words(log: Path, count: int = 3) -> str:
+    """So many of its last lines, in one."""
+    lines = [line.strip() for line in tail_of(log) if line.strip()]
+    return " / ".join(lines[-count:]) or "it printed nothing"

@@ -39,7 +39,7 @@ from train.interconnect.record import (
     Trouble,
 )
 from train.record.atomic import write_atomically
-from train.record.cell_folder import tail_of
+from train.record.cell_folder import last_words
 
 #: A node that fails is a finding: neither the job nor its step may end with it.
 NO_KILL = "--no-kill"
@@ -205,8 +205,7 @@ def _run(task: InterconnectTask, phase: Phase, line: StepLine, stop: Stop) -> St
     for rank, end in ranks.said.ends.items():
         if end.code > 0 and end.host not in named:
             what = NOT_MET if end.code == EXIT_NOT_MET else GAVE_UP
-            lines = [line for line in tail_of(ranks.log_of(rank)) if line.strip()]
-            words = lines[-1].strip() if lines else "it printed nothing"
+            words = last_words(ranks.log_of(rank), 1)
             troubles.append(Trouble(node=end.host, what=what, found=words))
     return Step(
         phase=phase,

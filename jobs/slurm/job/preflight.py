@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.stop import stopped_by_signals
+from jobs.cell.lock import LOCK_NAME, SWEEP_LOCK, hold, holder, seen_here
+from jobs.cell.stop import Reason, stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
 from jobs.slurm.job.step_failure import MEMORY, MORE_MEMORY, absent_source, launch_troubles
@@ -26,9 +28,10 @@ from jobs.slurm.job.task import (
     Problem,
     minutes_for,
 )
-from train.distributed.preflight.report import RankPreflight, problems, read_reports
+from train.distributed.preflight.report import RankPreflight, problems, read_reports, time_over
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
+from train.record.cell_folder import last_words
 
 
 def run_preflight(payload: dict[str, Any]) -> None:
@@ -38,8 +41,12 @@ def run_preflight(payload: dict[str, Any]) -> None:
     folder = Path(task.folder)
     ranks = StepRanks(folder / SRUN_LOG)
     # Slurm's warning is none of this job's business, and would end it
-    with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS):
-        ranks.run(_launch(task, allocation), task.size, stop, task.site.preflight_s + START_S)
+    with stopped_by_signals() as stop, stopped_by_signals(signals=WARNINGS), ExitStack() as stack:
+        with suppress(OSError):  # then ranks cannot lock it, either, and say so
+            stack.enter_context(hold(folder, job=allocation.job))
+        ours, locks = holder(folder), seen_here(Path(task.sweep or folder), SWEEP_LOCK)
+        line = _launch(task, allocation, ours.machine if ours else "")
+        ended = ranks.run(line, task.size, stop, task.site.preflight_s + START_S)
     if stop.reason and ranks.code != 0:  # what its ranks lacked is no fault of the node
         sys.exit(f"[preflight] ended before its ranks were: {stop.reason.text}")
     reports = read_reports(folder)
@@ -49,7 +56,11 @@ def run_preflight(payload: dict[str, Any]) -> None:
         nodes=tuple(sorted({r.host for r in reports})),
         ranks_per_node=task.ranks_per_node,
         versions=dict(reports[0].versions) if reports else {},
-        problems=_problems(task, ranks, reports),
+        problems=_problems(task, ranks, reports, ended),
+        locks=(
+            *locks,
+            *{(ours.machine, report.lock) for report in reports if ours and report.lock},
+        ),
     )
     write_atomically(folder / REPORT_NAME, report.model_dump_json(indent=2) + "\n")
     for problem in report.problems:
@@ -59,12 +70,13 @@ def run_preflight(payload: dict[str, Any]) -> None:
     print(f"[preflight] passed: {', '.join(report.nodes)}", flush=True)
 
 
-def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
+def _launch(task: PreflightTask, allocation: Allocation, machine: str) -> StepLine:
     site, folder = task.site, Path(task.folder)
     rank = ["-m", "train.distributed.preflight", "--out", task.folder, "--world", str(task.size)]
     rank += ["--limit-s", str(site.preflight_s)]
     for need in task.every_need:
         rank += ["--need", need.what, need.use, need.path]
+    rank += ["--lock", str(folder / LOCK_NAME), machine]
     rank += [] if site.interface is None else ["--interface", site.interface]
     rank += [] if site.gpu_support == "none" else ["--gpu"]
     return step_line(
@@ -77,18 +89,26 @@ def _launch(task: PreflightTask, allocation: Allocation) -> StepLine:
 
 
 def _problems(
-    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight]
+    task: PreflightTask, ranks: StepRanks, reports: Sequence[RankPreflight], ended: Reason | None
 ) -> tuple[Problem, ...]:
     """What the ranks found; before it, if some could not start or were killed for their memory,
-    what srun and the container said."""
+    what srun and the container said. ``ended``: why all ranks were ended, if they were."""
     killed = bool(ranks.code) and ranks.said.out_of_memory is not None
-    findings = [
-        Problem(node=host, **finding.model_dump(exclude={"ok"}))
-        for host, finding in problems(reports, task.size, killed=killed)
-    ]
-    troubles = launch_troubles(ranks) if killed or len(reports) < task.size else []
-    if ranks.code and not troubles and not findings:
-        troubles = [Trouble(node="?", what="launch", found=f"srun ended with code {ranks.code}")]
+    cut = {r for r, end in ranks.ended.items() if ranks.asked_at and end.at >= ranks.asked_at}
+    found = list(problems(reports, task.size, killed=killed, cut=cut))
+    if cut and (ended or any(report.late for report in reports)):
+        slow = time_over(reports, cut, task.site.preflight_s, last_words(ranks.log))
+        found.append(("?", slow))
+    findings = [Problem(node=host, **one.model_dump(exclude={"ok"})) for host, one in found]
+    unexplained = bool(ranks.code) and not findings
+    some = killed or unexplained or len(reports) < task.size
+    troubles = launch_troubles(ranks) if some else []
+    named = {trouble.node for trouble in troubles}
+    told = cut | (set() if unexplained else {report.procid for report in reports})
+    for rank, end in ranks.said.ends.items():
+        if rank not in told and end.host not in named:
+            words = f"rank {rank} ended with exit code {end.code}: {last_words(ranks.log_of(rank))}"
+            troubles.append(Trouble(node=end.host, what="rank", found=words))
     starts = (_unstarted(task, trouble, ranks.log.parent) for trouble in troubles)
     return (*dict.fromkeys(starts), *findings)
 

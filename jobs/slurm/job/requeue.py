@@ -40,6 +40,7 @@ class CellEnd:
     status: str
     epochs: int = 0  # done in this job
     record: RunRecord | None = None  # of an attempt in this job
+    why: str = ""  # it was not run
 
     @property
     def lost_a_node(self) -> bool:

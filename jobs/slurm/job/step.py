@@ -6,13 +6,16 @@ What each setting is for was found by running it (Slurm 22.05, Open MPI 4.1, App
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from jobs.cell.container import IMAGE_PYTHON, NO_IMAGE, Container, container_argv
 from jobs.cell.launch import RENDEZVOUS, rank_argv, rendezvous_stem
 from jobs.cell.needs import binds_of
+from jobs.config.site import Site
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask, Task
@@ -20,6 +23,11 @@ from train.config.run import RunConfig
 from train.environment import NOTHING
 
 GLOO = "gloo"
+#: Options of sbatch and srun, also shortened, and Slurm's variables for them: each of them asks for
+#: the GPUs of a task, and makes srun show a task these GPUs alone.
+_GPUS_OF_TASKS = re.compile(
+    r"gpus[-_]per[-_]t|ntasks[-_]per[-_]gpu|tres[-_]per[-_]t\w*=[^-]*gpu", re.IGNORECASE
+)
 
 
 def launch(
@@ -79,6 +87,8 @@ def step_line(
         # since Slurm 22.05 a step no longer inherits it from its job
         f"--cpus-per-task={site.cpus_per_rank * together}",
         *([f"--gpus-per-task={gpus}"] if site.gpus == "gpus-per-task" else []),
+        # NCCL fails between ranks that see one GPU each; ranks choose theirs by their local rank
+        *(["--gpu-bind=none"] if _asks_by_task(site) else []),
         # stragglers are ended by the supervisor, which knows why, never by a site's default
         "--wait=0",
         # a site's profile may say otherwise, and ranks would lose what they find each other by
@@ -94,6 +104,14 @@ def step_line(
         *rank,
     ]
     return argv, _settings(task, meeting)
+
+
+def _asks_by_task(site: Site) -> bool:
+    """Whether the site's file or the job's variables ask for GPUs by task."""
+    named = {**site.sbatch, **site.environment}.items()
+    words = (site.gpus, *site.srun, *map("=".join, pairwise(site.srun)))
+    words = (*words, *(f"{name}={value}" for name, value in named if value is not False))
+    return any(map(_GPUS_OF_TASKS.search, words))
 
 
 def _settings(task: Task, meeting: Path) -> dict[str, str]:

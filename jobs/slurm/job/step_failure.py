@@ -13,7 +13,7 @@ from jobs.slurm.client.run import SlurmError, is_away
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
 from train.interconnect.record import Trouble
-from train.record.cell_folder import rank_file, read_failures, tail_of
+from train.record.cell_folder import last_words, rank_file, read_failures, tail_of
 from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_record
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
@@ -200,9 +200,9 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
         end = None if rank is None else said.ends.get(rank)
         node = "?" if end is None else end.host
         troubles.append(Trouble(node=node, what=MEMORY, found=said.out_of_memory))
-    if not troubles and not said.ends:
-        tail = " / ".join(tail_of(ranks.log)[-3:])
-        troubles.append(Trouble(node="?", what="launch", found=tail or "srun printed nothing"))
+    if not troubles and not said.ends and ranks.asked_at is None:
+        found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
+        troubles.append(Trouble(node="?", what="launch", found=found))
     return troubles
 
 

@@ -58,7 +58,8 @@ def run_unit(payload: dict[str, Any]) -> None:
         for name in task.cells:
             if stop.reason is None and warned.at is None:
                 ends[name] = supervisor.run(Path(name))
-                log(f"{Path(name).name}: {ends[name].status}")
+                why = f": {ends[name].why}" if ends[name].why else ""
+                log(f"{Path(name).name}: {ends[name].status}{why}")
         requeue(task, allocation, ends, stop, warned)
     if any(name not in ends or ends[name].status not in (*GOOD, LEFT) for name in task.cells):
         sys.exit(EXIT_CELL_FAILED)
@@ -89,8 +90,7 @@ class Supervisor:
             log(f"{cell.name}: left alone: {error}")
             return CellEnd(UNREADABLE)
         except (OSError, ValueError) as error:
-            log(f"{cell.name}: cannot be run: {error}")
-            return CellEnd("failed")
+            return CellEnd("failed", why=f"cannot be run: {error}")
 
     def _run_when_free(self, cell: Path) -> CellEnd:
         """Wait for the cell's lock while a command looks at the cell, or the remains of this job's

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,14 +36,14 @@ class Task(Frozen):
 
     def on_node(self, environment: Mapping[str, str]) -> Self:
         """The job as its first node has it: where the site names no scratch, TMPDIR is it, and in
-        the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR."""
-        if self.site.scratch is not None:
-            return self
-        scratch = usable_tmpdir(environment.get("TMPDIR"))
-        if scratch and self.nodes > 1:
+        the containers of several nodes /tmp, since other nodes may lack the first one's TMPDIR.
+        What Slurm's variables ask for by task, srun reads, too."""
+        scratch = self.site.scratch or usable_tmpdir(environment.get("TMPDIR"))
+        if scratch and self.site.scratch is None and self.nodes > 1:
             scratch = TMP if self.image != NO_IMAGE else None
-        site = self.site.model_copy(update={"scratch": scratch})
-        return self.model_copy(update={"site": site})
+        asked = {n: text for n, text in environment.items() if re.match("SLURM_.*_PER_", n)}
+        told = {"scratch": scratch, "environment": asked | self.site.environment}
+        return self.model_copy(update={"site": self.site.model_copy(update=told)})
 
     @property
     def every_need(self) -> tuple[Need, ...]:
@@ -70,6 +71,7 @@ class JobTask(Task):
 
 class PreflightTask(Task):
     folder: str  # of its report
+    sweep: str | None = None  # folder that the make sweep holds while it lives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +153,7 @@ class PreflightReport(Frozen, extra="ignore"):  # keys of earlier versions are n
     ranks_per_node: int = 0  # an earlier version did not note it
     versions: dict[str, str]
     problems: tuple[Problem, ...]
+    locks: tuple[tuple[str, str], ...] = ()  # machines: whose lock, and by whom it was seen
 
     @property
     def ok(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import re
 import signal
 import tempfile
 import time
@@ -21,8 +22,11 @@ from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
-from jobs.slurm.job.task import PREFLIGHT, report_of
+from jobs.slurm.job.task import report_of
+from jobs.slurm.script import NO_TASKS, SETUP_FAILED, SETUP_MARK
 from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, is_anothers, log_name
+from train.record.cause import MOST_CHARACTERS
+from train.record.cell_folder import tail_of
 from train.record.run import Status
 
 #: How long a job must be gone before its cells are given records here: what its supervisor wrote
@@ -83,7 +87,7 @@ def ends_of(
         ending = ending or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
         settle, held = quiet_s > _patience_s(ending), preflights.get(job.preflight or "", "")
-        ends[job] = End(ending, settle, *status_of(job.job, ending), held)
+        ends[job] = End(ending, settle, *status_of(job.job, ending, job.log), held)
     return ends
 
 
@@ -100,9 +104,9 @@ def _failed_preflight(
         ending = history.endings((), [job]).get(job)
         if ending is not None and (not ending.ended or ending.state == "COMPLETED"):
             return ""  # it has passed, or still may
-        problem = status_of(job, ending)[1]
-        logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*-{PREFLIGHT}/{log_name(job)}"))
-        problem += f"; read {logs[-1]}" if logs else ""
+        log = _log_of(job, sweep)
+        problem = status_of(job, ending, log)[1]
+        problem += f"; read {log}" if log else ""
     return f"not started, as its preflight did not pass: {problem}" if problem else ""
 
 
@@ -185,15 +189,24 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
      "is"),
     ("FAILED 126:*", "failed", "its batch script may not run the Python of this checkout on the "
      "node (exit code 126): the folders on its way must be open to you there"),
-    (f"FAILED {os.EX_NOINPUT}:*", "failed", "the node does not see the results folder: name one on "
+    (f"FAILED {SETUP_FAILED}:*", "failed", "{said}. Correct `modules:` or `setup:` of the site "
+     "file; `|| true` after a line allows it to fail"),
+    (f"FAILED {NO_TASKS}:*", "failed", "the node does not see the results folder: name one on "
      "a file system that all nodes share with RESULTS=DIR"),
     ("FAILED [0-9]*", "failed", "its batch script ended with exit code {code}{because}"),
     ("*", "lost", "Slurm says {state}{because}"),
 )  # fmt: skip
 
 
-def status_of(job: str, ending: JobState | None) -> tuple[Status, str]:
-    """The status of a record for an attempt that left none, and a sentence about its job's end."""
+#: What was printed since an earlier start of the job, and which line failed.
+_SETUP_END = re.compile(
+    r"(?sm)(?:.*^\[(?:supervisor|preflight)\] [^\n]*)?(.*)" + re.escape(SETUP_MARK) + r"([^\n]*)"
+)
+
+
+def status_of(job: str, ending: JobState | None, log: Path | None = None) -> tuple[Status, str]:
+    """The status of a record for an attempt that left none, and a sentence about its job's end.
+    ``log``: of the job, where it is known."""
     if ending is None or not ending.ended:
         return "lost", f"Slurm no longer knows job {job}"
     code, number = "?" if ending.code is None else ending.code, ending.signal or 0
@@ -202,8 +215,24 @@ def status_of(job: str, ending: JobState | None) -> tuple[Status, str]:
     because = f" ({ending.reason})" if ending.reason not in ("", "NonZeroExitCode") else ""
     nodes = f" (on {ending.nodes})" if ending.nodes else ""
     name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
-    text = text.format(signal=name, code=code, state=ending.state, because=because)
+    said = _said(log) if "{said}" in text else ""
+    text = text.format(signal=name, code=code, state=ending.state, because=because, said=said)
     return status, f"job {job}{nodes}: {text}"
+
+
+def _said(log: Path | None) -> str:
+    """Which line of the site's file ended a batch script, and what was printed before that."""
+    end = _SETUP_END.search("\n".join(tail_of(log) if log else ()))
+    if end is None:
+        return "a line of the site file failed on the node"
+    printed = " / ".join(line.strip() for line in end[1].split("\n") if line.strip())
+    return f"{end[2]}: {printed[:MOST_CHARACTERS] or 'it printed nothing'}"
+
+
+def _log_of(job: str, sweep: Path) -> Path | None:
+    """Log of a job of which only the id is known, in the folder of results that has this sweep."""
+    logs = sorted(sweep.parent.glob(f"*/{SUBMITIT}/*/{log_name(job)}"))
+    return logs[-1] if logs else None
 
 
 def over_for_s(job: JobState) -> float:
@@ -252,9 +281,9 @@ def wait_for(job: str, site: Site, what: str) -> None:
         time.sleep(pause_s(site.poll_s, began))
 
 
-def end_of(job: str) -> str:
-    """How a single job ended, in words."""
+def end_of(job: str, sweep: Path) -> str:
+    """How a single job ended, in words. ``sweep``: a folder next to that of its submission."""
     try:
-        return status_of(job, History().endings([job]).get(job))[1]
+        return status_of(job, History().endings([job]).get(job), _log_of(job, sweep))[1]
     except SlurmError as error:
         return f"job {job}; Slurm gives no answer: {error}"

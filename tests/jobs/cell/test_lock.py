@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -10,89 +12,82 @@ import pytest
 
 from jobs.cell import lock
 from jobs.cell.lock import (
-    BOOT_ID,
     LOCK_NAME,
     Holder,
     hold,
     holder,
     is_running,
     only_sweep,
-    reach_of,
+    seen_here,
     signed,
 )
 from train.errors import ConfigError
+from train.record.mount import BOOT_ID, device_of, mount_in_words
 
 HOST, OURS = os.uname().nodename, BOOT_ID.read_text().strip()
 THEIRS = "00000000-1111-2222-3333-444444444444"
 
 
-def mount(monkeypatch: pytest.MonkeyPatch, folder: Path, kind: str, options: str) -> None:
-    """Have the table of mounts say so of the folder's file system."""
-    device = folder.stat().st_dev
-    where = f"{os.major(device)}:{os.minor(device)} / {folder}"
-    table = folder / "mountinfo"
-    table.write_bytes(  # one name is no UTF-8: whoever looks at mounts meets those of others
-        b"9 1 0:0 / /media/\xfc rw - vfat /dev/sdb1 rw\n"
-        + f"10 1 {where} rw shared:1 - {kind} srv:/x {options}\n".encode()
-    )
-    monkeypatch.setattr(lock, "MOUNTS", table)
+def prove(results: Path, *pairs: tuple[str, str]) -> None:
+    """A report of a preflight for each pair: whose lock was seen, and by which machine."""
+    for number, pair in enumerate(pairs):
+        folder = results / "preflight" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(json.dumps({"locks": [pair]}))
+    for name, text in (("earlier", '{"job": "7"}'), ("half", '{"lo'), ("other", "[]")):
+        (results / "preflight" / name).mkdir(parents=True)
+        (results / "preflight" / name / "report.json").write_text(text)
+
+
+LOGIN, NODE = f"{THEIRS} 0:45", "11111111-1111-2222-3333-444444444444 0:50"
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "options", "taken"),
+    ("text", "proofs", "taken"),
     [
-        ("process 7 on login2", "nfs4", "rw", False),  # of an earlier version: no proof
-        (f"process 7 on {HOST}", "ext4", "rw", True),
-        (f"process 7 on login2, boot {OURS}", "ext4", "rw", True),  # a container of this kernel
-        (f"process 7 on {HOST}, boot {THEIRS}", "ext4", "rw", True),  # rebooted
-        (f"process 7 on login2, boot {THEIRS}", "nfs4", "rw", False),  # whose locks reach nobody
-        (f"process 7 on login2, boot {THEIRS}, nfs", "ext4", "rw", False),  # the server itself
-        (f"process 7 on login2, boot {THEIRS}, nfs", "nfs4", "rw,local_lock=none", True),
-        (f"process 7 on login2, boot {THEIRS}, nfs", "nfs4", "rw,local_lock=flock", False),
-        (f"job 17_2, process 7 on login2, boot {THEIRS}, ceph", "ceph", "rw", True),
-        (f"process 7 on login2, boot {THEIRS}, ceph", "nfs", "rw", False),  # exported once more
-        ("\ufffd\ufffd", "nfs", "rw", True),  # nobody's
+        ("process 7 on login2", [], False),  # of an earlier version: no proof
+        (f"process 7 on {HOST}", [], True),
+        (f"process 7 on login2, boot {OURS}", [], True),  # a container of this kernel
+        (f"process 7 on {HOST}, boot {THEIRS}", [], True),  # rebooted
+        (f"process 7 on login2, boot {THEIRS}", [(LOGIN, "HERE")], False),  # on which mount?
+        # of an earlier version, which went by the type of the file system
+        (f"process 7 on login2, boot {THEIRS}, nfs", [(LOGIN, "HERE")], False),
+        (f"process 7 on login2, boot {THEIRS}, 0:45", [], False),
+        (f"process 7 on login2, boot {THEIRS}, 0:45", [(LOGIN, "HERE")], True),
+        (f"process 7 on login2, boot {THEIRS}, 0:45", [("HERE", LOGIN)], True),
+        (f"job 7_2, process 7 on login2, boot {THEIRS}, 0:45", [("HERE", LOGIN)], True),
+        # both were seen by one node
+        (f"process 7 on login2, boot {THEIRS}, 0:45", [(LOGIN, NODE), ("HERE", NODE)], True),
+        # locks reach from node to node, and nothing is known of this machine
+        (f"process 7 on login2, boot {THEIRS}, 0:45", [(LOGIN, NODE), (NODE, LOGIN)], False),
+        # the results were on another mount when it was shown
+        (f"process 7 on login2, boot {THEIRS}, 0:46", [(LOGIN, "HERE")], False),
+        (f"process 7 on login2, boot {THEIRS}, 0:45", [(LOGIN, f"{OURS} 0:0")], False),
+        ("\ufffd\ufffd", [], True),  # nobody's
     ],
 )
 def test_the_lock_of_one_that_is_provably_gone_is_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kind: str, options: str, taken: bool
+    tmp_path: Path, text: str, proofs: list[tuple[str, str]], taken: bool
 ) -> None:
+    """A lock that was got proves it where a preflight showed that locks reach so far."""
     folder = tmp_path / "a b"
     folder.mkdir()
-    mount(monkeypatch, tmp_path, kind, options)
+    mount = device_of(folder)
+    here = f"{OURS} {mount}"
+    prove(tmp_path, *((a.replace("HERE", here), b.replace("HERE", here)) for a, b in proofs))
     file = folder / ".lock"
     file.write_text(text)
     if not taken:
         with pytest.raises(ConfigError, match="another machine") as refused, only_sweep(folder):
             pass
-        assert f"{file} is signed by process 7 on login2;" in str(refused.value)
+        assert "is signed by " in str(refused.value) and " on login2;" in str(refused.value)
         assert str(refused.value).endswith(f"remove it: rm {shlex.quote(str(file))}")
         assert file.read_text() == text
         return
     with only_sweep(folder):
-        ours = signed(file.read_text())
-        reach = reach_of(folder.stat().st_dev)
-        assert ours == Holder(os.getpid(), HOST, OURS, reach)
+        assert signed(file.read_text()) == Holder(os.getpid(), HOST, OURS, mount)
+        assert seen_here(folder, ".lock") == [], "its own lock shows nothing"
     assert file.read_text() == "", "signed off"
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "reach"),
-    [
-        ("nfs", "rw,vers=3,local_lock=none", "nfs"), ("nfs", "rw,nolock,local_lock=all", None),
-        ("nfs4", "rw,local_lock=posix", "nfs"), ("nfs4", "rw,local_lock=all", None),
-        ("lustre", "rw,flock,lazystatfs", "lustre"), ("lustre", "rw,localflock", None),
-        ("lustre", "rw,lazystatfs", None), ("gpfs", "rw", "gpfs"), ("ceph", "rw", "ceph"),
-        ("ext4", "rw", None), ("fuse.bindfs", "rw", None), ("beegfs", "rw", None),
-    ],
-)  # fmt: skip
-def test_how_far_locks_reach(tmp_path, monkeypatch, kind: str, options: str, reach) -> None:
-    device = tmp_path.stat().st_dev
-    mount(monkeypatch, tmp_path, kind, options)
-    assert reach_of(device) == reach
-    assert reach_of(device + 1) is None
-    monkeypatch.setattr(lock, "MOUNTS", tmp_path / "nowhere")
-    assert reach_of(device) is None
 
 
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +95,12 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(lock.fcntl, "flock", refuse)
-    with pytest.raises(ConfigError, match=r"Operation not supported.*RESULTS=DIR"):
+    where = re.escape(mount_in_words(tmp_path))
+    words = rf"Operation not supported: flock fails on {where}: mount it .*nolock.*RESULTS=DIR"
+    with pytest.raises(ConfigError, match=words):
         only_sweep(tmp_path).__enter__()
-
-
-def test_a_file_system_that_no_node_can_see(tmp_path: Path) -> None:
-    """/dev/shm is memory of this machine; a disk of it may be served to others."""
-    assert lock.local_file_system(Path("/dev/shm")) == "tmpfs"
-    assert lock.local_file_system(tmp_path / "nowhere") is None
+    with pytest.raises(OSError, match=words):
+        hold(tmp_path).__enter__()
 
 
 def test_one_sweep_per_folder(tmp_path: Path) -> None:

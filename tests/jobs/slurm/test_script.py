@@ -15,8 +15,10 @@ import submitit
 
 from jobs.cell.container import check_path
 from jobs.config.site import NodeLayout, Site, load_site
+from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.supervisor import run_unit
-from jobs.slurm.script import CODE_NAME, freeze, script_text
+from jobs.slurm.script import CODE_NAME, SETUP_FAILED, SETUP_MARK, freeze, script_text
+from jobs.slurm.watch.endings import status_of
 from tests.jobs.slurm.fakes import cells, script_srun, unit
 from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError
@@ -66,6 +68,64 @@ def test_scripts_are_word_for_word_what_they_were(case, monkeypatch) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text(), "if meant, see it with UPDATE_GOLDEN=1"
+
+
+#: Stand-ins of module systems, and what they print when a module is not there.
+LMOD = """module() { case $2 in good*) LOADEDMODULES="$LOADEDMODULES:$2/1.0";;
+*) echo "Lmod: unknown: $2" >&2; return 1;; esac; }"""
+MODULES_3 = LMOD.replace("return 1", "return 0")  # seen with 3.2.10
+
+
+def run_batch(folder: Path, site: Site, system: str) -> subprocess.CompletedProcess[str]:
+    """A job's batch script with this module system, and echo for a Python."""
+    (folder / "tasks.json").touch()
+    text = script_text(site, NodeLayout(1, 1), folder, minutes=9, elements=1, name="n", root=ROOT)
+    script = f"{system}\n" + text.replace(f"exec {shlex.quote(sys.executable)}", "exec echo began")
+    (folder / "script").write_text(script)
+    told = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "n1"}
+    return subprocess.run(["bash", str(folder / "script")], env=told, text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+
+
+@pytest.mark.parametrize("system", [LMOD, MODULES_3], ids=["lmod", "modules 3"])
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"modules": ("good", "it's bad")}, "module load 'it'\"'\"'s bad'"),
+        *(({"setup": ("true", line, "true")}, line) for line in (
+            ". /nowhere/env.sh", "cd /nowhere && true", "exit 0",
+            "set -e; false", ": ${NOWHERE:?is not set}", "set -u; echo $NOWHERE", "if true; then",
+            'echo "', "false  # seen", "false;", "source /nowhere; export A=1; false",
+        )),
+    ],
+)  # fmt: skip
+def test_a_line_of_the_site_that_fails_ends_the_job(
+    tmp_path: Path, system: str, asked: dict[str, Any], line: str
+) -> None:
+    """Seen: ranks ran without it, or ended with `execve(): apptainer: No such file`."""
+    done = run_batch(tmp_path, Site(ranks_per_node=1, **asked), system)
+    assert done.returncode == SETUP_FAILED and "began" not in done.stdout, done.stdout
+    assert f"{SETUP_MARK}{line} failed on n1 (exit code " in done.stdout
+    log = tmp_path / "log"
+    log.write_text(done.stdout)
+    ending = JobState("7", "FAILED", nodes="n[1-2]", code=SETUP_FAILED)
+    status, why = status_of("7", ending, log)
+    assert status == "failed" and why.startswith(f"job 7 (on n[1-2]): {line} failed on n1 (exit ")
+    assert "site file" in why and "|| true" in why
+    if "modules" in asked:
+        assert ": Lmod: unknown: it's bad. Correct" in why
+
+
+@pytest.mark.parametrize("system", [LMOD, MODULES_3], ids=["lmod", "modules 3"])
+def test_lines_of_the_site_that_are_well(tmp_path: Path, system: str) -> None:
+    """They change the supervisor's own shell."""
+    lines = ("export A=1;", "declare -x B=2  # both", "false || true", "sleep 0 &", "set -eu", "",
+             "# a comment", "f() { false; true; }; f", "if [ -d /nowhere ]; then exit 3; fi",
+             "echo $A $B")  # fmt: skip
+    site = Site(ranks_per_node=1, modules=("good", "good/1"), setup=lines)
+    done = run_batch(tmp_path, site, system)
+    assert (done.returncode, done.stdout.split("\n")[0]) == (0, "1 2"), done.stdout
+    assert "began -u -m jobs.slurm.job" in done.stdout
 
 
 def test_a_site_without_gpus_asks_for_none() -> None:

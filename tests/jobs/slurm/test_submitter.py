@@ -120,7 +120,7 @@ def test_how_a_preflight_ended_that_left_no_report_is_named(
 ) -> None:
     """An administrator cancelled it, say."""
     monkeypatch.setattr(Preflight, "outcome", lambda *_: "left no report")
-    monkeypatch.setattr(module, "end_of", lambda job: f"job {job}: it was cancelled")
+    monkeypatch.setattr(module, "end_of", lambda job, _: f"job {job}: it was cancelled")
     sweep = submitter(tmp_path, 2, limit=2, held=True)
     assert sweep.turn({}) == 1
     assert sweep.turn({}) == 0 and not sweep.waits()

@@ -47,6 +47,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar=("WHAT", "USE", "PATH"),
         help="a file or folder that ranks read or write",
     )
+    parser.add_argument(
+        "--lock",
+        nargs=2,
+        metavar=("FILE", "MACHINE"),
+        help="a lock file, and the machine that holds it while ranks run",
+    )
     parser.add_argument("--interface", help="network interface that the ranks are to use")
     parser.add_argument("--gpu", action="store_true", help="each rank is to have a GPU")
     parser.add_argument("--limit-s", type=float, default=120.0, help="seconds after which it ends")
@@ -92,6 +98,10 @@ def _light(report: Report, options: argparse.Namespace) -> None:
         checks.check_writable("results", options.out),
         *(checks.check_need(what, use, Path(path)) for what, use, path in options.need),
     )
+    if options.lock:
+        file, holder = options.lock
+        found, report.facts["lock"] = checks.check_lock(Path(file), holder)
+        report.add(found)
 
 
 def _import(report: Report, options: argparse.Namespace) -> Launch:

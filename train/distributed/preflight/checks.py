@@ -7,6 +7,7 @@ an image that lacks every package. The report is on disk before each step that m
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import json
 import os
 import platform
@@ -25,6 +26,7 @@ from typing import Any
 from train.distributed.gpus import unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.record.atomic import write_atomically
+from train.record.mount import LOCKS_REMEDY, machine_at, mount_in_words
 
 #: One entry of a report's ``findings``; plain, because pydantic may be what is missing.
 Finding = dict[str, Any]
@@ -44,7 +46,7 @@ def finding(check: str, ok: bool | None, found: str, expected: str, fix: str) ->
 def check_python() -> Finding:
     version = sys.version.split()[0]
     return finding(
-        "python", sys.version_info >= (3, 11), f"python {version}", "python 3.11 or later",
+        "python", sys.version_info >= (3, 10), f"python {version}", "python 3.10 or later",
         "use the suite's image (make image), or one with such a python3 first on PATH",
     )  # fmt: skip
 
@@ -91,6 +93,29 @@ def check_need(what: str, use: str, path: Path) -> Finding:
         fix = f"make it readable on every node, and {_BINDS}"
         return finding(what, False, f"{path}: {error.strerror}", expected, fix)
     return finding(what, True, f"{path}: {found}", expected, "")
+
+
+def check_lock(file: Path, holder: str) -> tuple[Finding, str]:
+    """Whether flock works there, and shows the lock that another machine holds while ranks run; and
+    this machine, where it does, else ''.
+
+    ``holder``: the other machine; '' where it could not lock the file.
+    """
+    where, expected = mount_in_words(file), "flock works, and nodes see each other's locks"
+    here, held = "", False
+    try:
+        with file.open("rb") as handle:
+            here = machine_at(handle.fileno())
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held = True
+    except OSError as error:
+        said = f"{file}: {error.strerror}, on {where}"
+        return finding("locks", False, said, expected, LOCKS_REMEDY), ""
+    if not holder or holder.split(maxsplit=1)[0] == here.split()[0]:
+        return finding("locks", None, f"flock works on {where}", expected, ""), ""
+    said = f"{file}: {'held' if held else 'free, and another node holds it'}, on {where}"
+    return finding("locks", held, said, expected, LOCKS_REMEDY), here if held else ""
 
 
 def check_gpu(names: list[str], local_size: int, *, wanted: bool) -> Finding:
@@ -157,7 +182,7 @@ class Report:
             "pmix": any(name.startswith("PMIX_") for name in os.environ),
             "versions": {"python": platform.python_version()}, "built": {}, "launcher": None,
             "size": None, "rank": None, "local_rank": None, "cross_rank": None, "interface": None,
-            "carried": {}, "gpus": [], "driver": None,
+            "carried": {}, "gpus": [], "driver": None, "lock": "",
             "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "findings": [],
         }  # fmt: skip
         self.hurry(limit_s)
@@ -200,12 +225,14 @@ class Report:
         """Native code may hold this process for ever: write what is known before it is ended."""
         phase = self.facts["phase"]
         self.facts["late"] = True
+        slow = "raise `preflight_s` of the site file if the image or a file system is slow"
+        fix = "ranks without a report never started; with reports of all, their network "
+        fix += "interface does not lead to each other: name one as `interface` of the site file"
         self.add(
             finding(
                 "time", False, f"still {phase} after {time.monotonic() - self._began:.0f} s",
-                "all ranks meet and compute a sum before that",
-                "ranks without a report never started; with reports of all, their network "
-                "interface does not lead to each other: name one as `interface` of the site file",
+                f"all ranks meet and compute a sum within {self._limit_s:.0f} s (preflight_s)",
+                slow if phase in ("light checks", "importing") else f"{fix}; or {slow}",
             )
         )  # fmt: skip
         self.write()

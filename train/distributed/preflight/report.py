@@ -5,7 +5,7 @@ Loads neither TensorFlow nor Horovod.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +59,7 @@ class RankPreflight(Frozen):
     gpus: tuple[str, ...]
     driver: str | None
     visible_devices: str | None  # CUDA_VISIBLE_DEVICES
+    lock: str = ""  # boot id and device, where it saw the lock of another node's
     findings: tuple[Finding, ...]
 
     def failed(self) -> tuple[Finding, ...]:
@@ -78,21 +79,27 @@ def read_reports(folder: Path) -> tuple[RankPreflight, ...]:
 
 
 def problems(
-    reports: Sequence[RankPreflight], world: int, *, killed: bool = False
+    reports: Sequence[RankPreflight],
+    world: int,
+    *,
+    killed: bool = False,
+    cut: Collection[int] = (),
 ) -> tuple[tuple[str, Finding], ...]:
     """Everything that holds a sweep, as (host, finding); equal findings of one host once.
 
     A rank that wrote nothing, or came to no end, is a problem, too; that a rank waited in vain, or
     died where all need each other, is told only where no other finding can be the reason; of ranks
-    that Slurm ``killed``, which says why, only what they had found.
+    that Slurm ``killed``, which says why, only what they had found; so it is with the ranks ``cut``
+    short by whoever started them.
     """
     failed = [(report.host, finding) for report in reports for finding in report.failed()]
     causes = [(host, finding) for host, finding in failed if finding.check != LATE]
     if killed:
         return tuple(dict.fromkeys(causes))
-    ended = [(r.host, r, _unended(r)) for r in reports if r.phase != "done" and not r.failed()]
+    ended = [(r.host, r, _unended(r)) for r in reports
+             if r.phase != "done" and not r.failed() and r.procid not in cut]  # fmt: skip
     causes += [(host, finding) for host, r, finding in ended if r.phase not in TOGETHER]
-    if len(reports) < world:
+    if len(reports) + len(set(cut) - {r.procid for r in reports}) < world:
         causes.append(("?", _missing(reports, world)))
     if causes or failed or ended:  # what need not be the cause, but then is the likely one
         causes += [(r.host, f) for r in reports for f in r.findings if f.check in SUSPECTED
@@ -119,6 +126,27 @@ def _missing(reports: Sequence[RankPreflight], world: int) -> Finding:
         ok=False,
         found=f"{len(reports)} of {world} ranks wrote a report (hosts: {hosts})",
         expected=f"{world} reports",
-        fix="read the job's log: on the other nodes the image, the bind of the checkout or the "
-        "results folder is missing",
+        fix="read the logs of the other ranks: often the image, the bind of the checkout or the "
+        "results folder is missing on their nodes",
+    )
+
+
+def time_over(
+    reports: Sequence[RankPreflight], cut: Collection[int], preflight_s: int, srun: str
+) -> Finding:
+    """Of ranks that were ended when their time was over, which says nothing against their image.
+
+    ``srun``: what srun printed last.
+    """
+    phases = {report.procid: report.phase for report in reports}
+    words = [f"rank {rank}: {phases.get(rank, 'no report yet')}" for rank in sorted(cut)]
+    more = f" and {len(words) - 4} more" if len(words) > 4 else ""
+    return Finding(
+        check="time limit",
+        ok=False,
+        found=f"ranks that were ended when their time was over: {', '.join(words[:4])}{more}; "
+        f"srun: {srun}",
+        expected=f"every rank starts, and ends within preflight_s, {preflight_s} s",
+        fix="raise preflight_s in the site file if the image or a file system is slow; else read "
+        "the job's log",
     )

@@ -26,10 +26,17 @@
 
 # setup
 trap '' USR2
+trap 'echo "[batch] $line failed on ${SLURMD_NODENAME-$HOSTNAME} (exit code $?)"; exit 78' EXIT
+line='. /etc/profile'
 type module >/dev/null 2>&1 || . /etc/profile
-module load apptainer/1.3
-module load 'it'"'"'s'
-ulimit -l unlimited
+loaded() { [[ ":${LOADEDMODULES-}" == *:"$1"* ]] || ! (module load no-such-module) >/dev/null 2>&1; }
+line='module load apptainer/1.3'
+eval "$line" && loaded apptainer/1.3 || exit
+line='module load '"'"'it'"'"'"'"'"'"'"'"'s'"'"''
+eval "$line" && loaded 'it'"'"'s' || exit
+line='ulimit -l unlimited'
+eval "$line" || exit
+trap - EXIT
 export PYTHONPATH=/home/ada/horoscale
 export SLURM_CONF=/run/practice/slurm.conf
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ CASES: dict[str, tuple[Site, str]] = {
 
 def line(
     site: Site, image: str = "none", folder: str = "/scratch/ada", resume: bool = False,
-    *, gpus: int = 8, framework: str = "horovod",
+    *, gpus: int = 8, framework: str = "horovod", variables: Mapping[str, str] = {},
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     cell = Path(folder) / "results" / "smoke" / "a-cell"
     task = JobTask(
@@ -46,6 +47,7 @@ def line(
                     for path in (f"{folder}/results/smoke", "/data", "/data/prepared")),
     )  # fmt: skip
     allocation = Allocation("7_5", 3, 1_800_000_000.0, site)
+    task = task.on_node(variables)
     return launch(task, config(gpus=gpus, framework=framework), cell, 2, allocation, resume)
 
 
@@ -88,6 +90,42 @@ def test_what_a_resumed_cell_an_odd_folder_and_rocm_change() -> None:
     assert not {"OMPI_MCA_pml", "OMPI_MCA_btl"} & settings.keys(), "GPUs may have better ones"
     argv[argv.index("singularity")] = "apptainer"
     assert [word for word in argv if word != "--rocm"] == words
+
+
+@pytest.mark.parametrize(
+    ("asked", "variables"),
+    [
+        ({"gpus": "gpus-per-task"}, {}),
+        ({"sbatch": {"gpus-per-task": 1}}, {}),
+        ({"sbatch": {"tres-per-task": "gres:gpu:1"}}, {}),
+        ({"sbatch": {"ntasks-per-gpu": 1}}, {}),
+        ({"srun": ("--gpus-per-task=1",)}, {}),
+        ({"srun": ("--overlap", "--gpus-per-t", "1")}, {}),
+        ({"srun": ("--tres-per-task", "gres/gpu=1")}, {}),
+        ({"environment": {"SLURM_GPUS_PER_TASK": "1"}}, {}),
+        ({}, {"SLURM_GPUS_PER_TASK": "a100:1"}),  # of a set-up line or a plug-in of sbatch
+        ({}, {"SLURM_TRES_PER_TASK": "cpu=3,gres/gpu=1"}),
+    ],
+)
+def test_ranks_see_all_gpus_of_their_node(asked: dict[str, Any], variables: dict[str, str]) -> None:
+    """NCCL fails between ranks that see one GPU each: "invalid device ordinal"."""
+    argv, _ = line(Site(**PLAIN, **asked), variables=variables)
+    assert argv.count("--gpu-bind=none") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "variables"),
+    [
+        ({"gpus": "gres"}, {}),
+        ({"gpus": "gpus-per-node"}, {"SLURM_TRES_PER_TASK": "cpu=3"}),  # since Slurm 24.05
+        ({"srun": ("--tres-per-task=cpu:3", "--gpus=8"), "sbatch": {"gpus-per-task": False}}, {}),
+    ],
+)
+def test_other_requests_leave_the_binding_to_the_site(
+    asked: dict[str, Any], variables: dict[str, str]
+) -> None:
+    argv, _ = line(Site(**PLAIN, **asked), variables=variables)
+    assert "--gpu-bind=none" not in argv
 
 
 def test_srun_would_replace_percent_signs() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cell import lock
 from jobs.cell.container import find_image
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
@@ -255,6 +256,22 @@ def test_a_cell_that_another_job_has_is_left_alone(
         assert supervisor.run(folder).status == LEFT, "whatever becomes of the cell is that job's"
     assert words in capsys.readouterr().out
     assert not (folder / "record.json").exists()
+
+
+def test_a_cell_whose_lock_fails_is_told_last_with_what_to_do(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of the log is the reason that a record and make sweep show."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    task = unit(tmp_path, cells(1))
+    job = Allocation("7_5", 0, 2e9, task.site)
+    end = Supervisor(task, job, Stop(), Stop(), Awake()).run(Path(task.cells[0]))
+    assert end.status == "failed" and "flock fails on " in end.why and "RESULTS=DIR" in end.why
+    assert fake.calls("srun") == [], "without its lock no cell runs"
 
 
 def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(tmp_path, fake) -> None:

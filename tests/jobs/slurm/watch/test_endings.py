@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from jobs.config.site import Site
 from jobs.slurm.client.squeue import JobState
+from jobs.slurm.script import SETUP_FAILED
 from jobs.slurm.watch import endings as module
 from jobs.slurm.watch.endings import status_of, wait_for
 
@@ -34,6 +37,19 @@ def test_every_end_has_a_status_and_a_sentence(state, code, signal, status, word
     found, text = status_of("7_1", job)
     assert found == status and text.startswith("job 7_1 (on node1): ") and words in text
     assert "signal 53" not in text
+
+
+def test_a_failed_line_is_told_with_what_it_printed_in_this_start(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "[supervisor] requeued\n[ERROR] no disk\n\n see /x\n[batch] mount failed on n1\n"
+    )
+    ending = JobState("7", "FAILED", code=SETUP_FAILED)
+    assert status_of("7", ending, log)[1].startswith(
+        "job 7: mount failed on n1: [ERROR] no disk / see"
+    )
+    for unseen in (None, tmp_path / "none"):
+        assert "a line of the site file failed" in status_of("7", ending, unseen)[1]
 
 
 def test_a_job_that_one_look_lacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from train.distributed.preflight.report import LATE, RankPreflight, problems, read_reports
 from train.environment import environment_of
+from train.record.mount import boot_id, device_of
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -73,7 +75,11 @@ def test_two_ranks_add_up(start_ranks: Callable[..., list[str]], tmp_path: Path)
 
 
 def test_a_dropped_environment_is_found_and_named(tmp_path: Path) -> None:
-    code, report = preflight(tmp_path / "out", "--world", "4")
+    lock = tmp_path / "lock"
+    with lock.open("w") as handle:  # of another node, as far as the rank is told
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        code, report = preflight(tmp_path / "out", "--world", "4", "--lock", str(lock), "b 0:1")
+    assert report.lock == f"{boot_id()} {device_of(lock)}"
     assert code == 1 and {"PMIx", "world"} <= set(failed(report))
     assert report.size is None and report.phase == "done"
     told = " ".join(finding.found + finding.fix for finding in report.failed())

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
+import sys
 from pathlib import Path
 
 import pytest
 
+from train.distributed.preflight import checks
 from train.distributed.preflight.checks import (
     check_cuda,
     check_gpu,
     check_gpu_models,
+    check_lock,
     check_need,
     check_pmix,
+    check_python,
     check_writable,
     finding,
 )
+from train.record.mount import boot_id, device_of, mount_in_words
+
+
+@pytest.mark.parametrize(
+    ("version", "ok"), [((3, 9, 18), False), ((3, 10, 0), True), ((3, 11, 2), True)]
+)
+def test_python(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], ok: bool) -> None:
+    """Ranks also run on Python 3.10, as docs/images.md says of images of others."""
+    monkeypatch.setattr(sys, "version_info", version)
+    assert check_python()["ok"] is ok
 
 
 @pytest.mark.parametrize(
@@ -29,6 +44,47 @@ from train.distributed.preflight.checks import (
 def test_pmix(environment, world, ok) -> None:
     found = check_pmix(environment, world)
     assert found["ok"] is ok and bool(found["fix"]) is not ok
+
+
+NODE = "11111111-1111-2222-3333-444444444444 0:45"
+
+
+@pytest.mark.parametrize(
+    ("held", "holder", "ok"),
+    [
+        (True, NODE, True),
+        (False, NODE, False),  # as with nolock or localflock: the lock is granted
+        (True, "OURS", None),  # a lock that this kernel granted shows nothing
+        (True, "", None),
+        (False, "", None),
+    ],
+)
+def test_a_lock_of_another_machine(
+    tmp_path: Path, held: bool, holder: str, ok: bool | None
+) -> None:
+    file = tmp_path / ".running"
+    here = f"{boot_id()} {device_of(tmp_path)}"
+    with file.open("a+") as handle:
+        if held:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        told = check_lock(file, holder.replace("OURS", here))
+    assert (told[0]["ok"], told[1]) == (ok, here if ok else "")
+    assert mount_in_words(file) in told[0]["found"]
+    assert ok is not False or "RESULTS=DIR" in told[0]["fix"]
+
+
+def test_a_node_on_which_locks_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: every cell failed after a preflight that had passed."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    (tmp_path / "lock").touch()
+    monkeypatch.setattr(checks.fcntl, "flock", refuse)
+    told, _ = check_lock(tmp_path / "lock", "")
+    assert told["ok"] is False and "nolock" in told["fix"]
+    assert f"No locks available, on {mount_in_words(tmp_path)}" in told["found"]
+    assert "No such file" in check_lock(tmp_path / "none", NODE)[0]["found"]
 
 
 @pytest.mark.parametrize(
