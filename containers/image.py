@@ -145,14 +145,17 @@ def build_as_user(program: str, name: str, out: BinaryIO) -> None:
     ways = {key: value for key, value in ways.items() if key.startswith("PIP_")}
     kept = [f"{key}={os.environ[key]}" for key in ("XDG_CACHE_HOME",) if key in os.environ]
     own = [sys.executable, str(Path(__file__).resolve()), name, commit(), program]
-    process = subprocess.Popen(
-        enter_argv(["env", *kept, *own], user), stdout=out, cwd="/", env={**os.environ, **ways}
-    )
-    try:
-        code = process.wait()
-    finally:
-        process.terminate()  # it ends its own commands
-        process.wait()
+    # no descriptor of root's terminal: what the build prints is copied to it
+    with subprocess.Popen(
+        enter_argv(["env", *kept, *own], user), cwd="/", env={**os.environ, **ways},
+        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            for line in process.stderr or ():
+                os.write(2, line)
+            code = process.wait()
+        finally:
+            process.terminate()  # it ends its own commands
     if code != 0:
         raise SetupError(f"no {name} image: the build as user {user} ended with exit code {code}")
 

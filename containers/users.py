@@ -26,13 +26,19 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def as_user(argv: Sequence[str], user: str) -> list[str]:
-    """The same command as another user, with that user's HOME and groups; only root may run it."""
-    names, own = table.OF_THE_CALLER, pwd.getpwnam(user)
-    forgotten = [token for name in names for token in ("-u", name)]
+    """The same command as another user, with that user's HOME and groups, and the variables that
+    the table lets through; only root may run it. It gets a SIGTERM when what started it has died.
+
+    The caller gives it a session without root's terminal (terminal.py, or ``start_new_session``).
+    """
+    own, seen = pwd.getpwnam(user), table.environment_of("user", os.environ)
+    # names, not values: everybody can read a command line; and before the user is another one,
+    # whose processes could read what this one started with
+    hidden = [token for name in sorted(os.environ.keys() - seen.keys()) for token in ("-u", name)]
     return [
-        "setpriv", f"--reuid={user}", f"--regid={own.pw_gid}", "--init-groups", "--inh-caps=-all",
-        "env", *forgotten, f"HOME={own.pw_dir}", f"USER={user}", f"LOGNAME={user}",
-        f"PATH={SEARCH_PATH}", *argv,
+        "env", *hidden, f"HOME={own.pw_dir}", f"USER={user}", f"LOGNAME={user}",
+        f"PATH={SEARCH_PATH}", "setpriv", f"--reuid={user}", f"--regid={own.pw_gid}",
+        "--init-groups", "--inh-caps=-all", "--pdeathsig=TERM", "--", *argv,
     ]  # fmt: skip
 
 
