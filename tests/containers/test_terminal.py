@@ -122,8 +122,9 @@ def test_output_goes_where_it_was_to_go_and_ends_with_its_reader() -> None:
 def test_the_program_sees_the_terminal_s_size_and_its_changes() -> None:
     code = (
         "import os, signal\n"
-        "def said(*_): print('size', *os.get_terminal_size(2), flush=True)\n"
-        "signal.signal(signal.SIGWINCH, said); said(); signal.pause(); raise SystemExit(4)"
+        "def size(): os.write(2, b'size %d %d\\n' % os.get_terminal_size(2))\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH]); size()\n"
+        "signal.sigwait([signal.SIGWINCH]); size(); raise SystemExit(4)"
     )
 
     def change(_: int, master: int, until: Callable[[str], None]) -> None:
