@@ -50,10 +50,13 @@ def find() -> Path | None:
     return None
 
 
-def install_packages(packages: Sequence[str], env: Mapping[str, str] = os.environ) -> None:
+def install_packages(
+    packages: Sequence[str], env: Mapping[str, str] = os.environ, around: Sequence[str] = ()
+) -> None:
+    """``around``: a command that runs the installing one."""
     quiet = {**env, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     run(["apt-get", "update", "-qq"], "apt-get update", env=quiet)
-    run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
+    run([*around, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
         "apt-get install", env=quiet)  # fmt: skip
 
 
