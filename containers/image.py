@@ -28,7 +28,7 @@ from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
 from locks import LOCKS, SetupError, errors, table
-from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment
+from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"
@@ -53,7 +53,7 @@ def is_current(program: str, image: Path, key: str) -> bool:
         return False
     if labels(program, image).get("horoscale.key") != key:
         return False
-    return checksum_file(image).read_text().split()[:1] == [inputs.sha256_of(image)]
+    return checksum_file(image).read_text().split()[:1] == [sha256_of(image)]
 
 
 def commit() -> str:
@@ -162,7 +162,7 @@ def build_as_user(program: str, name: str, out: BinaryIO) -> None:
 
 def publish(new: Path, image: Path) -> str:
     """Give a complete image its name; the checksum (as of sha256sum) comes last."""
-    found = inputs.sha256_of(new)
+    found = sha256_of(new)
     note = new.with_name(f"{new.name}.sha256")
     with note.open("x") as out:  # never through a link that others put there
         out.write(f"{found}  {image.name}\n")

@@ -17,9 +17,6 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import FrameType
-
-_PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -29,44 +26,34 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     terminals = [number for number in range(3) if os.isatty(number)]
     master, own = os.openpty() if terminals else (-1, subprocess.DEVNULL)
-    started: list[subprocess.Popen[bytes]] = []
-
-    def resize(*_: object) -> None:
-        with suppress(OSError):
-            size = fcntl.ioctl(terminals[-1], termios.TIOCGWINSZ, bytes(8))
-            fcntl.ioctl(master, termios.TIOCSWINSZ, size)
-        for process in started:
-            _send(process, signal.SIGWINCH)
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        if not started:
-            raise KeyboardInterrupt
-        _send(started[0], number)
-
-    for number in _PASSED_ON:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup asks
-            signal.signal(number, pass_on)
     if terminals:
         mode = termios.tcgetattr(own)
         mode[1] &= ~termios.OPOST  # root's terminal does that
         termios.tcsetattr(own, termios.TCSANOW, mode)
-        signal.signal(signal.SIGWINCH, resize)
-        resize()
+        _copy_size(terminals[-1], master)
     process = subprocess.Popen(
         command, env=environment, start_new_session=True,
         stdin=subprocess.DEVNULL if 0 in terminals else None,
-        stdout=own if 1 in terminals else None,
-        stderr=own if 2 in terminals else None,
+        stdout=own if 1 in terminals else None, stderr=own if 2 in terminals else None,
     )  # fmt: skip
-    started.append(process)
+
+    def pass_on(number: int, _: object) -> None:
+        if number == signal.SIGWINCH and terminals:
+            _copy_size(terminals[-1], master)
+        with suppress(ProcessLookupError):
+            # a terminal signals the whole group, `kill` the program alone
+            (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
+
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup asks
+            signal.signal(number, pass_on)
     if terminals:
         os.close(own)
         copier = threading.Thread(target=_copy, args=(master, terminals[-1]), daemon=True)
         copier.start()
-        code = process.wait()
+        process.wait()
         copier.join(1)  # longer only if what the program left behind still has the terminal
-    else:
-        code = process.wait()
+    code = process.wait()
     if code < 0:
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
@@ -74,20 +61,15 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return code
 
 
-def _send(process: subprocess.Popen[bytes], number: int) -> None:
-    """As a terminal does it, to all of the group; as `kill` does it, to the program alone."""
-    with suppress(ProcessLookupError):
-        if number == signal.SIGTERM:
-            process.send_signal(number)
-        else:
-            os.killpg(process.pid, number)
+def _copy_size(terminal: int, master: int) -> None:
+    with suppress(OSError):
+        fcntl.ioctl(master, termios.TIOCSWINSZ, fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8)))
 
 
 def _copy(master: int, terminal: int) -> None:
     """Until the program has closed its terminal, or root's is gone, which the program then sees."""
-    try:
+    with suppress(OSError):
         while data := os.read(master, 65536):
             while data:
                 data = data[os.write(terminal, data) :]
-    except OSError:
-        os.close(master)
+    os.close(master)

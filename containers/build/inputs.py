@@ -6,7 +6,6 @@ mirror, certificates, proxy) holds, and the build itself needs no package index.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ import sys
 from pathlib import Path
 
 from locks import SetupError, cache_folder, entries
-from runner import check_room, output, pip_environment, run
+from runner import check_room, output, pip_environment, run, sha256_of
 
 from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
 from build.plan import NEEDED_BYTES, Parts
@@ -99,11 +98,6 @@ def environment_of_build(work: Path, ca: Path | None) -> dict[str, str]:
         # debootstrap downloads with wget, which is told of certificates in its own file only
         env |= {"WGETRC": str(work / "wgetrc")}
     return env
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def normalized(name: str) -> str:
