@@ -27,7 +27,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors, table
+from locks import LOCKS, SetupError, check_own, errors, table
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
 from users import ensure_user, enter_argv
 
@@ -173,6 +173,7 @@ def publish(new: Path, image: Path) -> str:
 
 def make(name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
+    check_own(FOLDER)
     program = str(apptainer.ensure())
     key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
@@ -205,6 +206,7 @@ def main(arguments: Sequence[str]) -> int:
         told = " ".join(arguments) or "nothing"
         say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
+    os.umask(os.umask(0o022) | 0o022)  # only its owner changes what a build keeps
     hint = "build in a checkout of your own; the next make goes on from here"
     if handed_over:
         name, revision, program = arguments

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from locks import SetupError, table
+from locks import SetupError, others_write, table
 from runner import run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,7 +121,8 @@ def open_folder(folder: Path) -> int:
             os.umask(before)
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=here)
         if stat.S_ISLNK(os.fstat(entry).st_mode):
-            if not _is_roots(os.fstat(entry), os.fstat(here)):
+            around = Path(f"/proc/self/fd/{here}")
+            if os.fstat(entry).st_uid or others_write(os.fstat(here), around, passing=True):
                 raise PermissionError(
                     f"{folder}: {name} is a link that others than root can change, expected folders"
                 )
@@ -134,14 +135,6 @@ def open_folder(folder: Path) -> int:
     opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
     os.close(here)
     return opened
-
-
-def _is_roots(link: os.stat_result, around: os.stat_result) -> bool:
-    """Whether only root can have made a link that lies in this folder."""
-    if around.st_uid != 0:
-        return False
-    kept = around.st_mode & stat.S_ISVTX and link.st_uid == 0
-    return bool(kept) or not around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def needed() -> tuple[Path, ...]:

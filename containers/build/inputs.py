@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from locks import SetupError, cache_folder, entries
+from locks import SetupError, cache_folder, entries, writable_by_others
 from runner import check_room, output, pip_environment, run, sha256_of
 
 from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
@@ -41,14 +41,11 @@ def work_folder() -> Path:
         except OSError as error:
             said = said or str(error)
             continue
-        found = folder.stat()
-        if (
-            found.st_uid in (0, os.geteuid())
-            and not found.st_mode & 0o002
-            and os.access(folder, os.W_OK)
-        ):
+        places = (folder, *(folder / name for name in FOLDERS))
+        open_to_others = next(filter(None, map(writable_by_others, places)), None)
+        if open_to_others is None and os.access(folder, os.W_OK):
             return folder
-        said = said or f"{folder} belongs to another user, or everybody can write it"
+        said = said or f"others than you can change {open_to_others or folder}"
     raise SetupError(
         f"there is no place for an image's parts: {said}\n"
         "Name a folder of your own: XDG_CACHE_HOME=/big/disk make image"
