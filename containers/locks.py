@@ -83,15 +83,22 @@ def _trusted() -> set[int]:
 
 
 def check_own(folder: Path) -> None:
-    """Raises SetupError where others could change what we run from there. A folder of the checkout
-    may be as open as the checkout, whose code we run, too."""
-    if (part := writable_by_others(folder)) is None:
+    """Raises SetupError where others could change what we run from there.
+
+    A folder of the checkout may be as open as the checkout, whose code we run, too. Only root asks
+    for the folders above: a cluster's users have their room in the folder of a project.
+    """
+    if os.geteuid() == 0:
+        part = writable_by_others(folder)
+    else:
+        part = folder if folder.exists() and others_write(folder.stat(), folder) else None
+    if part is None:
         return
-    found, root = folder.stat(), LOCKS.parent.stat()
-    opener = found.st_mode & 0o022 & ~root.st_mode
-    opener |= found.st_mode & 0o020 if found.st_gid != root.st_gid else 0
+    root = LOCKS.parent.stat()
+    found = folder.stat() if folder.exists() else root  # one that is made now is not opener
+    closed = 0o022 if found.st_gid != root.st_gid else 0o022 & ~root.st_mode
     inside = folder.resolve().is_relative_to(LOCKS.parent)
-    if not (inside and found.st_uid in (*_trusted(), root.st_uid) and not opener):
+    if not inside or found.st_uid not in (*_trusted(), root.st_uid) or found.st_mode & closed:
         raise SetupError(
             f"others than you can change {part}, and programs in {folder} are run: expected "
             f"folders that only you and root can write. Try chmod go-w {part}, or name a place of "

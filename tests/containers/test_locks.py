@@ -125,3 +125,20 @@ def test_set_up_runs_nothing_from_where_others_can_put_it(
     outside.chmod(0o777)
     with pytest.raises(locks.SetupError, match=match):
         locks.check_own(outside)
+
+
+def test_above_an_environment_only_root_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As VENV= in the folder of a project, where a cluster's users have their room."""
+    (tmp_path / "project" / "own").mkdir(parents=True)
+    (tmp_path / "project").chmod(0o777)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for name in ("own", "none yet"):
+        with pytest.raises(locks.SetupError, match="project, and programs in"):
+            locks.check_own(tmp_path / "project" / name)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid or ANN)
+    locks.check_own(tmp_path / "project" / "own")
+    (tmp_path / "project" / "own").chmod(0o777)
+    with pytest.raises(locks.SetupError, match="own, and programs in"):
+        locks.check_own(tmp_path / "project" / "own")
