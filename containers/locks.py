@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import importlib
 import os
@@ -66,7 +67,9 @@ def others_write(found: os.stat_result, place: Path, *, passing: bool = False) -
     try:
         user, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
         listed = "system.posix_acl_access" in os.listxattr(place)
-    except (KeyError, OSError):
+    except OSError as error:
+        listed = error.errno != errno.ENOTSUP
+    except (KeyError, AttributeError):  # a user or group without a name; not Linux
         return True
     # members by their own entry are not listed, so the name decides
     private = (user.pw_gid, user.pw_name) == (group.gr_gid, group.gr_name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
 import struct
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import image
 import locks
@@ -64,6 +66,10 @@ def test_a_private_group_is_not_alone_with_members_or_an_access_list(monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(os, "listxattr", lambda _: ["system.posix_acl_access"])
         assert locks.others_write(found, Path("/a"))
+    for code, others in ((errno.ENOTSUP, False), (errno.EACCES, True)):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "listxattr", Mock(side_effect=OSError(code, "")))
+            assert locks.others_write(found, Path("/a")) == others
     monkeypatch.setattr(
         grp, "getgrgid", lambda gid: SimpleNamespace(gr_name="ann", gr_mem=["bob"], gr_gid=gid)
     )
