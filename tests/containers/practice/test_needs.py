@@ -16,7 +16,7 @@ IN_A_PACKAGE = """
 [ "$1" = install ] || exit 0
 : >{place}/said
 for program in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do
-    [ ! -e $program ] || $program munge restart >>{place}/said 2>&1 || exit 9
+    [ ! -e $program ] || $program no-such-service restart >>{place}/said 2>&1 || exit 9
 done
 """
 
