@@ -27,8 +27,8 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors, table
-from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment
+from locks import LOCKS, SetupError, check_own, errors, table
+from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"
@@ -53,7 +53,7 @@ def is_current(program: str, image: Path, key: str) -> bool:
         return False
     if labels(program, image).get("horoscale.key") != key:
         return False
-    return checksum_file(image).read_text().split()[:1] == [inputs.sha256_of(image)]
+    return checksum_file(image).read_text().split()[:1] == [sha256_of(image)]
 
 
 def commit() -> str:
@@ -145,21 +145,24 @@ def build_as_user(program: str, name: str, out: BinaryIO) -> None:
     ways = {key: value for key, value in ways.items() if key.startswith("PIP_")}
     kept = [f"{key}={os.environ[key]}" for key in ("XDG_CACHE_HOME",) if key in os.environ]
     own = [sys.executable, str(Path(__file__).resolve()), name, commit(), program]
-    process = subprocess.Popen(
-        enter_argv(["env", *kept, *own], user), stdout=out, cwd="/", env={**os.environ, **ways}
-    )
-    try:
-        code = process.wait()
-    finally:
-        process.terminate()  # it ends its own commands
-        process.wait()
+    # no descriptor of root's terminal: what the build prints is copied to it
+    with subprocess.Popen(
+        enter_argv(["env", *kept, *own], user), cwd="/", env={**os.environ, **ways},
+        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            for line in process.stderr or ():
+                os.write(2, line)
+            code = process.wait()
+        finally:
+            process.terminate()  # it ends its own commands
     if code != 0:
         raise SetupError(f"no {name} image: the build as user {user} ended with exit code {code}")
 
 
 def publish(new: Path, image: Path) -> str:
     """Give a complete image its name; the checksum (as of sha256sum) comes last."""
-    found = inputs.sha256_of(new)
+    found = sha256_of(new)
     note = new.with_name(f"{new.name}.sha256")
     with note.open("x") as out:  # never through a link that others put there
         out.write(f"{found}  {image.name}\n")
@@ -170,6 +173,7 @@ def publish(new: Path, image: Path) -> str:
 
 def make(name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
+    check_own(FOLDER)
     program = str(apptainer.ensure())
     key = plan.image_key(plan.read_parts(name, os.uname().machine))
     image = FOLDER / f"{name}.sif"
@@ -202,6 +206,7 @@ def main(arguments: Sequence[str]) -> int:
         told = " ".join(arguments) or "nothing"
         say(f"found {told}, expected one of: {', '.join(plan.IMAGES)}. As in: make image IMAGE=cpu")
         return REQUEST_IS_WRONG
+    os.umask(os.umask(0o022) | 0o022)  # only its owner changes what a build keeps
     hint = "build in a checkout of your own; the next make goes on from here"
     if handed_over:
         name, revision, program = arguments

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import grp
 import importlib
 import os
+import pwd
 import re
 import stat
 import sys
@@ -24,23 +27,86 @@ class SetupError(Exception):
 
 
 def cache_folder() -> Path:
-    """What set-up keeps for the next checkout; root's, where nobody else can put something."""
-    own = Path.home() / ".cache"
-    named = Path(os.environ.get("XDG_CACHE_HOME") or own).absolute()
-    inside = (named / "horoscale" / "wheels", named / "horoscale", named)
-    if os.geteuid() == 0 and not all(map(_is_roots, (*inside, *named.parents))):
-        return own / "horoscale"
-    return named / "horoscale"
+    """What set-up keeps for the next checkout; the home's, if others could put something there."""
+    own = Path.home() / ".cache" / "horoscale"
+    named = Path(os.environ.get("XDG_CACHE_HOME") or own.parent).absolute() / "horoscale"
+    return own if writable_by_others(named / "wheels") else named
 
 
-def _is_roots(folder: Path) -> bool:
-    """Whether others can put nothing there in a name's place; in a sticky one, as /tmp, they can
-    not where the name is there."""
-    if not folder.exists():
+def writable_by_others(path: Path, *, passing: bool = False) -> Path | None:
+    """The first place on the way to ``path``, itself included, where somebody else than this user
+    and root could put something; links are followed one by one. What is missing is nobody's.
+
+    ``passing``: what matters lies further on, so that a sticky folder, as /tmp, protects it.
+    """
+    for part in (*reversed(path.absolute().parents), path.absolute()):
+        if not os.path.lexists(part):
+            break
+        on_the_way = passing or part != path.absolute()
+        if others_write(part.lstat(), part, passing=on_the_way):
+            return part
+        if part.is_symlink() and part.exists():
+            target = part.parent / part.readlink()
+            if found := writable_by_others(target, passing=on_the_way):
+                return found
+    return None
+
+
+def others_write(found: os.stat_result, place: Path, *, passing: bool = False) -> bool:
+    """Whether somebody else than this user and root may change an entry, from its state.
+
+    The group may where it is the owner's private one, as Debian makes it for each user, and no
+    access list (whose mask the group's bits then are) admits others.
+    """
+    if found.st_uid not in _trusted():
         return True
-    found = folder.stat()
-    safe = not found.st_mode & 0o022 or (found.st_mode & stat.S_ISVTX and folder.name == "tmp")
-    return found.st_uid == 0 and bool(safe)
+    if stat.S_ISLNK(found.st_mode) or (passing and found.st_mode & stat.S_ISVTX):
+        return False
+    if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    try:
+        user, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+        listed = "system.posix_acl_access" in os.listxattr(place)
+    except OSError as error:
+        listed = error.errno != errno.ENOTSUP
+    except (KeyError, AttributeError):  # a user or group without a name; not Linux
+        return True
+    # members by their own entry are not listed, so the name decides
+    private = (user.pw_gid, user.pw_name) == (group.gr_gid, group.gr_name)
+    alone = private and not listed and set(group.gr_mem) <= {user.pw_name}
+    return bool(found.st_mode & stat.S_IWOTH) or not alone
+
+
+def _trusted() -> set[int]:
+    """Root and this user; in a user namespace root of the machine has the id of all unknown."""
+    ids, mapped, unknown = {0, os.geteuid()}, Path("/proc/self/uid_map"), "/proc/sys/fs/overflowuid"
+    if mapped.is_file() and mapped.read_text().split() != ["0", "0", "4294967295"]:
+        ids.add(int(Path(unknown).read_text()))
+    return ids
+
+
+def check_own(folder: Path) -> None:
+    """Raises SetupError where others could change what we run from there.
+
+    A folder of the checkout may be as open as the checkout, whose code we run, too. Only root asks
+    for the folders above: a cluster's users have their room in the folder of a project.
+    """
+    if os.geteuid() == 0:
+        part = writable_by_others(folder)
+    else:
+        part = folder if folder.exists() and others_write(folder.stat(), folder) else None
+    if part is None:
+        return
+    root = LOCKS.parent.stat()
+    found = folder.stat() if folder.exists() else root  # one that is made now is not opener
+    closed = 0o022 if found.st_gid != root.st_gid else 0o022 & ~root.st_mode
+    inside = folder.resolve().is_relative_to(LOCKS.parent)
+    if not inside or found.st_uid not in (*_trusted(), root.st_uid) or found.st_mode & closed:
+        raise SetupError(
+            f"others than you can change {part}, and programs in {folder} are run: expected "
+            f"folders that only you and root can write. Try chmod go-w {part}, or name a place of "
+            "your own: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches"
+        )
 
 
 def lock_file(part: str) -> Path:

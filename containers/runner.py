@@ -4,6 +4,7 @@ they end where something refuses."""
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -130,6 +131,11 @@ def logged(
         if first := _FIRST_ERROR.search(said):
             raise SetupError(f"{failed}: {first[0].strip()}\nAll output is in {log}. {hint}")
         raise SetupError(f"{failed}. {hint}\nThe end of {log}:\n{tail(said)}")
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def last_line(log: Path) -> str:

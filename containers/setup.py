@@ -97,6 +97,7 @@ def horovod_wheel(place: Place) -> Path:
     Without build isolation, because the binary must be linked against the pinned TensorFlow.
     """
     folder = wheel_folder(with_mpi=place.with_mpi)
+    locks.check_own(folder)
     ready = sorted(folder.glob("horovod-*.whl"))
     if ready:
         say(f"Horovod: using the wheel built here before ({ready[0]})")
@@ -130,6 +131,7 @@ def prepare(target: str, place: Place) -> None:
         OSError: a folder cannot be written.
     """
     parts = PARTS[target]
+    locks.check_own(place.folder)
     if not place.missing(parts) and place.is_linked():
         return
     with only_set_up(place.link):
@@ -173,8 +175,8 @@ def main(arguments: Sequence[str]) -> int:
     if error:
         say(error)
         return REQUEST_IS_WRONG
-    if os.geteuid() == 0:
-        os.umask(0o022)  # others are to use what root installs, where they can get at it at all
+    # others may use what is installed, and only its owner changes it
+    os.umask(0o022 if os.geteuid() == 0 else os.umask(0o022) | 0o022)
     hint = f"The environment is not up to date: ask its owner to run make setup, or {PLACES}"
     mpi = os.environ.get("MPI")
     return guarded(lambda: prepare(what, place_for(link_named(told), mpi)), say, hint)

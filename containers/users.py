@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from locks import SetupError, table
+from locks import SetupError, others_write, table
 from runner import run
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,13 +26,19 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def as_user(argv: Sequence[str], user: str) -> list[str]:
-    """The same command as another user, with that user's HOME and groups; only root may run it."""
-    names, own = table.OF_THE_CALLER, pwd.getpwnam(user)
-    forgotten = [token for name in names for token in ("-u", name)]
+    """The same command as another user, with that user's HOME and groups, and the variables that
+    the table lets through; only root may run it. It gets a SIGTERM when what started it has died.
+
+    The caller gives it a session without root's terminal (terminal.py, or ``start_new_session``).
+    """
+    own, seen = pwd.getpwnam(user), table.environment_of("user", os.environ)
+    # names, not values: everybody can read a command line; and before the user is another one,
+    # whose processes could read what this one started with
+    hidden = [token for name in sorted(os.environ.keys() - seen.keys()) for token in ("-u", name)]
     return [
-        "setpriv", f"--reuid={user}", f"--regid={own.pw_gid}", "--init-groups", "--inh-caps=-all",
-        "env", *forgotten, f"HOME={own.pw_dir}", f"USER={user}", f"LOGNAME={user}",
-        f"PATH={SEARCH_PATH}", *argv,
+        "env", *hidden, f"HOME={own.pw_dir}", f"USER={user}", f"LOGNAME={user}",
+        f"PATH={SEARCH_PATH}", "setpriv", f"--reuid={user}", f"--regid={own.pw_gid}",
+        "--init-groups", "--inh-caps=-all", "--pdeathsig=TERM", "--", *argv,
     ]  # fmt: skip
 
 
@@ -115,7 +121,8 @@ def open_folder(folder: Path) -> int:
             os.umask(before)
         entry = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=here)
         if stat.S_ISLNK(os.fstat(entry).st_mode):
-            if not _is_roots(os.fstat(entry), os.fstat(here)):
+            around = Path(f"/proc/self/fd/{here}")
+            if os.fstat(entry).st_uid or others_write(os.fstat(here), around, passing=True):
                 raise PermissionError(
                     f"{folder}: {name} is a link that others than root can change, expected folders"
                 )
@@ -128,14 +135,6 @@ def open_folder(folder: Path) -> int:
     opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
     os.close(here)
     return opened
-
-
-def _is_roots(link: os.stat_result, around: os.stat_result) -> bool:
-    """Whether only root can have made a link that lies in this folder."""
-    if around.st_uid != 0:
-        return False
-    kept = around.st_mode & stat.S_ISVTX and link.st_uid == 0
-    return bool(kept) or not around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def needed() -> tuple[Path, ...]:

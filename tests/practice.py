@@ -52,7 +52,7 @@ class Practice:
         """Run a command as the unprivileged user on the login node (this machine)."""
         return subprocess.run(
             self.argv(command), cwd=cwd, capture_output=True, text=True, timeout=timeout_s,
-            check=False, stdin=subprocess.DEVNULL,
+            check=False, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
     def out(self, *command: str, timeout_s: float = 120) -> str:

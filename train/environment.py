@@ -4,8 +4,9 @@ What a user's shell and dot files say to other programs does not reach ours: a f
 an installation would depend on whose shell it was made in. What a site says reaches them: proxies,
 certificates, the package index, module systems (PATH, LD_LIBRARY_PATH, CUDA_*, ...), NCCL_* and
 UCX_*. Families are denied, since nobody can list what modules set; pip, whose every option is a
-variable, sees the listed ones only. Ranks get other settings from the site's file
-(``environment:``, ``setup:``, ``modules:``), which is read after this table and wins.
+variable, and what root starts as another user see the listed ones only. Ranks get other settings
+from the site's file (``environment:``, ``setup:``, ``modules:``), which is read after this table
+and wins.
 
 It loads the standard library alone: the programs in containers/ import it on a bare Python.
 """
@@ -29,6 +30,7 @@ Program = Literal[
     "compiler",  # pip, CMake and compilers while Horovod is compiled
     "image",  # apt, debootstrap and Apptainer while an image is built
     "git",
+    "user",  # all that root starts as the practice cluster's user; of it, what its jobs inherit
 ]
 
 
@@ -67,9 +69,11 @@ _LAUNCHERS = (
     "HOROVOD_*", "HOROSCALE_*", "OMPI_*", "OPAL_*", "ORTE_*", "PRTE_*", "PMIX_*", "PMI_*",
     "SUBMITIT_*", "SBATCH_*", "SRUN_*", "SLURM_CPU_BIND*",
 )  # fmt: skip
-#: Horovod's tuning knobs, how much TensorFlow writes into logs, and what is Terraform's.
-_TUNING = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY",
-           "TF_CPP_MIN_LOG_LEVEL", "TF_CLI_*", "TF_VAR_*")  # fmt: skip
+#: Horovod's tuning knobs, and how much TensorFlow writes into logs.
+_KNOBS = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CACHE_CAPACITY",
+          "TF_CPP_MIN_LOG_LEVEL")  # fmt: skip
+#: With Terraform's, which begin as TensorFlow's do.
+_TUNING = (*_KNOBS, "TF_CLI_*", "TF_VAR_*")
 #: Options and binds of containers, and variables injected into them. What a cell needs is bound by
 #: its launch line; a site names more in its file.
 _CONTAINERS = ("APPTAINER*", "SINGULARITY*")
@@ -107,6 +111,15 @@ _RECIPES = (
 #: Compilers and paths of this machine, which mean nothing inside an image.
 _OF_THE_MACHINE = ("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
                    "PKG_CONFIG*", "PERL*", "LD_PRELOAD")  # fmt: skip
+#: Language and colours.
+_TEXT = ("LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR")
+#: Proxies, certificates and Debian's mirrors.
+_NETWORK = (
+    *(name for one in ("http", "https", "ftp", "all", "no")
+      for name in (f"{one}_proxy", f"{one.upper()}_PROXY")),
+    "CA", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "DEBIAN_MIRROR", "DEBIAN_SECURITY_MIRROR",
+)  # fmt: skip
 
 _PYTHON = {"PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1"}
 _DRAWN = {"MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING}
@@ -149,13 +162,29 @@ TABLE: Mapping[Program, Rule] = {
         _PYTHON,
     ),
     "git": Rule(("GIT_*",)),
+    # root's shell may hold passwords, tokens and sockets: an allow-list
+    "user": Rule(
+        ("*",),
+        (
+            *_WAYS,
+            *_KNOBS,
+            *_TEXT,
+            *_NETWORK,
+            "NCCL_*",
+            "UCX_*",
+            "CUDA_VISIBLE_DEVICES",
+            "LD_LIBRARY_PATH",
+            "TMPDIR",
+            "TMP",
+            "TEMP",
+            "SLURM_CONF",
+            "PYTHON",
+            "DATA",
+            "RESULTS",
+            "FORCE",
+        ),
+    ),
 }
-#: Folders and names of the caller that another user, whom root continues as, cannot use.
-OF_THE_CALLER = (
-    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
-    "MPLCONFIGDIR", "PIP_CACHE_DIR", "MAIL", "SUDO_USER", "SUDO_UID", "SUDO_GID",
-    "SUDO_COMMAND",
-)  # fmt: skip
 
 
 def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str, str]:

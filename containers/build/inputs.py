@@ -6,15 +6,14 @@ mirror, certificates, proxy) holds, and the build itself needs no package index.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import sys
 from pathlib import Path
 
-from locks import SetupError, cache_folder, entries
-from runner import check_room, output, pip_environment, run
+from locks import SetupError, cache_folder, entries, writable_by_others
+from runner import check_room, output, pip_environment, run, sha256_of
 
 from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
 from build.plan import NEEDED_BYTES, Parts
@@ -42,14 +41,11 @@ def work_folder() -> Path:
         except OSError as error:
             said = said or str(error)
             continue
-        found = folder.stat()
-        if (
-            found.st_uid in (0, os.geteuid())
-            and not found.st_mode & 0o002
-            and os.access(folder, os.W_OK)
-        ):
+        places = (folder, *(folder / name for name in FOLDERS))
+        open_to_others = next(filter(None, map(writable_by_others, places)), None)
+        if open_to_others is None and os.access(folder, os.W_OK):
             return folder
-        said = said or f"{folder} belongs to another user, or everybody can write it"
+        said = said or f"others than you can change {open_to_others or folder}"
     raise SetupError(
         f"there is no place for an image's parts: {said}\n"
         "Name a folder of your own: XDG_CACHE_HOME=/big/disk make image"
@@ -99,11 +95,6 @@ def environment_of_build(work: Path, ca: Path | None) -> dict[str, str]:
         # debootstrap downloads with wget, which is told of certificates in its own file only
         env |= {"WGETRC": str(work / "wgetrc")}
     return env
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def normalized(name: str) -> str:

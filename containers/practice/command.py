@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import apptainer
+import terminal
 import users
 from locks import SetupError, table
 from runner import guarded, only_one, output, speaker
@@ -36,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("exec", help="run a command as root in a node or the controller")
     run.add_argument("space", choices=SPACES)
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
-    enter = commands.add_parser("login", help="run a command as the practice user, from root")
+    enter = commands.add_parser(
+        "login",
+        help="run a command as the practice user, from root; it reads nothing from the terminal",
+    )
     enter.add_argument("--user", default=users.PRACTICE_USER, help="another one")
     enter.add_argument("--give", action="append", default=[], type=Path, metavar="FOLDER",
                        help="first make it that user's, with all that is in it")  # fmt: skip
@@ -78,7 +82,7 @@ def _do(told: argparse.Namespace, place: Place) -> int:
         for folder in told.make:
             with suppress(OSError):  # where it cannot be made, data are kept elsewhere
                 os.close(users.open_folder(folder))
-        login(place, told.user, told.give, told.read, told.words)
+        return login(place, told.user, told.give, told.read, told.words)
     with only_one(place.lock):
         if told.command == "down":
             down = cluster.down(place)
@@ -132,6 +136,7 @@ def prepare() -> None:
 
     Raises SetupError where one cannot be had.
     """
+    needs.remove_old_policy(say)
     missing = needs.missing_packages()
     kept = [f"the package {package}" for package in missing]
     if apptainer.find() is None:
@@ -149,8 +154,8 @@ def prepare() -> None:
 
 def login(
     place: Place, user: str, folders: Sequence[Path], file: Path | None, words: Sequence[str]
-) -> None:
-    """Become the command, as the practice user on this machine, the login node; does not return.
+) -> int:
+    """Run the command as the practice user on this machine, the login node; returns its exit code.
 
     ``folders``: given to that user; ``file``: that the command reads.
 
@@ -162,13 +167,12 @@ def login(
     for folder in folders:
         users.give(folder, user)
     for path in (*folders, *filter(None, [file])):
-        if output(users.enter_argv(["test", "-r", str(path)], user)) is None:
+        if output(["setsid", *users.enter_argv(["test", "-r", str(path)], user)]) is None:
             raise SetupError(
                 f"the user {user}, as whom root's command goes on, cannot read {path}: name a "
                 "place that others than root can enter, a site file for instance in jobs/sites"
             )
-    argv = users.enter_argv(command, user)
-    os.execvpe(argv[0], argv, os.environ | slurm_environment(place))  # noqa: S606
+    return terminal.run(users.enter_argv(command, user), os.environ | slurm_environment(place))
 
 
 def command_of(words: Sequence[str], before: str) -> list[str]:

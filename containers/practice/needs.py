@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from apptainer import FUSE, install_packages
@@ -33,6 +34,16 @@ USER_NAMESPACES = [
     "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--",
     "unshare", "--user", "--map-root-user", "true",
 ]  # fmt: skip
+
+#: Runs a command for which no package starts its service: the programs that packages start them
+#: with do nothing. The mounts are seen by that command alone, and end with it, even by SIGKILL; a
+#: file for Debian's policy would stay.
+NO_SERVICES = [
+    "unshare", "--mount", "--propagation", "private", "--", "sh", "-ec",
+    "for program in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do "
+    '[ ! -e "$program" ] || mount --bind /usr/bin/true "$program"; done; exec "$@"', "sh",
+]  # fmt: skip
+POLICY, OLD_POLICY = Path("/usr/sbin/policy-rc.d"), b"#!/bin/sh\nexit 101\n"
 
 
 def missing_packages(which: Callable[[str], str | None] = shutil.which) -> list[str]:
@@ -80,13 +91,16 @@ def check() -> None:
 
 def install(packages: list[str], env: Mapping[str, str]) -> None:
     """Install Debian packages without letting them start their services."""
-    policy = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start a service
-    ours = not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
-    try:
-        install_packages(packages, env)
-    finally:
-        if ours:
-            policy.unlink(missing_ok=True)
+    install_packages(packages, env, NO_SERVICES)
+
+
+def remove_old_policy(say: Callable[[str], None]) -> None:
+    """An earlier version, if it was killed while it installed packages, left a file that keeps all
+    later packages from starting their services."""
+    with suppress(FileNotFoundError):
+        if not POLICY.is_symlink() and POLICY.read_bytes() == OLD_POLICY:
+            say(
+                f"removing {POLICY}, as an interrupted installation of an earlier version left it: "
+                "services of packages start again"
+            )
+            POLICY.unlink()

@@ -68,9 +68,10 @@ STAND_IN = """#!/bin/sh
 case $* in *--help) exec echo --build-arg ;; build*) ;; *) exit 1 ;; esac
 for word; do image=$last; last=$word; done
 id -un >"$(dirname "$image")/../built-by"
-[ -z "$SLOW" ] || exec sleep 600
+own=$(dirname "$0")
+[ ! -e "$own/slow" ] || exec sleep 600
 case $image in
-*/cpu.sif) [ -z "$PLANTED" ] && echo image >"$image" || ln -s "$PLANTED" "$image" ;;
+*/cpu.sif) [ ! -L "$own/planted" ] && echo image >"$image" || cp -P "$own/planted" "$image" ;;
 *) echo base >"$image" ;;
 esac
 """
@@ -100,16 +101,19 @@ def place(open_folder: Path) -> Path:
     return open_folder
 
 
-def make_image(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def make_image(place: Path) -> subprocess.CompletedProcess[str]:
     argv, env = image_argv(place)
-    return ran(argv, cwd=place / "checkout", env={**env, **variables})
+    return ran(argv, cwd=place / "checkout", env=env)
 
 
 def image_argv(place: Path) -> tuple[list[str], dict[str, str]]:
     """Command and environment of make image."""
-    seen = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PIP_NO_INDEX": "1",
-            "XDG_CACHE_HOME": str(place / "cache"), "DEBIAN_MIRROR": "http://absent/debian",
-            "PLANTED": "", "SLOW": ""}  # fmt: skip
+    seen = {
+        "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "XDG_CACHE_HOME": str(place / "cache"),
+        "DEBIAN_MIRROR": "http://absent/debian",
+    }
     argv = [sys.executable, str(place / "checkout" / "containers" / "image.py"), "cpu"]
     return argv, {**os.environ, **seen}
 
@@ -175,7 +179,8 @@ def test_files_that_root_left_in_the_builder_s_folder_are_no_hindrance(place: Pa
 
 def test_root_hands_out_no_file_that_the_builder_calls_an_image(place: Path) -> None:
     secret = plant(place, "link")
-    done = make_image(place, PLANTED=str(secret))
+    (place / "bin" / "planted").symlink_to(secret)
+    done = make_image(place)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert [file.name for file in image_files(place)] == [".lock"]
 
@@ -198,8 +203,9 @@ def test_root_told_to_end_ends_the_builder_s_commands_first(place: Path, number)
     """Else the next build would meet them in its folder."""
     argv, env = image_argv(place)
     work = place / "cache" / "horoscale" / "images"
+    (place / "bin" / "slow").touch()
     with subprocess.Popen(
-        argv, cwd=place / "checkout", env={**env, "SLOW": "1"}, stderr=subprocess.PIPE, text=True
+        argv, cwd=place / "checkout", env=env, stderr=subprocess.PIPE, text=True
     ) as process:
         wait_until(lambda: (work / "built-by").exists() or process.poll() is not None, "a build")
         process.send_signal(number)

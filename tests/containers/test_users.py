@@ -27,8 +27,8 @@ def place(open_folder: Path) -> Path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_other_user_s_own_environment_and_the_same_tokens(monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere/.cache")
-    monkeypatch.setenv("KEPT", "a b")
-    script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$KEPT|$PATH|$1"'
+    monkeypatch.setenv("NCCL_DEBUG", "a b")
+    script = 'id -un; id -gn; echo "$HOME|$USER|$XDG_CACHE_HOME|$NCCL_DEBUG|$PATH|$1"'
     # whose group has another name, as at many a site
     done = ran(users.as_user(["sh", "-c", script, "sh", "c $HOME"], "nobody"))
     own = pwd.getpwnam("nobody")

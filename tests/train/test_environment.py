@@ -30,7 +30,13 @@ INDEX = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("program", TABLE)
+def test_of_root_s_variables_another_user_sees_the_listed_ones_only() -> None:
+    listed = {"NCCL_DEBUG": "INFO", "HTTPS_PROXY": "p", "LC_ALL": "C", "HOROVOD_CYCLE_TIME": "1"}
+    secret = dict.fromkeys(("AWS_SECRET_ACCESS_KEY", "TF_VAR_token", "SSH_AUTH_SOCK", "HOME"), "x")
+    assert environment_of("user", listed | INDEX | secret) == listed | INDEX
+
+
+@pytest.mark.parametrize("program", sorted(TABLE.keys() - {"user"}))
 def test_what_a_site_says_reaches_every_program(program) -> None:
     seen = environment_of(program, SITE | INDEX)
     assert SITE.items() <= seen.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -94,10 +95,25 @@ def test_parts_are_kept_where_nobody_else_can_put_some(
         named = tmp_path / "XDG_CACHE_HOME" / "horoscale" / "images"
         assert inputs.work_folder() == named and (named / "downloads").is_dir()
         return
-    with pytest.raises(SetupError, match="images belongs to another user, or everybody can write"):
+    with pytest.raises(SetupError, match=r"others than you can change .*/images"):
         inputs.work_folder()
     (tmp_path / "HOME" / ".cache" / "horoscale" / "images").chmod(0o700)
     assert inputs.work_folder().is_relative_to(tmp_path / "HOME")
+
+
+@pytest.mark.parametrize("open_", ["", "horoscale", "horoscale/images", "horoscale/images/wheels"])
+def test_a_place_that_a_group_can_write_on_the_way_is_one_where_others_put_some(
+    tmp_path, monkeypatch, open_
+) -> None:
+    """Seen: only the mode of the last folder was looked at, and only whether all can write."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "named"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "named" / "horoscale" / "images" / "wheels").mkdir(parents=True)
+    assert inputs.work_folder().is_relative_to(tmp_path / "named")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "named" / open_, 0, 1)
+    (tmp_path / "named" / open_).chmod(0o775 if os.geteuid() == 0 else 0o777)
+    assert inputs.work_folder().is_relative_to(tmp_path / "home")
 
 
 def test_ids_are_the_user_s_own_by_the_files_or_the_site_s_directory(program, monkeypatch) -> None:
