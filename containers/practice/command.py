@@ -136,7 +136,6 @@ def prepare() -> None:
 
     Raises SetupError where one cannot be had.
     """
-    needs.remove_old_policy(say)
     missing = needs.missing_packages()
     kept = [f"the package {package}" for package in missing]
     if apptainer.find() is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from apptainer import FUSE, install_packages
@@ -43,7 +42,6 @@ NO_SERVICES = [
     "for program in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do "
     '[ ! -e "$program" ] || mount --bind /usr/bin/true "$program"; done; exec "$@"', "sh",
 ]  # fmt: skip
-POLICY, OLD_POLICY = Path("/usr/sbin/policy-rc.d"), b"#!/bin/sh\nexit 101\n"
 
 
 def missing_packages(which: Callable[[str], str | None] = shutil.which) -> list[str]:
@@ -92,15 +90,3 @@ def check() -> None:
 def install(packages: list[str], env: Mapping[str, str]) -> None:
     """Install Debian packages without letting them start their services."""
     install_packages(packages, env, NO_SERVICES)
-
-
-def remove_old_policy(say: Callable[[str], None]) -> None:
-    """An earlier version, if it was killed while it installed packages, left a file that keeps all
-    later packages from starting their services."""
-    with suppress(FileNotFoundError):
-        if not POLICY.is_symlink() and POLICY.read_bytes() == OLD_POLICY:
-            say(
-                f"removing {POLICY}, as an interrupted installation of an earlier version left it: "
-                "services of packages start again"
-            )
-            POLICY.unlink()

@@ -43,18 +43,3 @@ def test_packages_start_no_service_and_nothing_is_left_even_by_a_kill(
         needs.install(["munge"], os.environ)
     assert sorted(path.name for path in Path("/usr/sbin").iterdir()) == before
     assert Path("/proc/self/mountinfo").read_text() == mounted
-
-
-@pytest.mark.parametrize(
-    ("content", "stays"),
-    [("#!/bin/sh\nexit 101\n", False), ("#!/bin/sh\n# ours\nexit 101\n", True), ("", True)],
-)
-def test_only_the_file_that_an_earlier_version_wrote_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, *, stays: bool
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(needs, "POLICY", tmp_path / "policy-rc.d")
-    needs.remove_old_policy(said.append)
-    needs.POLICY.write_text(content)
-    needs.remove_old_policy(said.append)
-    assert needs.POLICY.exists() == stays and len(said) == (not stays)
