@@ -55,7 +55,8 @@ def run(
             check=False, errors="backslashreplace",
         )  # fmt: skip
     except OSError as error:
-        raise SetupError(f"{name} failed: {error}") from error
+        cause = errors.start_error(error, command[0], os.environ if env is None else env)
+        raise SetupError(f"{name} failed: {cause}") from error
     if done.returncode != 0:
         said = tail(done.stdout + done.stderr) or "it says nothing"
         raise SetupError(f"{name} failed (exit code {done.returncode}):\n{said}\n{hint}".rstrip())
@@ -119,7 +120,8 @@ def logged(
                 env=env, pass_fds=held, check=False,
             ).returncode  # fmt: skip
         except OSError as error:
-            raise SetupError(f"{what}: cannot start {command[0]}: {error}") from error
+            cause = errors.start_error(error, command[0], os.environ if env is None else env)
+            raise SetupError(f"{what}: cannot start {command[0]}: {cause}") from error
         finally:
             done.set()
             ticker.join()

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import settings
 
 from jobs.cell.launch import core_groups
-from tests.practice import cluster, open_folder, shared_folder
+from tests.practice import cluster, open_folder, practice_user, shared_folder, sif
 from tests.pretend_hosts import ended
 from tests.sweeps import executable, ranks_here
 from train.environment import NOTHING, enter
 
-__all__ = ["cluster", "open_folder", "shared_folder"]
-pytest_plugins = ["tests.invariants"]
+__all__ = ["cluster", "open_folder", "practice_user", "shared_folder", "sif"]
+pytest_plugins = ["tests.bare", "tests.invariants"]
 
 # tests and what they start see no more of a developer's shell and dot files than the programs do
 enter("command", os.environ)
@@ -43,18 +43,28 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the practice cluster mostly wait: one worker takes them, from the beginning, while
-    others do the rest; of which those that start ranks come first, so that none is left alone at
-    the end."""
+    others do the rest, with tests that start clusters of their own; of the rest those that start
+    ranks come first, so that none is left alone at the end."""
     for item in items:
+        if "practice_user" in _fixtures(item):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slurm"):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+            group = "cluster" if "cluster" in _fixtures(item) else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
 
 
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
 def _turn(item: pytest.Item) -> int:
-    """The longest first, which says itself that it may take long."""
+    """The longest first, which says itself that it may take long, and last those that may wait for
+    an image that is being built."""
     limit = item.get_closest_marker("timeout")
-    if item.get_closest_marker("slurm"):
+    if "sif" in _fixtures(item):
+        return 4
+    if "cluster" in _fixtures(item):
         return 0
     if limit and limit.args[0] > 1200:
         return 1
@@ -67,7 +77,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     parallel = "PYTEST_XDIST_WORKER" in os.environ
     if parallel and os.geteuid() == 0:  # the cluster's tests, which are root's, take the longest
         os.setpriority(os.PRIO_PROCESS, 0, 0 if item.get_closest_marker("slurm") else 10)
-    if parallel and item.get_closest_marker("slurm") and not item.nodeid.endswith("@cluster"):
+    if parallel and item.get_closest_marker("slurm") and "@" not in item.nodeid:
         pytest.fail("tests of the practice cluster need one worker: run pytest --dist loadgroup")
 
 

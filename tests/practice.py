@@ -30,6 +30,7 @@ from containers.practice.network import nodes_named  # noqa: E402
 from containers.practice.place import Place, place_of  # noqa: E402
 
 USER = users.PRACTICE_USER
+IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,15 @@ def cluster() -> Iterator[Practice]:
     yield from started(place)
 
 
+@pytest.fixture(scope="session")
+def sif() -> Path:
+    """The image of `make image`. Tests that need it come last, and wait for a build that runs."""
+    with only_one(IMAGE.with_name(".lock")):
+        if not IMAGE.exists() or shutil.which("apptainer") is None:
+            pytest.skip(f"no {IMAGE} or no apptainer on PATH: make image")
+    return IMAGE
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that all users and nodes can enter: tmp_path is closed, the nodes' /tmp private."""
@@ -154,8 +164,14 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def shared_folder(open_folder: Path) -> Path:
-    """The same, of the test user, whom root makes where it is missing."""
-    if os.geteuid() == 0:
-        shutil.chown(open_folder, users.ensure_user(), USER)
+def practice_user() -> str | None:
+    """The test user, whom root makes where it is missing; tests that need it are slow ones."""
+    return users.ensure_user() if os.geteuid() == 0 else None
+
+
+@pytest.fixture
+def shared_folder(open_folder: Path, practice_user: str | None) -> Path:
+    """The same, of the test user."""
+    if practice_user:
+        shutil.chown(open_folder, practice_user, practice_user)
     return open_folder

@@ -128,6 +128,12 @@ def test_commands_of_the_practice_cluster_run_as_written(surroundings, cluster) 
         hosts = {host for record in records for host in record.world.hostnames}
         assert hosts == {"node1", "node2", "node3", "node4"}
         assert {record.world.nodes for record in records} == {1, 2, 4}
+        for record in (record for record in records if record.world.nodes > 1):
+            # a ring all-reduce sends 2 (n-1)/n of the gradient in each step; the small CNN has some
+            # 100,000 weights: megabytes, not the kilobytes of control
+            sent = [link.sent_bytes for link in record.traffic if link.interface == "eth0"]
+            steps = sum(epoch.steps for epoch in record.epochs)
+            assert len(sent) == record.world.nodes and min(sent) > steps * 100_000
         done = shell(INTERCONNECT, surroundings | told)
         # what else runs on these cores may keep it from deciding; the links themselves are healthy
         assert ("PASS" in done.stdout) == (done.returncode == 0), done.stdout[-3000:]

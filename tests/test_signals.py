@@ -21,7 +21,7 @@ PROGRAMS = {
     "jobs interconnect": ("-m jobs", "jobs.slurm.client.detect.site_for", ["interconnect"]),
     "analysis": ("-m analysis", "analysis.records.load.load_frames", ["summary", "x"]),
     "setup": ("containers/setup.py", "fcntl.flock locks.lock_file", ["login"]),
-    "image": ("containers/image.py", "build.plan.read_parts users.ensure_user", ["cpu"]),
+    "image": ("containers/image.py", "apptainer.ensure", ["cpu"]),
     "practice": ("containers/practice/__main__.py", "practice.place.place_of", ["status"]),
 }
 CODE = """

@@ -7,9 +7,10 @@ import contextlib
 import errno
 import os
 import shlex
+import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -17,6 +18,8 @@ from types import FrameType
 FULL = (errno.ENOSPC, errno.EDQUOT)
 #: A read that fails is tried this often in all, with this pause: a file server may be back by then.
 READ_TRIES, READ_AGAIN_S = 3, 0.1
+#: What exec may report of a folder of PATH, as if it were of the program.
+_OF_FOLDERS = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 _REMEDIES = {
     errno.ENOSPC: "free space on that disk",
     errno.EDQUOT: "remove files, since the quota is used up",
@@ -40,6 +43,23 @@ class DataError(ConfigError):
 def remedy(error: OSError) -> str:
     """What to do about it; '' where the number does not tell, and the system's words must do."""
     return _REMEDIES.get(error.errno or 0, "")
+
+
+def start_error(error: OSError, program: str, environment: Mapping[str, str]) -> OSError:
+    """Why a program could not be started in this environment, from the error of the attempt.
+
+    Its number does not tell: for a program that is missing, and for one without its interpreter,
+    exec reports the error of a folder of PATH that the user may not enter.
+    """
+    if error.filename != program or error.errno not in _OF_FOLDERS:
+        return error  # no room for a process, or no folder to start it in
+    path = os.pathsep.join(os.get_exec_path(environment))
+    found = shutil.which(program, mode=os.F_OK, path=path)
+    if found is None and os.sep not in program:
+        return FileNotFoundError(errno.ENOENT, "no such program on PATH", program)
+    if found is not None and os.access(found, os.X_OK):
+        return OSError(errno.ENOEXEC, "the interpreter in its first line cannot be started", found)
+    return error if found is None else PermissionError(errno.EACCES, "Permission denied", found)
 
 
 def make_line(goal: str, results: Path | None = None, **variables: str) -> str:

@@ -25,11 +25,11 @@ Apptainer = Callable[..., str]
 
 
 @pytest.fixture(params=("cpu", "gpu"))
-def built(request) -> Path:
-    sif = image.FOLDER / f"{request.param}.sif"
-    if not sif.is_file():
-        pytest.skip(f"{sif.name} is not built here: make image IMAGE={request.param}")
-    return sif
+def built(request, sif: Path) -> Path:
+    found = image.FOLDER / f"{request.param}.sif"
+    if not found.is_file():
+        pytest.skip(f"{found.name} is not built here: make image IMAGE={request.param}")
+    return found
 
 
 @pytest.fixture

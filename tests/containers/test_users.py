@@ -17,13 +17,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 NOBODY = 65534
 
 
-@pytest.fixture
-def place(open_folder: Path) -> Path:
-    """A folder of root's, where there is the practice user."""
-    users.ensure_user()
-    return open_folder
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_other_user_s_own_environment_and_the_same_tokens(monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere/.cache")
@@ -98,9 +91,10 @@ def test_another_user_s_link_on_the_way_is_refused_and_root_s_is_followed(tmp_pa
     ],
 )
 def test_root_s_command_goes_on_only_with_what_the_user_can_read(
-    place: Path, site: str, mode: int, results: str, refused: str | None
+    practice_user, open_folder: Path, site: str, mode: int, results: str, refused: str | None
 ) -> None:
     """As SITE= or RESULTS= below the home of root."""
+    place = open_folder
     (place / "closed").mkdir(mode=0o700)
     (place / site).touch(mode)
     argv = [sys.executable, ROOT / "containers" / "practice", "login", "--give", place / results]
@@ -117,9 +111,11 @@ def test_root_s_command_goes_on_only_with_what_the_user_can_read(
 
 @needs_root
 @pytest.mark.parametrize("closed", [".", "containers/users.py"])
-def test_a_checkout_that_root_alone_can_read_is_named(place: Path, closed: str) -> None:
+def test_a_checkout_that_root_alone_can_read_is_named(
+    practice_user, open_folder: Path, closed: str
+) -> None:
     """As umask 077 makes it; seen: a traceback, "No module named 'unprivileged'"."""
-    checkout = copy_checkout(place / "checkout")
+    checkout = copy_checkout(open_folder / "checkout")
     (checkout / closed).chmod(0o700)
     argv = [sys.executable, checkout / "containers" / "practice", "login", "--", "true"]
     done = ran(argv)
@@ -140,12 +136,14 @@ own_sites()
 
 
 @needs_root
-def test_users_share_an_installation_and_data_that_they_cannot_write(place: Path) -> None:
+def test_users_share_an_installation_and_data_that_they_cannot_write(
+    practice_user, open_folder: Path
+) -> None:
     """Each has results and prepared data of its own; one of them has no home that it can write."""
-    data = place / "data"
+    data = open_folder / "data"
     data.mkdir(mode=0o755)
-    for user in (users.PRACTICE_USER, "daemon"):
-        results = place / user
+    for user in (practice_user, "daemon"):
+        results = open_folder / user
         users.give(results, user)
         argv = users.enter_argv([sys.executable, "-c", PREPARE, str(data), str(results)], user)
         done = ran(argv, cwd=ROOT)

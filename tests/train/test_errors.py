@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from train.errors import DataError, explained, make_line, remedy
+from tests.sweeps import executable
+from train.errors import DataError, explained, make_line, remedy, start_error
 
 #: Error number -> a word of the advice; '': the system's own words alone.
 ADVICE = {
@@ -40,3 +43,42 @@ def test_a_suggested_command_is_of_the_folder_that_make_was_told(tmp_path, monke
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setenv("RESULTS", "results")
     assert make_line("logs", SWEEP="a") == "make logs SWEEP=a"
+
+
+@pytest.fixture
+def closed(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of programs, between two of PATH that this user may not enter or that is a file."""
+    (open_folder / "closed").mkdir(mode=0)
+    (open_folder / "file").touch()
+    names = ("closed", "bin", "file")
+    monkeypatch.setenv("PATH", os.pathsep.join(str(open_folder / name) for name in names))
+    user = os.geteuid()
+    executable(open_folder / "bin" / "refused", "#!/bin/sh\n").chmod(0o644)
+    executable(open_folder / "bin" / "uninterpreted", "#!/no/such/shell\n")
+    if user == 0:
+        os.seteuid(65534)
+    yield open_folder / "bin"
+    os.seteuid(user)
+
+
+def test_a_program_that_is_missing_is_told_from_one_that_may_not_be_run(closed: Path) -> None:
+    """As after `su NAME` without a dash: exec ends with the error of root's folder."""
+    reasons = {
+        "missing": (FileNotFoundError, "missing: no such program on PATH"),
+        "refused": (PermissionError, f"{closed}/refused: Permission denied"),
+        "uninterpreted": (OSError, f"{closed}/uninterpreted: the interpreter in its first line"),
+        f"{closed}/missing": (FileNotFoundError, f"{closed}/missing: No such file or directory"),
+        f"{closed}/../closed/it": (PermissionError, f"{closed}/../closed/it: Permission denied"),
+    }
+    for program, (kind, reason) in reasons.items():
+        with pytest.raises(OSError) as caught:
+            subprocess.run([program], check=False)
+        cause = start_error(caught.value, program, os.environ)
+        assert isinstance(cause, kind)
+        assert f"{cause.filename}: {cause.strerror}".startswith(reason)
+
+
+def test_a_folder_to_start_in_is_no_program(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        subprocess.run(["true"], cwd=tmp_path / "gone", check=False)
+    assert start_error(caught.value, "true", os.environ) is caught.value

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from train.environment import environment_of
-from train.errors import ConfigError
+from train.errors import ConfigError, start_error
 
 #: What Slurm's programs print while the controller is down, busy or restarting.
 _AWAY = (
@@ -138,7 +138,8 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
         reason = f"no answer within {timeout_s:g} s"
         raise SlurmError(shlex.join(argv), reason, passing=True) from error
     except OSError as error:
-        reason = f"cannot be started here: {error.strerror}"
+        cause = start_error(error, argv[0], environment)
+        reason = f"cannot be started here: {cause.strerror}"
         raise SlurmError(shlex.join(argv), reason, passing=error.errno in _NO_ROOM) from error
     # the shell of a site's wrapper adds 128 to the signal's number; scancel's own exit codes are
     # larger, as a rule (210)

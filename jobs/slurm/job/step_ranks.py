@@ -22,6 +22,7 @@ from typing import NamedTuple, TextIO
 from jobs.cell.ranks import Ended, RankSet
 from jobs.cell.stop import Reason, Stop
 from train.environment import environment_of
+from train.errors import start_error
 
 _OWN = re.compile(r"(?:srun|slurmstepd)\S*: ")
 _ENDED = re.compile(
@@ -144,13 +145,17 @@ class StepRanks(RankSet):
         for rank in range(size):
             with contextlib.suppress(OSError):
                 self._sizes[rank] = self.log_of(rank).stat().st_size
+        environment = environment_of("step", os.environ) | dict(settings)
         with self.log.open("ab") as out:
             self._reader = self.log.open(encoding="utf-8", errors="replace")
             self._reader.seek(0, os.SEEK_END)
-            self._process = subprocess.Popen(
-                argv, env=environment_of("step", os.environ) | dict(settings),
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-            )  # fmt: skip
+            try:
+                self._process = subprocess.Popen(
+                    argv, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise start_error(error, argv[0], environment) from error
 
     def run(self, line: StepLine, size: int, stop: Stop, limit_s: float) -> Reason | None:
         """Start and watch the ranks to their end, which comes at the latest when the job is stopped

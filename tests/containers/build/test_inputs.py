@@ -45,6 +45,7 @@ def test_an_old_apptainer_is_refused_before_anything_is_downloaded(program, tmp_
 def test_the_build_keeps_its_trees_off_tmp_and_gets_proxies_and_certificates(
     tmp_path, monkeypatch
 ) -> None:
+    monkeypatch.delenv("https_proxy", raising=False)
     monkeypatch.setenv("HTTPS_PROXY", "http://p:1")
     monkeypatch.setenv("no_proxy", "localhost")
     environment = inputs.environment_of_build(tmp_path, Path("/ca.pem"))

@@ -34,6 +34,7 @@ def root(monkeypatch) -> None:
 
 
 def test_everything_that_is_missing_is_said_at_once(root, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(needs.shutil, "which", lambda program: program)  # ip may be missing, too
     monkeypatch.setattr(needs, "TRIAL", ["unshare", "--no-such-option"])
     monkeypatch.setattr(needs, "USER_NAMESPACES", ["unshare", "--neither-this"])
     monkeypatch.setattr(needs, "FUSE", Path("/absent/fuse"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +11,10 @@ import yaml
 from jobs.cell.container import Container, container_argv
 from jobs.cell.needs import Need, basic_needs, binds_of, check_names, needs_of, usable_tmpdir
 from jobs.config.load import load_sweep
-from tests.practice import USER, users
+from tests.practice import users
 from tests.sweeps import ROOT, ran
 from train.errors import ConfigError
 
-IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 CELL = {"dataset": "digits", "model": "cnn", "epochs": 1, "batch_per_rank": 8, "gpus": 1,
         "technique": "naive"}  # fmt: skip
 #: Of a cell that starts from published weights.
@@ -130,14 +127,14 @@ def test_what_is_bound(world: World, case: str) -> None:
         ]
 
 
-@pytest.mark.skipif(shutil.which("apptainer") is None, reason="no apptainer on PATH: make image")
-@pytest.mark.skipif(not IMAGE.exists(), reason=f"no image {IMAGE}: make image")
 @pytest.mark.parametrize(
     ("case", "no_home"),
     [*((name, True) for name in PLACES if name != "a link to nowhere"),
      *((name, False) for name in PLACES if "home" in name)],
 )  # fmt: skip
-def test_a_container_sees_it_as_the_host_does(world: World, case: str, no_home: bool) -> None:
+def test_a_container_sees_it_as_the_host_does(
+    world: World, practice_user: str | None, sif: Path, case: str, no_home: bool
+) -> None:
     things, keys, _ = PLACES[case]
     links = make(world, things)
     paths = [need.path for need in world.needs(**keys) if Path(need.path).exists()]
@@ -147,10 +144,11 @@ def test_a_container_sees_it_as_the_host_does(world: World, case: str, no_home: 
     # by itself it would have all of this folder
     arguments += ["--no-mount", "tmp"]
     binds = binds_of(needs := world.needs(**keys))
-    container = Container(str(IMAGE), "apptainer", "none", binds, tuple(arguments))
-    command = users.as_user(["env", f"HOME={world.top / 'home'}"], USER)
+    container = Container(str(sif), "apptainer", "none", binds, tuple(arguments))
+    home = f"HOME={world.top / 'home'}"
+    command = users.as_user(["env", home], practice_user) if practice_user else []
     (world.top / "home").mkdir(exist_ok=True)
-    argv = [*(command if os.geteuid() == 0 else []), *container_argv(container), "ls", "-d"]
+    argv = [*command, *container_argv(container), "ls", "-d"]
     done = ran([*argv, *(f"{path}/" if Path(path).is_dir() else path for path in paths)], cwd="/")
     assert done.returncode == 0, (done.stderr, needs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import sysconfig
 from pathlib import Path
@@ -34,7 +33,6 @@ from train.errors import ConfigError
 from train.record.run import read_record
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 
 
 @pytest.fixture(autouse=True)
@@ -221,9 +219,7 @@ def test_gpus_that_stay_unused(capsys, gpus: int, support: str, sweep, said) -> 
 
 
 @pytest.mark.ranks2
-@pytest.mark.skipif(shutil.which("apptainer") is None, reason="no apptainer on PATH: make image")
-@pytest.mark.skipif(not IMAGE.exists(), reason=f"no image {IMAGE}: make image")
-def test_two_real_ranks_in_the_image(shared_folder: Path) -> None:
+def test_two_real_ranks_in_the_image(shared_folder: Path, sif: Path) -> None:
     """As the user whom ranks in containers run as: root may not start them everywhere."""
     python, command = _python(shared_folder)
     sweep = shared_folder / "two.yaml"
@@ -244,8 +240,8 @@ def test_two_real_ranks_in_the_image(shared_folder: Path) -> None:
     found = read_record(file)
     assert (found.status, found.world.size, found.world.launcher) == ("completed", 2, "horoscale")
     made = found.provenance
-    assert made.image_digest == IMAGE.with_name("cpu.sif.sha256").read_text().split()[0]
-    assert made.environment["APPTAINER_CONTAINER"] == str(IMAGE)
+    assert made.image_digest == sif.with_name("cpu.sif.sha256").read_text().split()[0]
+    assert made.environment["APPTAINER_CONTAINER"] == str(sif)
     assert made.git_commit and "tensorflow-cpu" in made.versions
     assert made.unused_gpus is None
 

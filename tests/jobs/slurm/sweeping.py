@@ -20,7 +20,6 @@ from tests.practice import Practice
 from tests.sweeps import ROOT
 from train.record.run import RunRecord, read_record
 
-IMAGE = ROOT / "containers" / "images" / "cpu.sif"
 #: Without a container ranks start sooner; what the container does to them is tested apart.
 BARE: Mapping[str, Any] = {
     "partition": "practice", "ranks_per_node": 1, "gpus": "gres", "time_min": 20, "signal_s": 20,

@@ -3,7 +3,7 @@
 One of each kind with real ranks, of a single job or of one element among three: Slurm gives the
 element that it starts last the array's id as SLURM_JOB_ID, and scontrol takes a bare id of an array
 for all of its elements. Faults of the controller, of nodes, of the disk and of who watches meet a
-whole sweep in tests/chaos.
+whole sweep in tests/chaos; a rank that hangs is the same without Slurm (tests/test_end_to_end.py).
 """
 
 from __future__ import annotations
@@ -17,21 +17,11 @@ import pytest
 
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import query
-from tests.jobs.slurm.sweeping import LONG, Sweeping, statuses, three
+from tests.jobs.slurm.sweeping import Sweeping, statuses, three
 from tests.practice import USER, Practice
 from train.record.run import read_record
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
-
-
-def test_a_hanging_rank(sweeping: Sweeping) -> None:
-    sweeping.sweep = {**LONG, "epochs": 2000}
-    # longer than the first step, traced, takes
-    fault = sweeping.disturbed("rank hangs (stall limit 60 s)", "--stall-s", "60")
-    # the pattern must not match the shell that holds it
-    stop = ("pkill", "-STOP", "-f", "[-]m train .*/digits-")
-    assert sweeping.practice.inside(sweeping.node_of(1), *stop).returncode == 0
-    assert fault.ends(1, "failed").error.what.startswith("a hang: rank 1")
 
 
 def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
@@ -49,13 +39,6 @@ def test_a_suspended_job_goes_on(sweeping: Sweeping) -> None:
     # a slurmd stops its ranks some seconds after the word, and a busy machine looks suspended, too
     longest = max(record.epochs, key=lambda epoch: epoch.suspended_s)
     assert 65 < longest.suspended_s < 150 and longest.train_s < 65
-
-
-def test_slurmd_stopped_under_a_running_job(sweeping: Sweeping) -> None:
-    """Only the daemon ends: ranks go on, until Slurm takes the node for dead and requeues."""
-    fault = sweeping.disturbed("slurmd stopped under a running job", epochs=2)
-    sweeping.practice.stop_node(sweeping.node_of(1))
-    fault.ends(0, "completed")
 
 
 def test_the_last_element_ends_and_its_siblings_keep_their_requeues(sweeping: Sweeping) -> None:

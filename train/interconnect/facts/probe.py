@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from train.errors import start_error
 from train.interconnect.facts.record import Fact, Group, Role
 
 LIMIT_S = 20.0
@@ -33,14 +35,11 @@ def ask(command: Sequence[str]) -> Answer:
             list(command), capture_output=True, text=True, errors="replace", check=False,
             timeout=LIMIT_S, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-    except FileNotFoundError:
-        return Answer(None, f"{command[0]} is not there")
-    except PermissionError:
-        return Answer(None, f"{command[0]} may not be run by this user")
     except subprocess.TimeoutExpired:
         return Answer(None, f"{command[0]} gave no answer in {LIMIT_S:.0f} s")
     except OSError as error:
-        return Answer(None, f"{command[0]}: {error.strerror}")
+        reason = start_error(error, command[0], os.environ).strerror
+        return Answer(None, f"{command[0]}: {reason}")
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
         return Answer(None, f"{command[0]} ended with code {done.returncode}: {said[-1][:200]}")

@@ -83,7 +83,7 @@ def test_messages_are_no_answer_but_for_srun(fake: FakeSlurm) -> None:
 
 
 def test_a_program_that_is_not_here_or_does_not_end(fake: FakeSlurm) -> None:
-    with pytest.raises(SlurmError, match="cannot be started here: No such file") as caught:
+    with pytest.raises(SlurmError, match="started here: no such program on PATH") as caught:
         run(["horoscale-no-such-program"], patience_s=3600)
     assert not caught.value.passing
     fake.put("squeue", "exec sleep 30")

@@ -45,11 +45,6 @@ def failed(cell: Path, rank: int, *, consequence: bool) -> None:
     (cell / "logs" / f"rank-{rank}.error.json").write_text(json.dumps(told))
 
 
-@pytest.fixture(autouse=True)
-def _silent_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere:/usr/bin:/bin")
-
-
 #: Name and srun's exit code -> status, place, the beginning of what happened, and the rank.
 RECORDED: dict[tuple[str, int], tuple[str, str, str, int | None]] = {
     ("power", 1): ("lost", "node node4", "a node failed (node4)", None),

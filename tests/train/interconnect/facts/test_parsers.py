@@ -170,7 +170,9 @@ def test_gpus() -> None:
     assert found["0 MIG"] is None and found["1 VBIOS"] is None
 
 
-@pytest.mark.parametrize("answer", [Answer(None, "nvidia-smi is not there"), Answer("no xml <")])
+@pytest.mark.parametrize(
+    "answer", [Answer(None, "nvidia-smi: no such program on PATH"), Answer("no xml <")]
+)
 def test_no_answer_of_the_driver_is_unknown(answer: Answer) -> None:
     (fact,) = parse_query(answer)
     assert fact.value is None and fact.why and "nvidia-smi" in fact.why
@@ -216,7 +218,7 @@ def test_versions(text: str, pattern: str, found: str | None) -> None:
 
 
 def test_missing_tools_are_unknown_never_a_pass() -> None:
-    assert ask(("no-such-tool-here",)) == Answer(None, "no-such-tool-here is not there")
+    assert ask(("no-such-tool-here",)) == Answer(None, "no-such-tool-here: no such program on PATH")
     failed = ask(("sh", "-c", "echo broken >&2; exit 3"))
     assert failed.text is None and "code 3: broken" in str(failed.why)
     assert ask(("echo", "yes")).text == "yes"

@@ -1,0 +1,142 @@
+"""Quick tests see a bare machine, whatever was installed or started on it, and leave it as it is.
+
+A session of quick tests (``-m "not slow and not slurm"``) has a PATH of links, without Apptainer
+and Slurm, and an empty home. Programs that install packages or make users are stand-ins that
+refuse. Root's session also has a network of its own, which is loopback alone, and mounts of its
+own: the practice user is hidden, and what a test mounts ends with the session. Another user cannot
+have these, so proxies that lead nowhere stand in for the network. A refusal, and a process that
+outlives the session, fail the session.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.sweeps import executable
+
+#: Only tests with one of these marks see what is installed.
+UNBARE = ("slow", "slurm")
+HIDDEN = re.compile(
+    "(run-)?(apptainer|singularity)|(un|re)?munged?|slurm.*|sacct(mgr)?|salloc|sattach|sbatch|"
+    "sbcast|scancel|scontrol|scrontab|sdiag|sinfo|sprio|squeue|sreport|srun|sshare|sstat|strigger"
+)
+INSTALLERS = ("apt", "apt-get", "aptitude", "dpkg", "useradd", "adduser", "usermod", "userdel",
+              "groupadd", "addgroup")  # fmt: skip
+#: Reading, as a question for the mirrors, is allowed.
+REFUSAL = """#!/bin/sh
+case $1 in indextargets | --print-* | --version) exec {real} "$@" ;; esac
+echo "$PYTEST_CURRENT_TEST: {name} $*" >>{notes}
+echo "{name}: refused, since quick tests install nothing (tests/bare.py)" >&2
+exit 1
+"""
+PRACTICE = "practice:"  # the user, and the group and ids of that name
+SESSION = "BARE_SESSION"  # variable that all its processes inherit: its folder
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+DEAD_PROXY = "http://127.0.0.1:9"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    wanted = all(f"not {mark}" in config.option.markexpr for mark in UNBARE)
+    if not wanted or hasattr(config, "workerinput"):  # workers inherit all of it
+        return
+    folder = Path(tempfile.mkdtemp(prefix="horoscale-bare-", dir="/var/tmp"))
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    folder.chmod(0o755)
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "XDG_"))]:
+        del os.environ[name]
+    (folder / "home").mkdir()
+    os.environ |= {
+        SESSION: str(folder), "PATH": str(links(folder)), "HOME": f"{folder}/home",
+        "HOROSCALE_PRACTICE": "/run/horoscale-bare",
+    }  # fmt: skip
+    try:
+        part(folder)
+    except (OSError, subprocess.CalledProcessError) as error:
+        # programs obey it, as far as they obey any proxy
+        os.environ |= dict.fromkeys(("http_proxy", "https_proxy"), DEAD_PROXY)
+        os.environ["no_proxy"] = "localhost,127.0.0.1,::1"
+        print(f"[bare] network and mounts are the machine's ({error}); proxies lead nowhere",
+              file=sys.stderr)  # fmt: skip
+
+
+def links(folder: Path) -> Path:
+    """The programs of PATH in one folder, without those that are hidden."""
+    made, notes = folder / "bin", folder / "refused"
+    made.mkdir()
+    notes.touch()
+    notes.chmod(0o666)
+    for place in os.get_exec_path():
+        with suppress(OSError):  # of a user who may not enter it
+            for program in Path(place).iterdir():
+                if not HIDDEN.fullmatch(program.name) and not (made / program.name).is_symlink():
+                    (made / program.name).symlink_to(program.absolute())
+    for name in INSTALLERS:
+        real = shutil.which(name) or "false"
+        (made / name).unlink(missing_ok=True)
+        executable(made / name, REFUSAL.format(name=name, real=real, notes=notes))
+    return made
+
+
+def part(folder: Path) -> None:
+    """Give this process, and all that it starts, a network and mounts of their own (OSError)."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS | CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    with socket.socket() as control:
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", IFF_UP))
+    mount("--make-rprivate", "/")
+    files = {"hosts": f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n"}
+    for name in ("passwd", "group", "subuid", "subgid"):
+        with suppress(FileNotFoundError):
+            lines = Path("/etc", name).read_text().splitlines(keepends=True)
+            files[name] = "".join(line for line in lines if not line.startswith(PRACTICE))
+    for name, text in files.items():
+        (folder / name).write_text(text)
+        if Path("/etc", name).exists():
+            mount("--bind", str(folder / name), f"/etc/{name}")
+    if Path("/etc/slurm").is_dir():
+        mount("-t", "tmpfs", "tmpfs", "/etc/slurm")
+
+
+def mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True)
+
+
+def violations(folder: Path) -> Iterator[str]:
+    yield from (folder / "refused").read_text().splitlines()
+    others = [
+        process
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get(SESSION) == str(folder)
+        and process.pid != os.getpid()
+    ]
+    for process in psutil.wait_procs(others, timeout=5)[1]:
+        with suppress(psutil.Error):
+            test = process.info["environ"].get("PYTEST_CURRENT_TEST", "")
+            yield f"{test}: {' '.join(process.cmdline())} (process {process.pid}) did not end"
+            process.kill()
+
+
+@pytest.hookimpl(trylast=True)  # when workers have ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    folder = os.environ.get(SESSION)
+    if folder is None or hasattr(session.config, "workerinput"):
+        return
+    for line in violations(Path(folder)):
+        print(f"\n[bare] {line}", file=sys.stderr)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
