@@ -17,7 +17,7 @@ import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, errors, table
+from locks import LOCKS, SetupError, atomic, errors, table
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment
 from users import ensure_user, enter_argv
 
@@ -169,6 +169,8 @@ def publish(new: Path, image: Path) -> str:
 
 
 def make(name: str) -> None:
+    if os.geteuid() == 0:
+        os.umask(0o022)  # others are to use what root builds
     FOLDER.mkdir(parents=True, exist_ok=True)
     program = str(apptainer.ensure())
     key = plan.image_key(plan.read_parts(name, os.uname().machine))
@@ -179,17 +181,16 @@ def make(name: str) -> None:
             return
         for left in FOLDER.glob(f".{image.name}.*"):
             left.unlink()
-        handle, path = tempfile.mkstemp(prefix=f".{image.name}.", dir=FOLDER)
-        new = Path(path)
+        new = FOLDER / f".{image.name}.{uuid.uuid4().hex}"
+        handle = atomic.create(new, 0o777)
         try:
             with os.fdopen(handle, "wb") as out:
-                os.fchmod(handle, 0o755)
                 if os.geteuid() == 0:
                     build_as_user(program, name, out)
                 else:
                     build(program, name, commit(), out)
                 out.flush()
-                os.fsync(handle)
+                atomic.flush_to_disk(handle)
             found = publish(new, image)
         finally:
             new.unlink(missing_ok=True)

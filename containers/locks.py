@@ -15,6 +15,7 @@ if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in the
     sys.path.append(str(LOCKS.parent))
 #: The table of what each program sees of the user's environment.
 table = importlib.import_module("train.environment")
+atomic = importlib.import_module("train.record.atomic")
 errors = importlib.import_module("train.errors")
 quota = importlib.import_module("train.distributed.quota")
 

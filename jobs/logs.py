@@ -44,16 +44,26 @@ def show(cell: Path, supervisor: Path | None) -> Iterator[str]:
         yield "record: none yet: it has not ended"
     except (RecordError, Unreadable) as error:
         yield f"record: {error}"
-    if supervisor is not None and not supervisor.exists():
-        yield f"supervisor: {supervisor} (not there yet: its job has not begun)"
     ranks = [(log.stem.replace("-", " "), log) for log in _logs_of_ranks(cell)]
     for whose, log in [("supervisor", supervisor), ("srun", cell / "logs" / SRUN_LOG), *ranks]:
-        if log is not None and log.exists():
-            tail = tail_of(log)[-MAX_LINES:]
-            yield f"{whose}: {log}" + ("" if tail else " (empty)")
-            yield from (f"  | {text}" for text in tail)
+        if log is not None:
+            yield from _end_of(whose, log)
     if not ranks:
         yield "ranks: none has written a log yet"
+
+
+def _end_of(whose: str, log: Path) -> Iterator[str]:
+    try:
+        log.open("rb").close()
+    except FileNotFoundError:
+        if whose == "supervisor":
+            yield f"{whose}: {log} (not there yet: its job has not begun)"
+    except OSError as error:  # another user's, of a version that kept its folder closed
+        yield f"{whose}: {log} (cannot be read: {error.strerror})"
+    else:
+        tail = tail_of(log)[-MAX_LINES:]
+        yield f"{whose}: {log}" + ("" if tail else " (empty)")
+        yield from (f"  | {text}" for text in tail)
 
 
 def _of_record(record: RunRecord) -> Iterator[str]:

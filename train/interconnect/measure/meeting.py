@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from train.record.atomic import flush_to_disk
+
 MEETING_NAME = ".meeting"
 _CONNECT_S = 10.0
 _LONGEST = 1 << 20  # bytes of a line
@@ -42,7 +44,7 @@ def publish(folder: Path, meeting: Meeting) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as out:
         json.dump(meeting._asdict(), out)
         out.flush()
-        os.fsync(out.fileno())
+        flush_to_disk(out.fileno())
     temporary.replace(folder / MEETING_NAME)
 
 
