@@ -57,6 +57,9 @@ def is_current(program: str, image: Path, key: str) -> bool:
 
 
 def commit() -> str:
+    """Of this checkout; a repository that it only lies in is another project's."""
+    if output(["git", "-C", str(LOCKS), "rev-parse", "--show-prefix"]) != f"{LOCKS.name}/\n":
+        return "unknown"
     said = output(["git", "-C", str(LOCKS), "describe", "--always", "--abbrev=40", "--dirty",
                    "--exclude=*"])  # fmt: skip
     return (said or "").strip() or "unknown"

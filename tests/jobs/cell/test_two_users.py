@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def works_on(sweep: Path, title: str) -> None:
-    """All that a sweep does in its folder: it is laid out, submitted, attempted, failed, archived."""
+    """All that a sweep does in its folder, from the lay-out of cells to a record."""
     cell = sweep / ONE.cell_id()
     with only_sweep(sweep):
         manifest = SweepManifest(name="trial", title=title, cells=(cell.name,), techniques=())
@@ -93,7 +94,7 @@ def works_on(sweep: Path, title: str) -> None:
 def test_one_goes_on_with_the_sweep_of_the_other(sweep: Path) -> None:
     """Seen: `make logs` of a colleague ended with EACCES, and `make sweep` with a refused chmod."""
     for turn, user in enumerate((A, B, A)):
-        assert acting(user, GROUP, lambda: works_on(sweep, f"turn {turn}")) == 0
+        assert acting(user, GROUP, partial(works_on, sweep, f"turn {turn}")) == 0
         assert len(list(sweep.glob("*/archive/*"))) == turn
     secrets = [*sweep.glob(".submitit/*/tasks.json"), *sweep.glob(".submitit/*/submission.sh")]
     assert len(secrets) == 6 and not any(file.stat().st_mode & 0o077 for file in secrets)
@@ -108,5 +109,5 @@ def test_with_a_closed_umask_nobody_else_reads(sweep: Path) -> None:
 def test_others_read_what_the_umask_leaves_open(sweep: Path) -> None:
     assert acting(A, GROUP, lambda: works_on(sweep, "mine"), umask=0o022) == 0
     cell, (log,) = sweep / ONE.cell_id(), sweep.glob(f".submitit/*/{log_name('101')}")
-    assert acting(STRANGER, STRANGER, lambda: (cell / RECORD_NAME).read_text()) == 0
+    assert acting(STRANGER, STRANGER, (cell / RECORD_NAME).read_text) == 0
     assert acting(STRANGER, STRANGER, log.read_text) == 0
