@@ -195,7 +195,7 @@ def guarded(action: Callable[[], int | None], say: Callable[[str], None], hint: 
         say(str(error))
     except OSError as error:
         remedy = errors.remedy(error)
-        say(f"{error}. {remedy.capitalize()}{'; ' if remedy else ''}{hint}")
+        say(f"{error}. {remedy[:1].upper()}{remedy[1:]}{'; ' if remedy else ''}{hint}")
     except KeyboardInterrupt:
         say("interrupted: the next make goes on from here")
         return 130

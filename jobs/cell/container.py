@@ -156,7 +156,7 @@ def _checked(path: Path, hint: str, known: Image | None = None) -> Image:
     except FileNotFoundError:
         raise ConfigError(f"there is no image {path}: {hint}") from None
     except OSError as error:
-        todo = ", or ".join(filter(None, (remedy(error), hint)))
+        todo = ", or ".join(filter(None, (remedy(error, path), hint)))
         raise ConfigError(f"the image {path} cannot be read ({error.strerror}): {todo}") from error
 
 

@@ -4,10 +4,8 @@ umask is 002."""
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from jobs.logs import show
 from jobs.slurm import submit
 from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array, log_name, read_notes
+from tests.acting import acting
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import context
 from tests.sweeps import ROOT
@@ -28,27 +27,6 @@ from train.record.run import RECORD_NAME, SweepManifest, write_record
 
 GROUP, A, B, STRANGER = 54320, 54321, 54322, 54323
 ONE = config(gpus=1)
-
-
-def acting(user: int, group: int, act: Callable[[], object], umask: int = 0o002) -> int:
-    """Exit code of a process of that user which does ``act``; 13 where something is forbidden."""
-    if child := os.fork():
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code = 1
-    try:
-        os.setgroups([group])
-        os.setgid(user)
-        os.setuid(user)
-        os.umask(umask)
-        act()
-        code = 0
-    except PermissionError as error:
-        print(error, file=sys.stderr, flush=True)
-        code = 13
-    except BaseException:  # noqa: BLE001  (only this process may go on)
-        traceback.print_exc()
-    finally:
-        os._exit(code)
 
 
 @pytest.fixture
