@@ -20,8 +20,8 @@ PARTS = ("jobs", "train", "analysis")
 #: the limit of a hang.
 CONTRACT = {
     "train.errors", "train.environment", "train.config", "train.record", "train.run.provenance",
-    "train.distributed.awake", "train.distributed.gpus", "train.distributed.quota",
-    "train.distributed.watchdog", "train.distributed.preflight.report",
+    "train.distributed.awake", "train.distributed.cores", "train.distributed.gpus",
+    "train.distributed.quota", "train.distributed.watchdog", "train.distributed.preflight.report",
     "train.interconnect.record", "train.interconnect.collectives.record",
     "train.interconnect.facts.record",
 }  # fmt: skip
