@@ -12,6 +12,7 @@ import typer
 from analysis.command import as_owner, report_folder, wrong, wrong_requests
 from train.environment import enter
 from train.errors import interrupt_on_signals
+from train.program import run
 
 if TYPE_CHECKING:
     from analysis.page.report import Report
@@ -227,7 +228,11 @@ def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
         return report_of(results_dirs, draw=draw, cache=draw)
 
 
-if __name__ == "__main__":
+def main() -> None:
     enter("command", os.environ)
     interrupt_on_signals()
     app(prog_name="python -m analysis")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -27,7 +27,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, atomic, errors, table
+from locks import LOCKS, SetupError, atomic, errors, open_streams, table
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment
 from users import ensure_user, enter_argv
 
@@ -209,12 +209,13 @@ def main(arguments: Sequence[str]) -> int:
     hint = "build in a checkout of your own; the next make goes on from here"
     if handed_over:
         name, revision, program = arguments
-        out = sys.stdout.buffer
-        return guarded(lambda: build(program, name, revision, out), say, hint)
+        with open(1, "wb", closefd=False) as out:  # it fails where not all can be written
+            return guarded(lambda: build(program, name, revision, out), say, hint)
     return guarded(lambda: make(arguments[0]), say, hint)
 
 
 if __name__ == "__main__":
+    open_streams()
     table.enter("image", os.environ)
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
     errors.interrupt_on_signals()

@@ -19,7 +19,8 @@ PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts, the files that carry them, the clock and
 #: the limit of a hang.
 CONTRACT = {
-    "train.errors", "train.environment", "train.config", "train.record", "train.run.provenance",
+    "train.errors", "train.environment", "train.program", "train.config", "train.record",
+    "train.run.provenance",
     "train.distributed.awake", "train.distributed.cores", "train.distributed.gpus",
     "train.distributed.quota", "train.distributed.watchdog", "train.distributed.preflight.report",
     "train.interconnect.record", "train.interconnect.collectives.record",
@@ -70,7 +71,8 @@ def test_only_the_contracts_of_train(part: str) -> None:
 
 #: Rooms of train, lowest first: a room imports from those on lower floors only.
 FLOORS = (
-    {"errors", "arguments", "environment"},
+    {"errors", "environment"},
+    {"program"},
     {"config"},
     {"record", "optimizers"},
     {"data"},

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from train.arguments import positive
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, Unfinished, WorldError
+from train.program import open_streams, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
     STOP_NAME,
@@ -195,4 +195,5 @@ def _unfinished(config: RunConfig, launch: Launch, task: Task, stopped: Unfinish
 
 
 if __name__ == "__main__":
+    open_streams()
     sys.exit(main(sys.argv[1:]))

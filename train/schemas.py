@@ -14,6 +14,7 @@ from train.config.run import RunConfig
 from train.interconnect.collectives.record import Collectives
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import JobNote, Tournament
+from train.program import run
 from train.record.atomic import write_atomically
 from train.record.run import RunRecord
 
@@ -45,4 +46,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(lambda: main(sys.argv[1:]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from train.data.registry import facts
 from train.data.waiting import say
 from train.errors import ConfigError, interrupt_on_signals
+from train.program import run
 
 _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
 
@@ -60,4 +61,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)
