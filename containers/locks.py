@@ -28,7 +28,8 @@ class SetupError(Exception):
 def cache_folder() -> Path:
     """What set-up keeps for the next checkout; root's, where nobody else can put something."""
     own = Path.home() / ".cache"
-    named = Path(os.environ.get("XDG_CACHE_HOME") or own).absolute()
+    named = Path(os.environ.get("XDG_CACHE_HOME") or own)
+    named = named if named.is_absolute() else own  # as the XDG specification says
     inside = (named / "horoscale" / "wheels", named / "horoscale", named)
     if os.geteuid() == 0 and not all(map(_is_roots, (*inside, *named.parents))):
         return own / "horoscale"

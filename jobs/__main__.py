@@ -39,15 +39,18 @@ from train.config.datasets import DATASETS
 from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
-from train.program import run
+from train.program import place, run
 
 RESULTS, DATA = ROOT / "results", ROOT / ".data"
 
 SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
-Results = Annotated[Path, typer.Option(help="folder of all results")]
-Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
+Results = Annotated[Path, typer.Option(parser=place, help="folder of all results")]
+Data = Annotated[
+    Path, typer.Option(parser=place, help="folder with the data sets; may be read-only")
+]
 Store = Annotated[
-    Path | None, typer.Option(help="folder for the prepared form of data sets (DATA/prepared)")
+    Path | None,
+    typer.Option(parser=place, help="folder for the prepared form of data sets (DATA/prepared)"),
 ]
 Site = Annotated[
     str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")

@@ -91,13 +91,19 @@ def _seen(path: Path) -> Path:
     return next(one for one in (path, *path.parents) if os.access(one, os.F_OK))
 
 
+def expanded(written: str | Path) -> Path:
+    """A path as a shell reads it: ~ and ~user are home folders. That of nobody stays as it is."""
+    return Path(os.path.expanduser(written))  # noqa: PTH111
+
+
 def make_line(goal: str, results: Path | None = None, **variables: str) -> str:
     """A line that make and the shell take as it is meant, whatever a name holds.
 
     RESULTS= is repeated where make was called with it, and ``results``, of the sweeps that the line
     is about, is that folder or not known.
     """
-    asked, usual = Path(os.environ.get("RESULTS") or "results").resolve(), Path("results").resolve()
+    asked = expanded(os.environ.get("RESULTS") or "results").resolve()
+    usual = Path("results").resolve()
     if asked != usual and (results is None or asked == results.resolve()):
         variables["RESULTS"] = str(asked)
     # make takes $ for its own before the shell does

@@ -14,9 +14,10 @@ import select
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
-from train.errors import remedy
+from train.errors import ConfigError, expanded, remedy
 
 EXIT_REQUEST, EXIT_UNDECIDED = 2, 3
 #: How a stream writes what its encoding lacks.
@@ -34,6 +35,22 @@ def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
 
     read.__name__ = f"positive {kind.__name__}"  # what argparse calls it in its message
     return read
+
+
+def place(written: str | Path) -> Path:
+    """For options of argparse and typer: nobody expands the ~ of ``RESULTS='~/r'``.
+
+    Raises:
+        ConfigError: the home folder of a user who is not known.
+    """
+    found = expanded(written)
+    if str(written).startswith("~") and str(found).startswith("~"):
+        user = str(found).partition("/")[0]
+        raise ConfigError(f"{written}: no user {user} is known; a folder of that name is ./{found}")
+    return found
+
+
+place.__name__ = "path"  # what argparse and typer call it
 
 
 class _Output(io.RawIOBase):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from train.errors import ConfigError, is_private, remedy
+from train.errors import ConfigError, expanded, is_private, remedy
 from train.record.atomic import write_atomically
 
 #: The image's own Python; without a container it is the one that runs the supervisor.
@@ -124,7 +124,7 @@ def image_path(name: str, root: Path) -> Path:
     """Where it is, or would be when it is built."""
     if name in BUILT:
         return root / "containers" / "images" / f"{name}.sif"
-    return Path(os.path.expanduser(name)).absolute()  # noqa: PTH111  (~ of nobody is no file)
+    return expanded(name).absolute()
 
 
 def image_now(image: Image) -> Image:

@@ -8,14 +8,18 @@ import os
 import shlex
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
+from analysis.__main__ import app as analysis
+from jobs.__main__ import app as jobs
 from tests.bench import ghost as bench_ghost
 from tests.sweeps import ROOT
+from train.errors import expanded
 from train.interconnect import simulate
-from train.program import positive
+from train.program import place, positive
 
 
 @pytest.mark.parametrize(("kind", "text"), [(int, "3"), (float, "0.25"), (float, "1e3")])
@@ -48,6 +52,35 @@ def test_commands_refuse_what_makes_no_sense(main, tokens, words, capsys) -> Non
         main(tokens)
     assert ended.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: RESULTS='~/r' made a folder with that name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert place("~/r") == tmp_path / "r" and place("~root") == expanded("~root") != Path("~root")
+    assert place("./~/r") == Path("./~/r") and place("a~b") == Path("a~b")
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    parser.add_argument("--out", type=place)
+    assert parser.parse_args(["--out=~/r"]).out == tmp_path / "r"
+    with pytest.raises(argparse.ArgumentError, match="invalid path value"):
+        parser.parse_args(["--out=~nobody-here/r"])
+
+
+PATHS = {"jobs": jobs, "analysis": analysis}
+
+
+@pytest.mark.parametrize("program", PATHS)
+def test_every_path_of_a_command_line_is_read_alike(program: str) -> None:
+    """One that is forgotten would make a folder named ~ again."""
+    read = 0
+    for hints in (typing.get_type_hints(c.callback, include_extras=True)
+                  for c in PATHS[program].registered_commands):  # fmt: skip
+        for hint in hints.values():
+            if typing.get_origin(hint) is typing.Annotated and "Path" in str(hint.__origin__):
+                (info,) = hint.__metadata__
+                assert info.parser is place, hint
+                read += 1
+    assert read > 5
 
 
 def shell(main: str, line: str, cwd: Path = ROOT, **variables: str) -> tuple[int, bytes, str]:
