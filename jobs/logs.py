@@ -53,17 +53,18 @@ def show(cell: Path, supervisor: Path | None) -> Iterator[str]:
 
 
 def _end_of(whose: str, log: Path) -> Iterator[str]:
+    tail, remark = tail_of(log)[-MAX_LINES:], ""
     try:
         log.open("rb").close()
+        remark = "" if tail else " (empty)"
     except FileNotFoundError:
-        if whose == "supervisor":
-            yield f"{whose}: {log} (not there yet: its job has not begun)"
-    except OSError as error:  # another user's, of a version that kept its folder closed
-        yield f"{whose}: {log} (cannot be read: {error.strerror})"
-    else:
-        tail = tail_of(log)[-MAX_LINES:]
-        yield f"{whose}: {log}" + ("" if tail else " (empty)")
-        yield from (f"  | {text}" for text in tail)
+        if whose != "supervisor":
+            return
+        remark = " (not there yet: its job has not begun)"
+    except OSError as error:  # another user's
+        remark = f" (cannot be read: {error.strerror})"
+    yield f"{whose}: {log}{remark}"
+    yield from (f"  | {text}" for text in tail)
 
 
 def _of_record(record: RunRecord) -> Iterator[str]:

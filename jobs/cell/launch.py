@@ -41,19 +41,9 @@ def rank_argv(
 
 
 def rank_environment(
-    cell: Path,
-    cores: Groups,
-    rank: int,
-    *,
-    attempt: int,
-    supervisor: int,
-    root: Path,
-    spare: Sequence[int] | None = None,
+    cell: Path, cores: Groups, rank: int, *, attempt: int, supervisor: int, root: Path
 ) -> dict[str, str]:
-    """What a process of ranks on this machine gets on top of the supervisor's environment.
-
-    ``spare``: cores to take where another run holds its own; None: it need not claim any.
-    """
+    """What a process of ranks on this machine gets on top of the supervisor's environment."""
     size = str(len(cores))
     return {
         "HOROSCALE_RANK": str(rank),
@@ -61,7 +51,6 @@ def rank_environment(
         "HOROSCALE_LOCAL_RANK": str(rank),
         "HOROSCALE_LOCAL_SIZE": size,
         "HOROSCALE_CORES": ",".join(str(core) for core in cores[rank]),
-        **({} if spare is None else {"HOROSCALE_SPARE": ",".join(map(str, spare))}),
         # a new name for each start: an old address must never be met at
         RENDEZVOUS: f"{rendezvous_stem(cell)}{attempt}-{supervisor}",
         "HOROSCALE_SUPERVISOR": str(supervisor),

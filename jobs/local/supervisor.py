@@ -165,11 +165,10 @@ def launch_line(
     shared = {"HOROSCALE_GPUS_HERE": str(machine.gpus)} if machine.gpus else {}
     shared |= {"TMPDIR": machine.tmpdir} if machine.tmpdir else {}
     taken = set(chain.from_iterable(cores))
-    spare = [core for core in (*machine.cores, *machine.more_cores) if core not in taken]
+    spare = (core for core in (*machine.cores, *machine.more_cores) if core not in taken)
+    shared |= {"HOROSCALE_SPARE": ",".join(map(str, spare))}
     return [*python, *argv], [
         shared
-        | rank_environment(
-            folder, cores, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT, spare=spare
-        )
+        | rank_environment(folder, cores, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT)
         for rank in range(len(cores))
     ]

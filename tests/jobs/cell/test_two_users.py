@@ -78,6 +78,23 @@ def test_one_goes_on_with_the_sweep_of_the_other(sweep: Path) -> None:
     assert len(secrets) == 6 and not any(file.stat().st_mode & 0o077 for file in secrets)
 
 
+def test_a_log_that_may_not_be_read_hides_no_other(sweep: Path) -> None:
+    """Seen: `make logs` ended with EACCES, since earlier versions closed the folder."""
+    assert acting(A, GROUP, partial(works_on, sweep, "mine"), umask=0o022) == 0
+    cell, (log,) = sweep / ONE.cell_id(), sweep.glob(f".submitit/*/{log_name('101')}")
+
+    def look() -> None:
+        said = list(show(cell, log))
+        assert f"supervisor: {log} (cannot be read: Permission denied)" in said
+        assert "  | mine" in said
+
+    (sweep / ".submitit").chmod(0o700)
+    assert acting(B, GROUP, look) == 0
+    (sweep / ".submitit").chmod(0o755)
+    log.chmod(0o600)
+    assert acting(B, GROUP, look) == 0
+
+
 def test_with_a_closed_umask_nobody_else_reads(sweep: Path) -> None:
     assert acting(A, GROUP, lambda: works_on(sweep, "mine"), umask=0o077) == 0
     assert {path for path in sweep.rglob("*") if path.stat().st_mode & 0o077} == set()
