@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -97,6 +98,9 @@ def take_cores(launch: Launch) -> Claims:
         theirs = {core for cores in (wanted, *others) for core in cores}
         claims = claim(wanted, [core for core in free if core not in theirs])
     pin(claims.cores)
+    if claims.told and launch.local_rank == 0:
+        what = "another run, or another rank, holds cores that this one uses, too"
+        print(f"train: {what}: its times are no scaling figures (oversubscribed)", file=sys.stderr)
     return claims
 
 
