@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from train.errors import ConfigError, expanded, remedy
 
-EXIT_REQUEST, EXIT_UNDECIDED = 2, 3
+EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 2, 3, 130
 #: How a stream writes what its encoding lacks.
 _SHOWN = "horoscale"
 
@@ -149,6 +149,8 @@ def run(main: Callable[[], object]) -> NoReturn:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
     except OSError as error:
         todo = remedy(error)
         print(f"error: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)

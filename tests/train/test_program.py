@@ -144,6 +144,7 @@ def test_no_file_gets_the_number_of_a_closed_stdout(tmp_path: Path) -> None:
         (f"raise OSError({errno.EIO}, 'Input/output error', '/x')", 2,
          "error: [Errno 5] Input/output error: '/x': have its disk or file server looked at\n"),
         ("sys.exit(7)", 7, ""),
+        ("raise KeyboardInterrupt", 130, ""),
         ("sys.exit('why')", 1, "why\n"),
     ],
 )  # fmt: skip

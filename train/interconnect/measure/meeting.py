@@ -6,6 +6,7 @@ are JSON objects, one per line, over TCP.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -28,7 +29,8 @@ class MeetingError(RuntimeError):
 def allow_connections() -> None:
     """As many open sockets as this user may have: many nodes are more than the usual 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(OSError, ValueError):  # what is refused may not be needed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Meeting(NamedTuple):
