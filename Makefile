@@ -113,7 +113,7 @@ interconnect: setup-login ## is the network between NODES= nodes of a cluster he
 
 interconnect-baseline: setup-login ## keep RUN= (default: the last one) as what later runs are compared with
 	@force=; [ "$$FORCE" = 1 ] && force=1; \
-	run="$${RUN:-$$(ls -d "$$RESULTS"/interconnect/2*/ 2>/dev/null | tail -n 1)}"; \
+	run="$${RUN:-$$(ls -d "$${RESULTS/#'~/'/$$HOME/}"/interconnect/2*/ 2>/dev/null | tail -n 1)}"; \
 	$(PY) -m analysis interconnect-baseline "$${run:-$$RESULTS/interconnect}" \
 	  $${BASELINE:+--to "$$BASELINE"} $${force:+--force}
 

@@ -12,6 +12,7 @@ import typer
 from analysis.command import as_owner, report_folder, wrong, wrong_requests
 from train.environment import enter
 from train.errors import interrupt_on_signals
+from train.program import place, run
 
 if TYPE_CHECKING:
     from analysis.page.report import Report
@@ -25,10 +26,15 @@ app = typer.Typer(
 )
 ResultsDirs = Annotated[
     list[Path],
-    typer.Argument(metavar="RESULTS_DIR...", help="results/<sweep>, one, or several as one"),
+    typer.Argument(
+        parser=place, metavar="RESULTS_DIR...", help="results/<sweep>, one, or several as one"
+    ),
 ]
 ResultsDir = Annotated[
-    Path, typer.Argument(metavar="RESULTS_DIR", help="results/<sweep>, with its sweep.json")
+    Path,
+    typer.Argument(
+        parser=place, metavar="RESULTS_DIR", help="results/<sweep>, with its sweep.json"
+    ),
 ]
 
 
@@ -72,7 +78,8 @@ def summary(results_dirs: ResultsDirs) -> None:
 def export(
     results_dirs: ResultsDirs,
     csv: Annotated[
-        Path, typer.Option(metavar="DIR", help="new folder, or that of an earlier export")
+        Path,
+        typer.Option(parser=place, metavar="DIR", help="new folder, or that of an earlier export"),
     ],
 ) -> None:
     """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
@@ -97,10 +104,12 @@ def check(
         float | None, typer.Option(metavar="X", help="validation accuracy of each condition")
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="earlier results: nothing may be worse")
+        Path | None,
+        typer.Option(parser=place, metavar="DIR", help="earlier results: nothing may be worse"),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the verdicts as JUnit, too")
+        Path | None,
+        typer.Option(parser=place, metavar="FILE", help="write the verdicts as JUnit, too"),
     ] = None,
 ) -> None:
     """Judge by 95 % intervals: 0 all conditions pass, 1 some fail, 3 some are undecided."""
@@ -137,7 +146,10 @@ def check(
     raise typer.Exit(code)
 
 
-RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="results/interconnect/<run>")]
+RunDir = Annotated[
+    Path,
+    typer.Argument(parser=place, metavar="RUN_DIR", help="results/interconnect/<run>"),
+]
 
 
 @app.command()
@@ -145,7 +157,9 @@ def interconnect(
     run_dir: RunDir,
     baseline: Annotated[
         Path | None,
-        typer.Option(help="to compare with; default: baseline.json beside the runs, if there"),
+        typer.Option(
+            parser=place, help="to compare with; default: baseline.json beside the runs, if there"
+        ),
     ] = None,
     line: Annotated[
         str | None, typer.Option(help="rate of the links as sold, as 200mbit or 100gbit")
@@ -182,7 +196,7 @@ def interconnect(
 def interconnect_baseline(
     run_dir: RunDir,
     to: Annotated[
-        Path | None, typer.Option(help="file; default: baseline.json beside the runs")
+        Path | None, typer.Option(parser=place, help="file; default: baseline.json beside the runs")
     ] = None,
     force: Annotated[bool, typer.Option(help="also of a run that did not pass")] = False,
 ) -> None:
@@ -227,7 +241,11 @@ def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
         return report_of(results_dirs, draw=draw, cache=draw)
 
 
-if __name__ == "__main__":
+def main() -> None:
     enter("command", os.environ)
     interrupt_on_signals()
     app(prog_name="python -m analysis")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -17,7 +17,7 @@ import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +27,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, check_own, errors, table
+from locks import LOCKS, SetupError, atomic, check_own, errors, open_streams, table
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
 from users import ensure_user, enter_argv
 
@@ -57,6 +57,9 @@ def is_current(program: str, image: Path, key: str) -> bool:
 
 
 def commit() -> str:
+    """Of this checkout; a repository that it only lies in is another project's."""
+    if output(["git", "-C", str(LOCKS), "rev-parse", "--show-prefix"]) != f"{LOCKS.name}/\n":
+        return "unknown"
     said = output(["git", "-C", str(LOCKS), "describe", "--always", "--abbrev=40", "--dirty",
                    "--exclude=*"])  # fmt: skip
     return (said or "").strip() or "unknown"
@@ -172,6 +175,8 @@ def publish(new: Path, image: Path) -> str:
 
 
 def make(name: str) -> None:
+    if os.geteuid() == 0:
+        os.umask(0o022)  # others are to use what root builds
     FOLDER.mkdir(parents=True, exist_ok=True)
     check_own(FOLDER)
     program = str(apptainer.ensure())
@@ -183,17 +188,16 @@ def make(name: str) -> None:
             return
         for left in FOLDER.glob(f".{image.name}.*"):
             left.unlink()
-        handle, path = tempfile.mkstemp(prefix=f".{image.name}.", dir=FOLDER)
-        new = Path(path)
+        new = FOLDER / f".{image.name}.{uuid.uuid4().hex}"
+        handle = atomic.create(new, 0o777)
         try:
             with os.fdopen(handle, "wb") as out:
-                os.fchmod(handle, 0o755)
                 if os.geteuid() == 0:
                     build_as_user(program, name, out)
                 else:
                     build(program, name, commit(), out)
                 out.flush()
-                os.fsync(handle)
+                atomic.flush_to_disk(handle)
             found = publish(new, image)
         finally:
             new.unlink(missing_ok=True)
@@ -210,12 +214,13 @@ def main(arguments: Sequence[str]) -> int:
     hint = "build in a checkout of your own; the next make goes on from here"
     if handed_over:
         name, revision, program = arguments
-        out = sys.stdout.buffer
-        return guarded(lambda: build(program, name, revision, out), say, hint)
+        with open(1, "wb", closefd=False) as out:  # it fails where not all can be written
+            return guarded(lambda: build(program, name, revision, out), say, hint)
     return guarded(lambda: make(arguments[0]), say, hint)
 
 
 if __name__ == "__main__":
+    open_streams()
     table.enter("image", os.environ)
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
     errors.interrupt_on_signals()

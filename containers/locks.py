@@ -18,7 +18,9 @@ if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in the
     sys.path.append(str(LOCKS.parent))
 #: The table of what each program sees of the user's environment.
 table = importlib.import_module("train.environment")
+atomic = importlib.import_module("train.record.atomic")
 errors = importlib.import_module("train.errors")
+open_streams = importlib.import_module("train.program").open_streams
 quota = importlib.import_module("train.distributed.quota")
 
 
@@ -29,7 +31,10 @@ class SetupError(Exception):
 def cache_folder() -> Path:
     """What set-up keeps for the next checkout; the home's, if others could put something there."""
     own = Path.home() / ".cache" / "horoscale"
-    named = Path(os.environ.get("XDG_CACHE_HOME") or own.parent).absolute() / "horoscale"
+    named = Path(os.environ.get("XDG_CACHE_HOME") or own.parent)
+    if not named.is_absolute():  # as the XDG specification says
+        return own
+    named = named / "horoscale"
     return own if writable_by_others(named / "wheels") else named
 
 

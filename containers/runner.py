@@ -202,8 +202,8 @@ def guarded(action: Callable[[], int | None], say: Callable[[str], None], hint: 
     except SetupError as error:
         say(str(error))
     except OSError as error:
-        remedy = errors.remedy(error)
-        say(f"{error}. {remedy.capitalize()}{'; ' if remedy else ''}{hint}")
+        todo = "; ".join(filter(None, (errors.remedy(error), hint)))
+        say(f"{error}. {todo[:1].upper()}{todo[1:]}")
     except KeyboardInterrupt:
         say("interrupted: the next make goes on from here")
         return 130

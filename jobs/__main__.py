@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import subprocess
@@ -40,14 +39,18 @@ from train.config.datasets import DATASETS
 from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
+from train.program import place, run
 
 RESULTS, DATA = ROOT / "results", ROOT / ".data"
 
 SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
-Results = Annotated[Path, typer.Option(help="folder of all results")]
-Data = Annotated[Path, typer.Option(help="folder with the data sets; may be read-only")]
+Results = Annotated[Path, typer.Option(parser=place, help="folder of all results")]
+Data = Annotated[
+    Path, typer.Option(parser=place, help="folder with the data sets; may be read-only")
+]
 Store = Annotated[
-    Path | None, typer.Option(help="folder for the prepared form of data sets (DATA/prepared)")
+    Path | None,
+    typer.Option(parser=place, help="folder for the prepared form of data sets (DATA/prepared)"),
 ]
 Site = Annotated[
     str, typer.Option(help="where to run: local, auto, a name under jobs/sites, or a path")
@@ -137,7 +140,8 @@ def plan(
 @command
 def where(sweep: SweepName = "quickstart", results: Results = RESULTS) -> int:
     """Print the folder of a sweep's results."""
-    print(results / load_sweep(sweep).name)
+    # the bytes of the name, whatever the terminal knows
+    sys.stdout.buffer.write(os.fsencode(f"{results / load_sweep(sweep).name}\n"))
     return 0
 
 
@@ -272,18 +276,14 @@ def interconnect(
     )  # fmt: skip
 
 
-if __name__ == "__main__":
+def main() -> None:
     enter("command", os.environ)
     # 10,000 cells stay to the end: a search for cycles at each 700th object takes a quarter of it
     gc.set_threshold(100_000)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     interrupt_on_signals()
     signal.signal(signal.SIGINT, INTERRUPT)
-    try:
-        app()
-    finally:
-        try:
-            sys.stderr.flush()
-        except OSError:  # its reader is gone, and Python's own flush would end with code 120
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    app()
+
+
+if __name__ == "__main__":
+    run(main)

@@ -44,16 +44,27 @@ def show(cell: Path, supervisor: Path | None) -> Iterator[str]:
         yield "record: none yet: it has not ended"
     except (RecordError, Unreadable) as error:
         yield f"record: {error}"
-    if supervisor is not None and not supervisor.exists():
-        yield f"supervisor: {supervisor} (not there yet: its job has not begun)"
     ranks = [(log.stem.replace("-", " "), log) for log in _logs_of_ranks(cell)]
     for whose, log in [("supervisor", supervisor), ("srun", cell / "logs" / SRUN_LOG), *ranks]:
-        if log is not None and log.exists():
-            tail = tail_of(log)[-MAX_LINES:]
-            yield f"{whose}: {log}" + ("" if tail else " (empty)")
-            yield from (f"  | {text}" for text in tail)
+        if log is not None:
+            yield from _end_of(whose, log)
     if not ranks:
         yield "ranks: none has written a log yet"
+
+
+def _end_of(whose: str, log: Path) -> Iterator[str]:
+    tail, remark = tail_of(log)[-MAX_LINES:], ""
+    try:
+        log.open("rb").close()
+        remark = "" if tail else " (empty)"
+    except FileNotFoundError:
+        if whose != "supervisor":
+            return
+        remark = " (not there yet: its job has not begun)"
+    except OSError as error:  # another user's
+        remark = f" (cannot be read: {error.strerror})"
+    yield f"{whose}: {log}{remark}"
+    yield from (f"  | {text}" for text in tail)
 
 
 def _of_record(record: RunRecord) -> Iterator[str]:

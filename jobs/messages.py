@@ -70,8 +70,6 @@ def refusals() -> Iterator[None]:
         say(f"error: {error}")
         code = EXIT_UNDECIDED if isinstance(error, NoAnswer) else EXIT_REQUEST
         raise typer.Exit(code) from error
-    except BrokenPipeError:
-        raise  # the reader of a plan has seen enough: typer ends without a word
     except OSError as error:
         todo = remedy(error)
         say(f"error: {error}" + (f": {todo}, then make the same again" if todo else ""))

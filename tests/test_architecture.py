@@ -19,9 +19,10 @@ PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts, the files that carry them, the clock and
 #: the limit of a hang.
 CONTRACT = {
-    "train.errors", "train.environment", "train.config", "train.record", "train.run.provenance",
-    "train.distributed.awake", "train.distributed.gpus", "train.distributed.quota",
-    "train.distributed.watchdog", "train.distributed.preflight.report",
+    "train.errors", "train.environment", "train.program", "train.config", "train.record",
+    "train.run.provenance",
+    "train.distributed.awake", "train.distributed.cores", "train.distributed.gpus",
+    "train.distributed.quota", "train.distributed.watchdog", "train.distributed.preflight.report",
     "train.interconnect.record", "train.interconnect.collectives.record",
     "train.interconnect.facts.record",
 }  # fmt: skip
@@ -70,9 +71,11 @@ def test_only_the_contracts_of_train(part: str) -> None:
 
 #: Rooms of train, lowest first: a room imports from those on lower floors only.
 FLOORS = (
-    {"errors", "arguments", "environment"},
+    {"errors", "environment"},
+    {"program"},
     {"config"},
-    {"record", "optimizers", "data"},
+    {"record", "optimizers"},
+    {"data"},
     {"distributed", "models"},
     {"step", "interconnect"},
     {"trainer"},

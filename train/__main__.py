@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from train.arguments import positive
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, Unfinished, WorldError
+from train.program import open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
     STOP_NAME,
@@ -44,13 +44,13 @@ DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="config.json of a cell")
+    parser.add_argument("config", type=place, metavar="CONFIG", help="config.json of a cell")
     parser.add_argument(
-        "--out", type=Path, help="folder for the record and the logs (default: the config's)"
+        "--out", type=place, help="folder for the record and the logs (default: the config's)"
     )
-    parser.add_argument("--data", type=Path, help="folder with the data sets (default: $DATA)")
+    parser.add_argument("--data", type=place, help="folder with the data sets (default: $DATA)")
     parser.add_argument(
-        "--store", type=Path, help="folder of prepared data (default: prepared/ in --data)"
+        "--store", type=place, help="folder of prepared data (default: prepared/ in --data)"
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
     parser.add_argument("--force", action="store_true", help="replace a good record")
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         config = load_config(options.config)
         launch = read_launch(os.environ, supervised=options.supervised)
         out = options.out or options.config.resolve().parent
-        data = options.data or Path(os.environ.get("DATA") or DEFAULT_DATA)
+        data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
         _prepare_folder(out)
         earlier = _earlier(config, out, force=options.force)
         if not options.force and earlier is not None and earlier.status in GOOD:
@@ -195,4 +195,5 @@ def _unfinished(config: RunConfig, launch: Launch, task: Task, stopped: Unfinish
 
 
 if __name__ == "__main__":
+    open_streams()
     sys.exit(main(sys.argv[1:]))

@@ -125,7 +125,8 @@ _PYTHON = {"PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1"}
 _DRAWN = {"MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING}
 TABLE: Mapping[Program, Rule] = {
     "command": Rule(
-        (*_SHELL, *_PLOTS, "NPY_*"),
+        # GIT: of the code that started this shell, as in a rank's, not of this checkout
+        (*_SHELL, *_PLOTS, "NPY_*", "HOROSCALE_GIT_*"),
         # PYTHON: the interpreter that set-up is to use; BASH_ENV may be a module system's
         ("PYTHON", "BASH_ENV"),
         {**_PYTHON, **_DRAWN},

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -20,16 +21,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 READ_TRIES, READ_AGAIN_S = 3, 0.1
 #: What exec may report of a folder of PATH, as if it were of the program.
 _OF_FOLDERS = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
-_REMEDIES = {
-    errno.ENOSPC: "free space on that disk",
-    errno.EDQUOT: "remove files, since the quota is used up",
-    errno.EACCES: "fix its permissions",
-    errno.EPERM: "fix its permissions",
-    errno.EROFS: "make its file system writable, which is read-only",
-    errno.ESTALE: "have its file server looked at",
-    errno.ETIMEDOUT: "have its file server looked at",
-    errno.EIO: "have its disk or file server looked at",
-}
+#: With more than this free, a disk that is called full may be so for one folder or user only.
+AMPLE_BYTES = 1 << 28
 
 
 class ConfigError(ValueError):
@@ -40,9 +33,70 @@ class DataError(ConfigError):
     """Data are missing, damaged or no data set; the text says which file and what to do."""
 
 
-def remedy(error: OSError) -> str:
-    """What to do about it; '' where the number does not tell, and the system's words must do."""
-    return _REMEDIES.get(error.errno or 0, "")
+def remedy(error: OSError, place: Path | None = None) -> str:
+    """What to do about it, by what the file system shows now; '' where that shows no cause, and the
+    system's words must do.
+
+    ``place``: the file or folder that it is about, if the error names none.
+    """
+    named = error.filename if isinstance(error.filename, str | bytes) else place
+    if error.errno == errno.EMFILE:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f"allow more than {most} open files (ulimit -n)"
+    with contextlib.suppress(OSError):  # the working folder is gone, or the file system is
+        path = None if named is None else Path(os.path.abspath(os.fsdecode(named)))  # noqa: PTH100
+        return "" if path is None else _cause(error.errno or 0, path)
+    return ""
+
+
+def _cause(number: int, path: Path) -> str:
+    if number == errno.ENOSPC:
+        return _lack(_seen(path))
+    if number in (errno.EACCES, errno.EPERM):
+        return _forbidden(path)
+    quota = "a quota of the user, group or folder is used up"
+    return {
+        errno.EDQUOT: f"remove files on the file system of {_seen(path)}: {quota}",
+        errno.EROFS: f"make the file system of {_seen(path)} writable, which is read-only",
+        errno.ESTALE: "have its file server looked at",
+        errno.ETIMEDOUT: "have its file server looked at",
+        errno.EIO: "have its disk or file server looked at",
+    }.get(number, "")
+
+
+def _lack(place: Path) -> str:
+    """What the file system of a place lacks that is full."""
+    free = os.statvfs(place)
+    if free.f_files and not free.f_favail:  # some file systems, as btrfs, count no inodes
+        return f"remove files on the file system of {place}: its inodes are used up (df -i)"
+    left = free.f_bavail * free.f_frsize
+    if left > AMPLE_BYTES:
+        return f"look for a quota of {place}: its file system has {left / 1e9:.1f} GB of free space"
+    return f"free space on the file system of {place}"
+
+
+def _forbidden(path: Path) -> str:
+    """What this user may not do on the way to a file, or with it."""
+    for folder in reversed(path.parents):
+        if os.access(folder, os.F_OK) and not os.access(folder, os.X_OK):
+            return f"fix the permissions of {folder}, which this user may not enter"
+    there = _seen(path)
+    if there == path and not os.access(path, os.R_OK):
+        return f"fix the permissions of {path}, which this user may not read"
+    for place in dict.fromkeys((there, path.parent)):
+        if not os.access(place, os.W_OK):
+            return f"fix the permissions of {place}, where this user may not write"
+    return ""
+
+
+def _seen(path: Path) -> Path:
+    """It, or the nearest folder above that is there."""
+    return next(one for one in (path, *path.parents) if os.access(one, os.F_OK))
+
+
+def expanded(written: str | Path) -> Path:
+    """A path as a shell reads it: ~ and ~user are home folders. That of nobody stays as it is."""
+    return Path(os.path.expanduser(written))  # noqa: PTH111
 
 
 def start_error(error: OSError, program: str, environment: Mapping[str, str]) -> OSError:
@@ -68,7 +122,8 @@ def make_line(goal: str, results: Path | None = None, **variables: str) -> str:
     RESULTS= is repeated where make was called with it, and ``results``, of the sweeps that the line
     is about, is that folder or not known.
     """
-    asked, usual = Path(os.environ.get("RESULTS") or "results").resolve(), Path("results").resolve()
+    asked = expanded(os.environ.get("RESULTS") or "results").resolve()
+    usual = Path("results").resolve()
     if asked != usual and (results is None or asked == results.resolve()):
         variables["RESULTS"] = str(asked)
     # make takes $ for its own before the shell does
@@ -157,15 +212,16 @@ def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator
     try:
         yield
     except OSError as error:
-        where, todo = error.filename or folder, remedy(error)
+        where, todo = error.filename or folder, remedy(error, folder)
+        todo = todo[:1].upper() + todo[1:]
         if error.errno in FULL:
             raise DataError(
                 f"no space left for {doing} ({where}: {error.strerror}); nothing half-written was "
-                f"left. {todo.capitalize()}, or name another folder with {elsewhere}."
+                f"left. {todo or 'Free some'}, or name another folder with {elsewhere}."
             ) from error
         raise DataError(
             f"{doing} failed: {where}: {error.strerror or error}. "
-            + (f"{todo.capitalize()}, or name" if todo else "Name")
+            + (f"{todo}, or name" if todo else "Name")
             + f" another folder with {elsewhere}."
         ) from error
     except MemoryError as error:
@@ -180,6 +236,5 @@ def is_private(descriptor: int) -> bool:
 
 def is_writable(folder: Path) -> bool:
     """Whether it can be made, or written into where it is there."""
-    names = (folder.absolute(), *folder.absolute().parents)
     # what a closed folder holds is not there for us
-    return os.access(next(path for path in names if os.access(path, os.F_OK)), os.W_OK | os.X_OK)
+    return os.access(_seen(folder.absolute()), os.W_OK | os.X_OK)

@@ -14,6 +14,7 @@ from train.config.run import RunConfig
 from train.interconnect.collectives.record import Collectives
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import JobNote, Tournament
+from train.program import place, run
 from train.record.atomic import write_atomically
 from train.record.run import RunRecord
 
@@ -36,7 +37,7 @@ def export(folder: Path) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m train.schemas", description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("folder", type=place, metavar="FOLDER")
     folder = parser.parse_args(arguments).folder
     try:
         export(folder)
@@ -45,4 +46,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run(lambda: main(sys.argv[1:]))

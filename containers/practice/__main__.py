@@ -7,10 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from locks import errors
+from locks import errors, open_streams
 
 from practice.command import main
 
 if __name__ == "__main__":
+    open_streams()
     errors.interrupt_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -126,5 +126,6 @@ def _refusal(cell: Path) -> OSError | None:
         with tempfile.TemporaryFile(dir=cell) as probe:
             probe.write(os.urandom(PROBE_BYTES))
     except OSError as error:
+        error.filename = str(cell)
         return error
     return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from train.errors import ConfigError, is_private, remedy
+from train.errors import ConfigError, expanded, is_private, remedy
 from train.record.atomic import write_atomically
 
 #: The image's own Python; without a container it is the one that runs the supervisor.
@@ -124,7 +124,7 @@ def image_path(name: str, root: Path) -> Path:
     """Where it is, or would be when it is built."""
     if name in BUILT:
         return root / "containers" / "images" / f"{name}.sif"
-    return Path(os.path.expanduser(name)).absolute()  # noqa: PTH111  (~ of nobody is no file)
+    return expanded(name).absolute()
 
 
 def image_now(image: Image) -> Image:
@@ -156,7 +156,7 @@ def _checked(path: Path, hint: str, known: Image | None = None) -> Image:
     except FileNotFoundError:
         raise ConfigError(f"there is no image {path}: {hint}") from None
     except OSError as error:
-        todo = ", or ".join(filter(None, (remedy(error), hint)))
+        todo = ", or ".join(filter(None, (remedy(error, path), hint)))
         raise ConfigError(f"the image {path} cannot be read ({error.strerror}): {todo}") from error
 
 

@@ -104,7 +104,8 @@ def _trouble(end: End) -> Verdict | None:
     what = f"{type(end.trouble).__name__}: {end.trouble}"
     todo = "this is a fault of the suite: report it with the output of the supervisor"
     if isinstance(end.trouble, OSError):
-        todo = f"{remedy(end.trouble) or 'put right what it names'}, then make sweep again"
+        first = remedy(end.trouble, end.cell) or "put right what it names"
+        todo = f"{first}, then make sweep again"
     if isinstance(end.trouble, ConfigError):
         what, todo = str(end.trouble), "do what it says, then make sweep again"
     return "failed", RunError(what=what, where="the supervisor", what_to_do=todo)

@@ -144,10 +144,11 @@ def settle_unstarted(
     ``why``: in words; ``log``: of the supervisor.
     """
     cell.mkdir(parents=True, exist_ok=True)
+    readable = os.access(log, os.R_OK)
     error = RunError(
         what=why,
-        where=str(log) if log.exists() else "before its start",
-        what_to_do=f"read {log}, then make sweep again" if log.exists() else "make sweep again",
+        where=str(log) if readable else "before its start",
+        what_to_do=f"read {log}, then make sweep again" if readable else "make sweep again",
         log_tail=tail_of(log),
     )
     settle(cell, config, status, error, asked_at)

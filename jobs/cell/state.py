@@ -272,4 +272,5 @@ def archive(folder: Path) -> None:
     target.mkdir(parents=True)
     for item in sorted(folder.iterdir()):
         if item.name not in (CONFIG_NAME, ARCHIVE_NAME, LOCK_NAME):
-            shutil.move(str(item), target / item.name)
+            # where a rename will not do: owners and times need not go along
+            shutil.move(str(item), target / item.name, copy_function=shutil.copyfile)

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from jobs.config.yamlfile import find_file, load_yaml, names_in
 from train.config.frozen import Frozen
-from train.errors import ConfigError
+from train.errors import ConfigError, expanded
 
 #: How a job asks for GPUs; ``none``: ranks compute on CPU cores.
 GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]
+#: ~ and ~user are home folders, the same on nodes.
+Home = BeforeValidator(lambda text: str(expanded(text)) if isinstance(text, str) else text)
 #: Without what apptainer takes for the start of another bind.
-Bind = Annotated[str, Field(pattern=r"^/[^,^]*$")]
+Bind = Annotated[str, Home, Field(pattern=r"^/[^,^]*$")]
 #: Of nodes, so that no working folder and no variable of this shell can be meant.
-Place = Annotated[str, Field(pattern=r"^/")]
+Place = Annotated[str, Home, Field(pattern=r"^/")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 LongOption = Annotated[str, Field(pattern=r"^[a-z][a-z-]*$")]
 
@@ -180,7 +182,8 @@ class NamedSite:
 
 def own_sites() -> Path:
     """The user's own site files: an installation that users share may be read-only."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    home = home if home.is_absolute() else Path.home() / ".config"  # as its specification says
     return home / "horoscale" / "sites"
 
 

@@ -18,7 +18,7 @@ from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, SequenceNode
 
-from train.errors import ConfigError
+from train.errors import ConfigError, expanded
 
 MAX_BYTES = 1_000_000
 #: Keys and values after aliases are followed: nine lines of aliases can stand for a billion.
@@ -40,7 +40,7 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
 
 def names_in(folder: Path) -> list[str]:
     try:
-        return sorted(path.stem for path in folder.glob("*") if path.suffix in SUFFIXES)
+        return sorted(path.stem for path in folder.glob("[!.]*") if path.suffix in SUFFIXES)
     except OSError:  # a folder that this user may not enter holds none
         return []
 
@@ -53,7 +53,7 @@ def find_file(kind: str, name_or_path: str, folder: Path, words: Sequence[str] =
     """
     paths = [folder / f"{name_or_path}{suffix}" for suffix in SUFFIXES]
     if os.sep in name_or_path or name_or_path.endswith(SUFFIXES):
-        paths = [Path(os.path.expanduser(name_or_path))]  # noqa: PTH111  (~ of nobody is no file)
+        paths = [expanded(name_or_path)]
     for path in paths:
         if path.exists():
             return path

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from jobs.cell.attempt import attend
@@ -46,7 +47,7 @@ HELD_S = 1.0
 class Machine:
     """What the cells run on."""
 
-    cores: tuple[int, ...]
+    cores: tuple[int, ...]  # as many as may be used at once
     per_rank: int
     data: Path
     store: Path
@@ -55,6 +56,7 @@ class Machine:
     container: Container | None = None  # None: ranks run in the host's environment
     gpus: int = 0  # seen here, used or not
     tmpdir: str | None = None  # of the ranks; None: the system's own
+    more_cores: tuple[int, ...] = ()  # in place of such that other runs hold
 
 
 @dataclass
@@ -162,6 +164,9 @@ def launch_line(
     )  # fmt: skip
     shared = {"HOROSCALE_GPUS_HERE": str(machine.gpus)} if machine.gpus else {}
     shared |= {"TMPDIR": machine.tmpdir} if machine.tmpdir else {}
+    taken = set(chain.from_iterable(cores))
+    spare = (core for core in (*machine.cores, *machine.more_cores) if core not in taken)
+    shared |= {"HOROSCALE_SPARE": ",".join(map(str, spare))}
     return [*python, *argv], [
         shared
         | rank_environment(folder, cores, rank, attempt=attempt, supervisor=os.getpid(), root=ROOT)

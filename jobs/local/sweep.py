@@ -32,6 +32,7 @@ from jobs.plan.rows import plan_rows, plans_of
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
+from train.distributed.cores import is_held
 from train.distributed.quota import quotas_here, usable_cores
 from train.distributed.watchdog import STALL_S
 
@@ -39,6 +40,10 @@ POLL_S = 0.2
 #: Cells that were told to end have done so by then (jobs.cell.ranks takes 63 s where a rank cannot
 #: be killed), or hang in the kernel themselves.
 END_S = 90.0
+SHARED = (
+    "other runs on this machine hold cores, and too few are left: ranks share them, and such times "
+    "are no scaling figures (oversubscribed in the record)"
+)
 
 
 def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
@@ -95,12 +100,16 @@ def run_cells(cells: Sequence[CellState], machine: Machine, display: Display, st
     waiting = [cell for cell in cells if cell.to_run]
     running: dict[Future[tuple[str, str]], tuple[CellState, Groups]] = {}
     told_at: float | None = None
+    shared = False
     with Awake().kept() as awake, ThreadPoolExecutor(machine.at_once) as threads:
         try:
             while running or (waiting and not stop.reason):
                 used = [groups for _, groups in running.values()]
                 cores = _free_cores(waiting[0], used, machine) if waiting else None
                 if cores and not stop.reason:
+                    if not shared and any(map(is_held, chain.from_iterable(cores))):
+                        shared = True
+                        display.say(SHARED)
                     cell = waiting.pop(0)
                     end = threads.submit(run_cell, cell, cores, machine, stop, awake)
                     running[end] = cell, cores
@@ -129,9 +138,12 @@ def _free_cores(cell: CellState, used: Collection[Groups], machine: Machine) -> 
     cells."""
     config, per_rank = cell.config, machine.per_rank
     busy = set(chain.from_iterable(chain.from_iterable(used)))
-    free = [core for core in machine.cores if core not in busy]
-    if used and (len(used) == machine.at_once or config.gpus * per_rank > len(free)):
+    most = len(machine.cores) - len(busy)
+    if used and (len(used) == machine.at_once or config.gpus * per_rank > most):
         return None
+    free = [core for core in (*machine.cores, *machine.more_cores) if core not in busy]
+    # first those that no other run holds; equals keep their order
+    free = sorted(free, key=is_held)[:most]
     return core_groups(config.gpus, per_rank, free, config.processes)
 
 
@@ -168,4 +180,7 @@ def machine_for(
         container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))
         check_gpu_models(image, os.environ)
         check_gpus(wanted, container, gpus, at_once)
-    return Machine(cores, per_rank, data, store, stall_s, at_once, container, gpus, tmpdir)
+    more_cores = tuple(all_cores[len(cores) :])
+    return Machine(
+        cores, per_rank, data, store, stall_s, at_once, container, gpus, tmpdir, more_cores
+    )

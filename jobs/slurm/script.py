@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
+import uuid
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from submitit.slurm.slurm import _make_sbatch_string
 
 from jobs.config.site import NodeLayout, Site
+from train.record.atomic import create
 
 TASKS_NAME = "tasks.json"
 #: What the batch script ends with where the node does not see them.
@@ -146,13 +147,13 @@ def freeze(root: Path, folder: Path) -> Path:
     if target.is_dir():
         return target
     parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    new = parent / f".new-{uuid.uuid4().hex}"
+    new.mkdir()
     try:
-        new.chmod(0o755)
         for name, content in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-            (new / name).write_bytes(content)
-            (new / name).chmod(0o444)
+            with os.fdopen(create(new / name, 0o444), "wb") as out:
+                out.write(content)
         # nobody else will: ranks of other users' containers may not write here
         compileall.compile_dir(
             new, quiet=2, stripdir=str(new), prependdir=str(target),

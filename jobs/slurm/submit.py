@@ -45,8 +45,6 @@ from jobs.slurm.submissions import (
 )
 from train.record.atomic import write_atomically
 
-#: Of folders of batch scripts, tasks and supervisors' logs: a site's environment may hold secrets.
-PRIVATE = 0o700
 RUN_FORMAT = "%Y%m%dT%H%M%S%f"
 #: A job's id; its cluster, where sbatch was to choose among several.
 Accepted = tuple[str, str | None]
@@ -97,10 +95,9 @@ def submit_job(
     )
     part = note.part(0)
     folder = array_folder(context.folder, run, part)
-    folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    folder.parent.chmod(PRIVATE)
-    folder.mkdir(mode=PRIVATE)
+    folder.mkdir(parents=True)
     payload = {"program": kind, "tasks": [task.model_dump(mode="json") for task in tasks]}
+    # private: a site's environment may hold secrets. The supervisors' logs are not
     write_atomically(folder / TASKS_NAME, json.dumps(payload), mode=0o600)
     options["dependency"] = f"afterok:{preflight}" if preflight else None
     script = batch_script(context, run, part, array, **options)

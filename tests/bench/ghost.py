@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.arguments import positive
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.models.layers import graph
+from train.program import positive
 
 GHOSTS = (256, 128, 64, 32)  # 32 is that of techniques.yaml
 BOUND = 1.3

@@ -35,7 +35,8 @@ def test_a_checkout_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch, c
 
     monkeypatch.setattr(image, "make", refuse)
     assert image.main(["cpu"]) == 2
-    assert "Fix its permissions; build in a checkout of your own" in capsys.readouterr().err
+    assert "Permission denied" in (said := capsys.readouterr().err)
+    assert "uild in a checkout of your own; the next make goes on from here" in said
 
 
 def test_an_image_is_current_while_it_is_whole_and_has_its_key(tmp_path, program) -> None:

@@ -59,10 +59,11 @@ def test_all_well_then_nothing_to_do(tmp_path: Path) -> None:
 
 def test_a_refusing_file_system_is_exit_code_2_and_advice(capsys) -> None:
     with pytest.raises(typer.Exit) as caught, refusals():
-        raise OSError(errno.EACCES, "Permission denied", "/results/x")
+        raise OSError(errno.EROFS, "Read-only file system", "/results/x")
     said = capsys.readouterr().err
     assert caught.value.exit_code == 2
-    assert "'/results/x': fix its permissions, then make the same again" in said
+    advice = "make the file system of / writable, which is read-only, then make the same again"
+    assert f"'/results/x': {advice}" in said
 
 
 @pytest.mark.parametrize(("command", "utf8"), [("sweep", "1"), ("logs", "0"), ("plan", "0")])

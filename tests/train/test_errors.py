@@ -5,22 +5,25 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.acting import acting
 from tests.sweeps import executable
 from train.errors import DataError, explained, make_line, remedy, start_error
 
 #: Error number -> a word of the advice; '': the system's own words alone.
 ADVICE = {
-    errno.ENOSPC: "free space", errno.EDQUOT: "quota", errno.EACCES: "permissions",
-    errno.EPERM: "permissions", errno.EROFS: "read-only", errno.ESTALE: "file server",
+    errno.EDQUOT: "quota", errno.EROFS: "read-only", errno.ESTALE: "file server",
     errno.EIO: "file server", errno.ETIMEDOUT: "file server", errno.ENOENT: "",
-    errno.ENAMETOOLONG: "",
+    errno.ENAMETOOLONG: "", errno.ETXTBSY: "", errno.EMFILE: "open files",
 }  # fmt: skip
-WORDS = {word for word in ADVICE.values() if word}
+WORDS = {word for word in ADVICE.values() if word} | {"free space", "inodes", "permissions"}
+GB = 1 << 30
 
 
 @pytest.mark.parametrize(("number", "word"), ADVICE.items())
@@ -31,6 +34,54 @@ def test_advice_is_that_of_the_error(tmp_path: Path, number: int, word: str) -> 
     for text in (remedy(refusal), str(caught.value)):
         advice = text.lower().replace(os.strerror(number).lower(), "")
         assert {other for other in WORDS if other in advice} == ({word} if word else set())
+
+
+@pytest.mark.parametrize(
+    ("blocks", "inodes", "all_inodes", "words"),
+    [
+        (0, 100, 1000, "free space on the file system of"),
+        (GB, 0, 1000, "its inodes are used up"),
+        (0, 0, 0, "free space on the file system of"),  # btrfs counts none
+        (GB, 100, 1000, "look for a quota of"),
+    ],
+)
+def test_a_full_disk_lacks_what_its_file_system_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks, inodes, all_inodes, words
+) -> None:
+    """Seen: where no inode was left, the advice was to free space."""
+    facts = SimpleNamespace(f_bavail=blocks, f_frsize=1, f_favail=inodes, f_files=all_inodes)
+    monkeypatch.setattr(os, "statvfs", lambda _: facts)
+    full = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "new" / "file"))
+    assert words in remedy(full) and str(tmp_path) in remedy(full)
+    unnamed = OSError(errno.ENOSPC, "No space left on device")
+    assert words in remedy(unnamed, tmp_path) and remedy(unnamed) == ""
+
+
+def test_what_forbids_is_named(tmp_path: Path) -> None:
+    """The folder that is closed, and no cause where every permission is there."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as another user")
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        top = Path(name).resolve()
+        (top / "closed" / "inside").mkdir(parents=True)
+        (top / "secret").write_text("x")
+        for path, mode in ((top, 0o755), (top / "closed", 0o700), (top / "secret", 0o600)):
+            path.chmod(mode)
+        forbids = {
+            top / "closed" / "inside" / "file": f"{top}/closed, which this user may not enter",
+            top / "secret": f"{top}/secret, which this user may not read",
+            top / "new" / "file": f"{top}, where this user may not write",
+        }
+
+        def look() -> None:
+            for path, words in forbids.items():
+                for number in (errno.EACCES, errno.EPERM):
+                    refused = OSError(number, os.strerror(number), str(path))
+                    assert remedy(refused) == f"fix the permissions of {words}"
+            with tempfile.NamedTemporaryFile(dir="/tmp") as own:  # chattr +i, or SELinux
+                assert remedy(OSError(errno.EPERM, "Operation not permitted", own.name)) == ""
+
+        assert acting(54321, 54321, look) == 0
 
 
 def test_a_suggested_command_is_of_the_folder_that_make_was_told(tmp_path, monkeypatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from train.data.registry import facts
 from train.data.waiting import say
 from train.errors import ConfigError, interrupt_on_signals
+from train.program import place, run
 
 _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
 
@@ -28,10 +29,10 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("dataset", help="e.g. digits, cifar10, folder:PATH")
         command.add_argument(
-            "--root", type=Path, help="folder with the data sets (default: $DATA, else .data)"
+            "--root", type=place, help="folder with the data sets (default: $DATA, else .data)"
         )
         command.add_argument(
-            "--store", type=Path, help="folder for prepared forms (default: ROOT/prepared)"
+            "--store", type=place, help="folder for prepared forms (default: ROOT/prepared)"
         )
         command.add_argument(
             "--image-size", type=int, help="side in pixels; folders only (default: 64)"
@@ -42,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    root = options.root or Path(os.environ.get("DATA") or _DEFAULT_ROOT)
+    root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
     interrupt_on_signals()
     # a batch system ends a job so: leave by an exception, which removes half-built folders
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -60,4 +61,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 import uuid
@@ -27,6 +26,7 @@ from train.config.frozen import Frozen
 from train.config.run import explain
 from train.data.waiting import goes_on
 from train.errors import DataError
+from train.record.atomic import flush_to_disk
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -205,7 +205,7 @@ def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
         with (building / META).open("w", encoding="utf-8") as out:
             json.dump(meta.model_dump(mode="json"), out, indent=2)
             out.flush()
-            os.fsync(out.fileno())
+            flush_to_disk(out.fileno())
         try:
             building.rename(folder)
         except OSError as error:
@@ -225,7 +225,7 @@ def _write_array(path: Path, data: Dataset, name: str) -> ArrayFacts:
         for chunk in chunks(array):
             out.write(chunk)
         out.flush()
-        os.fsync(out.fileno())
+        flush_to_disk(out.fileno())
         return ArrayFacts(dtype=array.dtype.str, shape=array.shape, file_size=out.tell())
 
 

@@ -56,6 +56,8 @@ class Launch:
     cores_asked: int | None = None  # for each rank, of Slurm; None: not told
     wired: bool = True  # MPI can find its peers
     remote: bool = False  # a supervisor, perhaps on another host, keeps the record
+    # to be taken where another run holds ``cores``; None: the launcher gave none, not even ()
+    spare: tuple[int, ...] | None = None
 
     @property
     def supervised(self) -> bool:
@@ -82,7 +84,7 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
             node, nodes = _node(environment, launcher, size, local_size)
             return Launch(
                 launcher, rank, size, local_rank, local_size,
-                cores=_cores(environment),
+                cores=_cores(environment, "HOROSCALE_CORES") or None,
                 rendezvous=rendezvous,
                 supervisor=_integer(environment, "HOROSCALE_SUPERVISOR")
                 if environment.get("HOROSCALE_SUPERVISOR") and not supervised
@@ -90,6 +92,7 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
                 node=node,
                 nodes=nodes,
                 remote=supervised,
+                spare=_cores(environment, "HOROSCALE_SPARE"),
             )  # fmt: skip
     # a batch script and a shell of salloc have SLURM_PROCID, too: only steps count their tasks
     if "SLURM_STEP_NUM_TASKS" in environment and "SLURM_PROCID" in environment:
@@ -172,16 +175,14 @@ def _integer(environment: Mapping[str, str], name: str) -> int:
         ) from error
 
 
-def _cores(environment: Mapping[str, str]) -> tuple[int, ...] | None:
-    given = environment.get("HOROSCALE_CORES")
-    if not given:
+def _cores(environment: Mapping[str, str], name: str) -> tuple[int, ...] | None:
+    given = environment.get(name)
+    if given is None:
         return None
     try:
-        return tuple(int(core) for core in given.split(","))
+        return tuple(int(core) for core in given.split(",") if given)
     except ValueError as error:
-        raise ConfigError(
-            f"HOROSCALE_CORES is {given!r}, expected core numbers like 0,1"
-        ) from error
+        raise ConfigError(f"{name} is {given!r}, expected core numbers like 0,1") from error
 
 
 def own_cores(

@@ -136,7 +136,7 @@ class Watchdog:
         line = json.dumps(sign).ljust(SIGN_BYTES - 1) + "\n"
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT, 0o644)
+                self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT, 0o666)
             os.pwrite(self._descriptor, line.encode(), 0)
             # else a network file system may keep it from its server for half a minute
             os.fdatasync(self._descriptor)

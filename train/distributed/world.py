@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
-from train.distributed.launch import Launch, Launcher, own_cores, pin
+from train.distributed.cores import Claims, take_cores
+from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, check_named, meet, meet_nobody
 from train.environment import NOTHING
@@ -35,6 +36,7 @@ class Runtime:
     gpu: str | None
     gpu_shared: bool  # with another rank of this node
     distribution: Distribution | None = None  # None: Horovod averages the gradients
+    claims: Claims = field(default_factory=Claims)
 
     @property
     def replicas(self) -> int:
@@ -57,10 +59,10 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
             variables (a cleaned container environment) makes N worlds of one, which must never
             train.
     """
-    cores = own_cores(os.sched_getaffinity(0), launch, os.cpu_count(), quotas_here())
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)
-    pin(cores)
+    claims = take_cores(launch)
+    cores = claims.cores
     choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_HOME", NOTHING)  # of ranks that are started by hand, too
@@ -98,6 +100,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
         gpu=gpu,
         gpu_shared=shares_gpu(launch.launcher, hvd.local_size(), visible),
         distribution=distribution,
+        claims=claims,
     )
 
 
@@ -234,7 +237,8 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     fewest = min(len(own) for own in cores)
     count = max(1, fewest // replicas)
     plural = "s" * (count != 1)
-    too_few = fewest < replicas or share_cores(machines, cores, quotas)
+    held = _any_shared(runtime)
+    too_few = held or fewest < replicas or share_cores(machines, cores, quotas)
     data_plane = _data_plane(runtime, by_mpi=by_mpi)
     # the controller's interface is not NCCL's; on one node there is no other
     hidden = by_mpi or (data_plane == "nccl" and len(set(hosts)) > 1)
@@ -251,6 +255,18 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
         data_plane=data_plane,
         interface=_interface(runtime, hidden=hidden),
     )
+
+
+def at_its_end(world: World, runtime: Runtime) -> World:
+    """Collective: with what came later, a run that had to share cores with this one."""
+    shared = _any_shared(runtime) and runtime.gpu is None
+    return world.model_copy(update={"oversubscribed": True}) if shared else world
+
+
+def _any_shared(runtime: Runtime) -> bool:
+    import horovod.tensorflow as hvd  # noqa: PLC0415
+
+    return any(hvd.allgather_object(runtime.claims.shared()))
 
 
 def _data_plane(runtime: Runtime, *, by_mpi: bool) -> DataPlane:

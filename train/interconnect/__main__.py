@@ -41,6 +41,7 @@ from train.interconnect.record import (
     Tournament,
 )
 from train.interconnect.tournament import play
+from train.program import open_streams
 from train.record.atomic import write_atomically
 
 _USUAL = Plan()
@@ -139,4 +140,5 @@ async def _coordinate(options: argparse.Namespace, interface: Interface, world: 
 
 
 if __name__ == "__main__":
+    open_streams()
     sys.exit(main(sys.argv[1:]))

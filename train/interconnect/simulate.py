@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.arguments import positive
 from train.interconnect.measure.rounds import Pair, Round
 from train.interconnect.measure.stream import Plan
 from train.interconnect.record import End, Measurement, Node, Tournament
 from train.interconnect.tournament import play
+from train.program import positive, run
 
 _RATE = 1e10  # bit/s; decisions depend on ratios only
 _PLAN = Plan()
@@ -170,4 +170,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(lambda: main(sys.argv[1:]))

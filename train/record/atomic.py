@@ -1,16 +1,27 @@
-"""Files that are whole or absent: write under a temporary name, flush to disk, rename."""
+"""Files that are whole or absent: write under a temporary name, flush to disk, rename.
+
+Modes are those of any Unix program: the umask and the folder (its group, its default ACL) decide.
+The kernel applies them when it creates a file. No mode is set later, which some file systems refuse
+(CIFS, FUSE).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+#: What a file system answers that cannot flush a file at a program's request.
+_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
-def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
+
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
     """Replace a file so that a reader sees the old one or the new one, never a half.
+
+    ``mode``: what the umask takes from; 0o600 for what may hold a secret.
 
     Raises:
         OSError: the disk is full or the folder not writable; the old file is then untouched and
@@ -44,21 +55,46 @@ def write_new(path: Path, text: str) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, content: str | bytes, mode: int = 0o644) -> Iterator[Path]:
+def _temporary(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path]:
     """The content on disk, beside ``path``, for as long as nobody gives it another name."""
+    temporary = _unused(path.parent, path.name)
     with _named(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
+        handle = create(temporary, mode)
     try:
         with _named(path), os.fdopen(handle, "wb") as out:
             out.write(content.encode("utf-8") if isinstance(content, str) else content)
             out.flush()
-            os.fsync(out.fileno())
-        temporary.chmod(mode)
+            flush_to_disk(out.fileno())
         yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _unused(folder: Path, name: str) -> Path:
+    return folder / f".{name}.{uuid.uuid4().hex[:12]}.tmp"
+
+
+def create(path: Path, mode: int = 0o666) -> int:
+    """Create a file and open it for writing; the umask and the folder decide about ``mode``.
+
+    Raises:
+        OSError: also where something has that name, even a link.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+
+def flush_to_disk(descriptor: int) -> None:
+    """As os.fsync. A file system that has no such thing keeps what was written all the same.
+
+    Raises:
+        OSError: what was written is not on the disk: it is full or broken.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
 
 
 @contextlib.contextmanager
@@ -78,9 +114,9 @@ def forget_absent(folder: Path) -> None:
     a change of our own makes it ask the server.
     """
     with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(prefix=".look.", suffix=".tmp", dir=folder)
-        os.close(handle)
-        Path(name).unlink()
+        look = _unused(folder, "look")
+        os.close(create(look))
+        look.unlink()
 
 
 def append_line(path: Path, line: str) -> None:

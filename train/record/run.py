@@ -100,7 +100,8 @@ class World(Frozen):
     device_kind: Literal["cpu", "gpu"]
     device: str
     cores_per_rank: Positive
-    oversubscribed: bool  # fewer cores than ranks claim, or a CPU quota: no scaling figures
+    # fewer cores than ranks claim, a CPU quota, or another run on some of them: no scaling figures
+    oversubscribed: bool
     launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
     controller: Literal["gloo", "mpi"]
     data_plane: DataPlane

@@ -14,7 +14,7 @@ from train.data.waiting import heard_by
 from train.distributed.interfaces import NAME as INTERFACE
 from train.distributed.launch import Launch
 from train.distributed.watchdog import Watchdog
-from train.distributed.world import Runtime, describe_world, start
+from train.distributed.world import Runtime, at_its_end, describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
 from train.record.cell_folder import (
@@ -73,6 +73,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _leave(runtime)
         raise
+    world = at_its_end(world, runtime)
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(

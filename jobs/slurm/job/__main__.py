@@ -10,6 +10,7 @@ from pathlib import Path
 from jobs.slurm.job.interconnect import run_interconnect
 from jobs.slurm.job.preflight import run_preflight
 from jobs.slurm.job.supervisor import run_unit
+from train.program import open_streams
 
 PROGRAMS = {"cells": run_unit, "preflight": run_preflight, "interconnect": run_interconnect}
 
@@ -22,4 +23,5 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
+    open_streams()
     main(Path(sys.argv[1]))

@@ -19,6 +19,8 @@ from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
 from train.record.run import Classification, ClassScore
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 def call(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
@@ -52,6 +54,19 @@ def test_a_value_and_its_note_have_a_blank_between_them_on_a_terminal(tmp_path: 
     folder = write_sweep(tmp_path / "s", [record()], title="a\u00a0b\x1b")
     shown = call("summary", folder).output
     assert "?¹" not in shown and "a\u00a0b?" in shown
+
+
+@pytest.mark.parametrize("command", ["summary", "report"])
+def test_a_terminal_that_is_not_utf_8(tmp_path: Path, command: str) -> None:
+    """Seen: a traceback of 95 lines and exit code 1, which means an incomplete cell."""
+    folder = good_sweep(tmp_path / "s")
+    plain = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    done = subprocess.run(
+        [sys.executable, "-m", "analysis", command, str(folder)], capture_output=True, check=False,
+        text=True, cwd=ROOT, env=os.environ | plain | {"PYTHONIOENCODING": "ascii:strict"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "lamb ends higher than naive" in done.stdout and done.stdout.isascii()
 
 
 def test_summary_prints_tables_and_writes_nothing(tmp_path: Path) -> None:

@@ -110,10 +110,15 @@ class Seen(Display):
     def __init__(self) -> None:
         super().__init__([])
         self.events: list[tuple[str, ...]] = []
+        self.said: list[str] = []
         self.on_tick: Callable[[], object] = lambda: None
 
     def started(self, cell: CellState) -> None:
         self.events.append(("started", cell.folder.name))
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        super().say(text)
 
     def tick(self) -> None:
         self.on_tick()

@@ -6,6 +6,7 @@ The ranks here are scripted; real ones are in tests/test_end_to_end.py.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -33,9 +34,12 @@ from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import GOOD, LONG, Trial
 from tests.sweeps import ROOT, rank_processes, wait_until
 from tests.unreadable import is_untouched, unreadable
+from train.distributed.cores import claim
 from train.record.run import RunRecord, read_record
 
 STOPPED = Reason("cancelled", "a test")
+#: Numbers of cores that no machine has, and no real rank claims.
+FIRST = 1_000_000 + 10 * os.getpid()
 #: waits until another cell has begun, too, however slow the machine is
 TOGETHER = """
 mark(os.environ["HOROSCALE_CORES"])
@@ -89,6 +93,22 @@ def test_two_at_once_on_cores_of_their_own_and_a_big_one_alone(sweep: Sweep) -> 
     assert events[4:] == starts_and_ends(c), "four ranks on three cores"
     marks = [sorted(file.name for file in cell.glob("mark-*")) for cell in (a, b)]
     assert marks == [["mark-0-0"], ["mark-1-0", "mark-2-1"]]
+
+
+def test_cores_of_another_run_are_left_to_it(sweep: Sweep) -> None:
+    """Seen: two sweeps on one machine took the same core, at half the speed, without a remark."""
+    cores = tuple(range(FIRST, FIRST + 3))
+    other = claim(cores[:1], ())
+    told = 'mark(os.environ["HOROSCALE_CORES"] + "-" + os.environ["HOROSCALE_SPARE"])\n'
+    trial = sweep(told + GOOD, 1, 2)
+    assert trial.run(cores=cores[:2], more_cores=cores[2:]) == ["completed"] * 2
+    marks = [file.name for cell in trial.cells for file in sorted(cell.glob("mark-*"))]
+    assert marks[0] == f"mark-{FIRST + 1}-{FIRST},{FIRST + 2}-0"
+    assert [mark.split("-")[1] for mark in marks[1:]] == [str(FIRST + 1), str(FIRST + 2)]
+    assert not trial.display.said and not other.shared()
+    assert trial.run(force=True, cores=cores[:2]) == ["completed"] * 2
+    (line,) = trial.display.said
+    assert "ranks share them" in line
 
 
 def test_of_a_good_start_one_log_stays(sweep: Sweep) -> None:

@@ -78,9 +78,10 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
     desk.results = desk.folder / desk.results
     (note,) = desk.notes()
     assert [(array.job_id, len(array.units)) for array in note.arrays] == [("101", 3)]
-    private = desk.sweep / ".submitit"
-    folders = [private, *(path for path in private.iterdir() if path.is_dir())]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+    (folder,) = (desk.sweep / ".submitit").iterdir()
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (*folder.iterdir(), folder)}
+    secrets = {"tasks.json": 0o600, "submission.sh": 0o700}
+    assert modes == {folder.name: stat.S_IMODE(desk.sweep.stat().st_mode), **secrets}
     assert all((cell / "config.json").exists() for cell in desk.cells)
     script = (desk.fake.folder / "script-1").read_text()
     assert f"#SBATCH --comment=horoscale:{note.run}:0" in script

@@ -125,7 +125,7 @@ def test_broken_off_write_leaves_nothing(
         if len(calls) == 3:
             raise error
 
-    monkeypatch.setattr(store.os, "fsync", break_off)
+    monkeypatch.setattr("os.fsync", break_off)
     with pytest.raises(error if isinstance(error, type) else type(error)):
         store.write_prepared(tmp_path / "small-1", "small", small())
     assert names(tmp_path) == []

@@ -42,8 +42,39 @@ def test_written_text_is_read_back(tmp_path: Path, text: str) -> None:
     file.write_text("an older one")
     write_atomically(file, text)
     assert file.read_text(encoding="utf-8") == text
-    assert file.stat().st_mode & 0o777 == 0o644, "colleagues may read results"
     assert not temporaries(tmp_path)
+
+
+@pytest.mark.parametrize("write", [write_atomically, write_new, append_line])
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
+def test_the_umask_decides_who_may_read(tmp_path: Path, write, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        write(tmp_path / "file", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def test_steps_that_the_content_does_not_need_may_be_refused(tmp_path: Path, monkeypatch) -> None:
+    """Seen on CIFS: no mode can be set. Some FUSE file systems cannot flush, or have no links."""
+
+    def refuse(number: int):
+        def refused(*_: object, **__: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return refused
+
+    for name in ("chmod", "fchmod", "chown", "utime", "link"):
+        monkeypatch.setattr(os, name, refuse(errno.EPERM))
+    monkeypatch.setattr(os, "fsync", refuse(errno.EINVAL))
+    write_atomically(tmp_path / "one", "text")
+    assert write_new(tmp_path / "two", "text")
+    assert [(tmp_path / name).read_text() for name in ("one", "two")] == ["text"] * 2
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+    with pytest.raises(OSError, match="one"):
+        write_atomically(tmp_path / "one", "lost")
+    assert (tmp_path / "one").read_text() == "text"
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(small_disk: Path) -> None:

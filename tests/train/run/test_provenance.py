@@ -14,14 +14,19 @@ from train.run.provenance import _versions, git_state, slurm_job_id, unused_gpus
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
+    folder = tmp_path / "checkout"
     for name in ("train/step/train_step.py", "jobs/sweeps/a.yaml", "README.md"):
-        file = tmp_path / name
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("one\n")
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@t"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
-    return tmp_path
+        _git(folder, *words)
+    return folder
+
+
+def _git(folder: Path, *words: str) -> None:
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, *words], check=True)
 
 
 def test_a_clean_checkout(checkout: Path) -> None:
@@ -50,6 +55,32 @@ def test_no_checkout_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert git_state(tmp_path) == (None, None)
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_the_repository_around_a_checkout_is_another_project(checkout: Path, tracked: bool) -> None:
+    """Seen: a release that was unpacked below another repository had its commit in all records."""
+    inner = checkout / "downloads" / "horoscale"
+    (inner / "train").mkdir(parents=True)
+    (inner / "train" / "one.py").write_text("one\n")
+    if tracked:
+        _git(checkout, "add", "-A")
+        _git(checkout, "commit", "-qm", "two")
+    assert git_state(inner) == (None, None)
+
+
+@pytest.mark.parametrize("kind", ["worktree", "submodule"])
+def test_a_checkout_whose_repository_is_elsewhere(checkout: Path, tmp_path: Path, kind) -> None:
+    commit, _ = git_state(checkout)
+    place = tmp_path / "outer" / "inner"
+    if kind == "worktree":
+        _git(checkout, "worktree", "add", "-q", str(place))
+    else:
+        _git(tmp_path, "init", "-q", "outer")
+        local = ("-c", "protocol.file.allow=always")
+        _git(place.parent, *local, "submodule", "--quiet", "add", str(checkout), place.name)
+    assert (place / ".git").is_file()
+    assert git_state(place) == (commit, False)
 
 
 def test_inside_an_image_the_supervisor_tells(

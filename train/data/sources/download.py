@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import os
 import urllib.error
 import urllib.request
 import uuid
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from train.data.waiting import Ticker, say
 from train.errors import FULL, DataError
+from train.record.atomic import flush_to_disk
 
 _READ = 1 << 20
 _TIMEOUT_S = 20.0  # of connecting, and of each read
@@ -102,7 +102,7 @@ def _fetch(url: str, remote: Remote, folder: Path) -> None:
                 size += out.write(data)
                 ticker.add(len(data))
             out.flush()
-            os.fsync(out.fileno())
+            flush_to_disk(out.fileno())
         if (size, digest.hexdigest()) != (remote.size, remote.sha256):
             told = f"{size:,}" if size <= remote.size else f"more than {remote.size:,}"
             raise DataError(

@@ -28,6 +28,12 @@ _EXPECTED = (
 #: Names in other spellings are taken for a mistake, not for classes.
 _PARTS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 _HELD_OUT = ("test", "val", "valid", "validation")
+#: What storage systems and desktops put into folders, apart from hidden names: thumbnails, recycle
+#: bins and snapshots of a NAS (names that begin with @ are those of Synology and QNAP), and so on.
+_RESERVED = re.compile(
+    r"@.*|#(recycle|snapshot)|\$recycle\.bin|system volume information|lost\+found|__macosx",
+    re.IGNORECASE,
+)
 
 
 def find(path: str, size: int, root: Path) -> Source:
@@ -68,7 +74,10 @@ def decode(name: str, listing: Listing, size: int) -> Dataset:
     """
     if listing.left_out:
         count, example = len(listing.left_out), listing.left_out[0]
-        say(f"{listing.folder}: {count:,} entries are no images in a class folder, e.g. {example}")
+        say(
+            f"{listing.folder}: {count:,} entries are left out, which are no images in a class "
+            f"folder or have a name of the storage system's own, e.g. {example}"
+        )
     parts = [listing.train] if listing.held_out is None else [listing.train, listing.held_out]
     pictures = [picture for part in parts for of_class in part for picture in of_class]
     # one call for both parts, so that all damaged files are told at once
@@ -133,8 +142,9 @@ def held_out_folder(folder: Path) -> Path | None:
 def list_folder(folder: Path) -> Listing:
     """List train/ and test/ (or val/, validation/) where they are, else the class folders.
 
-    Files may lie deeper within a class. Hidden files are left out, and so are files that are
-    no images by their names, which are listed. Links may point to files inside ``folder`` only.
+    Files may lie deeper within a class. Hidden files are left out, and so are what a storage system
+    keeps there (``@eaDir``) and files that are no images by their names, which are listed. Links
+    may point to files inside ``folder`` only.
 
     Raises:
         DataError: no or one class, an empty class, other classes in test/ than in train/, a link
@@ -166,7 +176,7 @@ def _classes(
     folder: Path, top: Path, ignore: Callable[[str], None]
 ) -> dict[str, tuple[Picture, ...]]:
     found: dict[str, tuple[Picture, ...]] = {}
-    for entry in _visible(folder, top):
+    for entry in _visible(folder, top, ignore):
         if not entry.is_dir():
             ignore(entry.name)
             continue
@@ -184,7 +194,7 @@ def _classes(
 
 
 def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterator[Picture]:
-    for entry in _visible(folder, top):
+    for entry in _visible(folder, top, ignore):
         path = Path(entry.path)
         if entry.is_dir():
             yield from _pictures(path, top, ignore)
@@ -196,18 +206,21 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
             ignore(entry.name)
 
 
-def _visible(folder: Path, top: Path) -> list[os.DirEntry[str]]:
-    """Entries that are not hidden, by name."""
+def _visible(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterator[os.DirEntry[str]]:
+    """Entries that are not hidden, nor reserved, by name."""
     with os.scandir(folder) as entries:
         found = sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: e.name)
     for entry in found:
+        if _RESERVED.fullmatch(entry.name):
+            ignore(entry.name)
+            continue
         try:
             entry.name.encode()
         except UnicodeEncodeError:
             raise DataError(f"{entry.path!r}: the name is not UTF-8; rename it") from None
         if entry.is_symlink():
             _refuse_link_outside(Path(entry.path), top)
-    return found
+        yield entry
 
 
 def _refuse_link_outside(link: Path, top: Path) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from train.distributed.gpus import driver_cuda
 from train.distributed.preflight import checks
 from train.distributed.preflight.checks import Hopeless, Report
+from train.program import open_streams
 
 if TYPE_CHECKING:  # pydantic may be what the image lacks
     from train.distributed.interfaces import Interface
@@ -265,4 +266,5 @@ def _reduce(report: Report) -> None:
 
 
 if __name__ == "__main__":
+    open_streams()
     sys.exit(main(sys.argv[1:]))

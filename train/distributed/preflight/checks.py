@@ -25,6 +25,7 @@ from typing import Any
 
 from train.distributed.gpus import unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
+from train.errors import FULL, remedy
 from train.record.atomic import write_atomically
 from train.record.mount import LOCKS_REMEDY, machine_at, mount_in_words
 
@@ -74,7 +75,8 @@ def check_writable(name: str, folder: Path, fix: str = _BINDS, room: int = 0) ->
         free = shutil.disk_usage(folder).free
     except OSError as error:
         said = f"{folder}: {error.strerror}"
-        return finding(name, False, said, expected, fix)
+        lack = remedy(error, folder) if error.errno in FULL else ""
+        return finding(name, False, said, expected, lack or fix)
     return finding(name, free >= room, f"{folder}: writable, {free:,} bytes free", expected, fix)
 
 

@@ -12,15 +12,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from train.distributed.cores import take_cores
 from train.distributed.interfaces import NAME, own_interface
-from train.distributed.launch import own_cores, pin, read_launch
-from train.distributed.quota import quotas_here
+from train.distributed.launch import read_launch
 from train.distributed.rendezvous import RendezvousError
 from train.distributed.world import choose_transport
 from train.errors import ConfigError, WorldError
 from train.interconnect.collectives.measure import Budget
 from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
 from train.interconnect.measure.meeting import allow_connections
+from train.program import open_streams
 from train.record.atomic import write_atomically
 
 EXIT_FAILED, EXIT_WRONG = 1, 2
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
                 "one: expected equally many on each; start it with srun --ntasks-per-node"
             )
         interface = own_interface(os.environ, nodes=launch.nodes)
-        pin(own_cores(os.sched_getaffinity(0), launch, os.cpu_count(), quotas_here()))
+        claims = take_cores(launch)
         choose_transport(launch, os.environ)
     except (ConfigError, RendezvousError, WorldError, OSError) as error:
         print(f"collectives: {error}", file=sys.stderr)
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
     budget = Budget(target_s=options.target_s, cap_s=options.cap_s)
     try:
-        found = run(interface, options.largest, budget, launch, keep)
+        found = run(interface, options.largest, budget, launch, claims, keep)
     except (OSError, RuntimeError) as error:  # Horovod's own are RuntimeErrors
         print(f"collectives: rank {launch.rank}: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -80,4 +81,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    open_streams()
     sys.exit(main(sys.argv[1:]))

@@ -14,6 +14,7 @@ from typing import Any
 
 import horovod.tensorflow as hvd
 
+from train.distributed.cores import Claims
 from train.distributed.interfaces import Interface
 from train.distributed.launch import Launch
 from train.distributed.libraries import mpi_versions
@@ -43,7 +44,7 @@ _SETTINGS = (
 
 
 def run(
-    interface: Interface, largest: int, budget: Budget, launch: Launch,
+    interface: Interface, largest: int, budget: Budget, launch: Launch, claims: Claims,
     keep: Callable[[Collectives], None],
 ) -> Collectives:  # fmt: skip
     """Open the world of ``launch`` and measure; every rank must call it.
@@ -70,7 +71,8 @@ def run(
         ranks=ranks,
         nodes=launch.nodes,
         controller="mpi" if hvd.mpi_enabled() else "gloo",
-        oversubscribed=share_cores(
+        oversubscribed=any(hvd.allgather_object(claims.shared()))
+        or share_cores(
             hvd.allgather_object(machine()),
             [r.cores for r in ranks],
             hvd.allgather_object(quotas_here()),

@@ -27,6 +27,7 @@ from train.interconnect.facts.probe import Answer, fact
 from train.interconnect.facts.processor import processor
 from train.interconnect.facts.record import Fact, NetworkFault, NodeFacts, When, file_name
 from train.interconnect.facts.software import software
+from train.program import open_streams
 from train.record.atomic import write_atomically
 
 #: To wait for the other nodes, which srun starts at the same time.
@@ -108,4 +109,5 @@ def _all(interface: str | None, why: str) -> chain[Fact]:
 
 
 if __name__ == "__main__":
+    open_streams()
     sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,7 @@ are JSON objects, one per line, over TCP.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -13,6 +14,8 @@ import socket
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from train.record.atomic import flush_to_disk
 
 MEETING_NAME = ".meeting"
 _CONNECT_S = 10.0
@@ -26,7 +29,8 @@ class MeetingError(RuntimeError):
 def allow_connections() -> None:
     """As many open sockets as this user may have: many nodes are more than the usual 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(OSError, ValueError):  # what is refused may not be needed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Meeting(NamedTuple):
@@ -42,7 +46,7 @@ def publish(folder: Path, meeting: Meeting) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as out:
         json.dump(meeting._asdict(), out)
         out.flush()
-        os.fsync(out.fileno())
+        flush_to_disk(out.fileno())
     temporary.replace(folder / MEETING_NAME)
 
 

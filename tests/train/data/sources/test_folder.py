@@ -89,7 +89,30 @@ def test_other_files_are_counted(pets: Path, capsys: pytest.CaptureFixture[str])
     (pets / "cat" / ".hidden.png").write_text("no image")
     (pets / ".cache").mkdir()
     assert len(decoded(pets).train_y) == 13
-    assert "2 entries are no images in a class folder, e.g. README.md" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 entries are left out, which are no images" in said and "e.g. README.md" in said
+
+
+@pytest.mark.parametrize(
+    "name", ["@eaDir", "@tmp", "@Recycle", "#recycle", "#snapshot", "lost+found", "__MACOSX",
+             "$RECYCLE.BIN", "System Volume Information", ".snapshot", ".AppleDouble"],
+)  # fmt: skip
+@pytest.mark.parametrize("parts", [False, True])
+def test_what_a_storage_system_keeps_there_is_no_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, parts: bool
+) -> None:
+    """Seen: thumbnails of a NAS were a class, and images of others. A class #1 stays one."""
+    top = tmp_path / "pets"
+    folders = [top / part for part in ("train", "test")] if parts else [top]
+    for folder in folders:
+        class_folders(folder, {"cat": 5, "#1": 3})
+    before = find(str(top), 16, tmp_path)
+    for folder in (top, *folders, folders[0] / "cat"):
+        picture(folder / name / "cat001.jpg" / "SYNOPHOTO_THUMB_M.jpg")
+    assert find(str(top), 16, tmp_path).folder_name == before.folder_name, "the same data set"
+    data = decoded(top)
+    assert data.classes == ("#1", "cat")
+    assert (f"e.g. {name}" in capsys.readouterr().err) is not name.startswith(".")
 
 
 def test_corrupt_images_are_all_named(pets: Path) -> None:

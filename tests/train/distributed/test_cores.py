@@ -1,0 +1,102 @@
+"""Cores of other runs: left to them where others are free, else both runs know of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.acting import acting
+from tests.sweeps import ROOT
+from train.distributed import cores
+from train.distributed.cores import Claims, claim, is_held, take_cores
+from train.distributed.launch import Launch, read_launch
+
+#: Numbers of cores that no machine has, and no real rank claims.
+A, B, C, D = range(2_000_000 + 10 * os.getpid(), 2_000_004 + 10 * os.getpid())
+
+
+def test_a_free_core_is_taken_in_place_of_a_held_one() -> None:
+    one, other = claim((A,), ()), claim((A,), (A, B))
+    assert (one.cores, other.cores) == ((A,), (B,))
+    assert is_held(A) and is_held(B) and not is_held(C), "and nobody notices the question"
+    assert not one.shared() and not other.shared()
+
+
+def test_both_know_that_they_share() -> None:
+    """A run that has begun alone would else keep times that the later one spoils."""
+    first, apart = claim((A, B), ()), claim((C,), ())
+    later = claim((B, D), ())
+    assert later.cores == (B, D) and later.shared()
+    assert first.shared() and first.shared() and not apart.shared()
+    assert is_held(D), "its own one stays its own"
+    del first
+    assert not is_held(A) and claim((A,), ()).cores == (A,)
+
+
+def test_what_is_not_enough_is_given_back() -> None:
+    first = claim((A, B), ())
+    later = claim((A, B), (C,))
+    assert later.cores == (A, B) and not is_held(C)
+    assert first.shared()
+
+
+def test_the_kernel_ends_a_claim_of_a_killed_process() -> None:
+    code = f"import time; from train.distributed.cores import claim; c = claim(({A},), ()); "
+    code += "print(c.cores, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as other:
+        assert other.stdout and other.stdout.readline()
+        assert is_held(A) and claim((A,), (B,)).cores == (B,)
+        other.kill()
+    assert not is_held(A)
+
+
+def test_another_user_is_seen_and_told() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as another user")
+    first = claim((A,), ())
+
+    def share() -> None:
+        assert claim((A,), (B,)).cores == (B,)
+        assert claim((A,), ()).shared()
+
+    assert acting(54321, 54321, share) == 0
+    assert first.shared()
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four cores that all tasks may use."""
+    monkeypatch.setattr(cores, "pin", lambda _: None)
+    monkeypatch.setattr(cores, "quotas_here", lambda: ())
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {A, B, C, D})
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+
+def ranks(size: int) -> list[Claims]:
+    """Of a job with one core a task."""
+    steps = (Launch("srun", r, size, r, size, None, None, None, cores_asked=1) for r in range(size))
+    return [take_cores(launch) for launch in steps]
+
+
+def test_two_jobs_on_an_unbound_node_take_different_cores(node: None) -> None:
+    """Seen: both were pinned to its first core."""
+    jobs = [ranks(2), ranks(2)]
+    assert [[claims.cores for claims in job] for job in jobs] == [[(A,), (B,)], [(C,), (D,)]]
+    assert not any(claims.shared() for job in jobs for claims in job)
+    third = ranks(1)
+    assert third[0].cores == (A,) and third[0].shared()
+    assert [claims.shared() for claims in jobs[0]] == [True, False]
+
+
+@pytest.mark.parametrize(("spare", "chosen"), [(None, A), ("", A), (f"{C},{D}", C)])
+def test_what_a_supervisor_gives(node: None, spare: str | None, chosen: int) -> None:
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
+    told = dict(zip([f"HOROSCALE_{name}" for name in names], f"0 1 0 1 {A}".split(), strict=True))
+    told |= {} if spare is None else {"HOROSCALE_SPARE": spare}
+    other = claim((A,), ())
+    claims = take_cores(read_launch(told))
+    assert claims.cores == (chosen,)
+    assert claims.shared() is other.shared() is (spare == "")

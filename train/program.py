@@ -1,0 +1,165 @@
+"""The edges of a program: what is typed on its command line, what it prints to, how it ends.
+
+A terminal that knows few characters, a reader that is gone, a full disk under the output or a
+closed descriptor is no reason to stop in the middle. The exit code says what the program found.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import math
+import os
+import select
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from train.errors import ConfigError, expanded, remedy
+
+EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 2, 3, 130
+#: How a stream writes what its encoding lacks.
+_SHOWN = "horoscale"
+
+
+def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    """For argparse's ``type``: a finite number above zero, else its message names the kind."""
+
+    def read(text: str) -> float:
+        value = kind(text)
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(text)
+        return value
+
+    read.__name__ = f"positive {kind.__name__}"  # what argparse calls it in its message
+    return read
+
+
+def place(written: str | Path) -> Path:
+    """For options of argparse and typer: nobody expands the ~ of ``RESULTS='~/r'``.
+
+    Raises:
+        ConfigError: the home folder of a user who is not known.
+    """
+    found = expanded(written)
+    if str(written).startswith("~") and str(found).startswith("~"):
+        user = str(found).partition("/")[0]
+        raise ConfigError(f"{written}: no user {user} is known; a folder of that name is ./{found}")
+    return found
+
+
+place.__name__ = "path"  # what argparse and typer call it
+
+
+class _Output(io.RawIOBase):
+    """A descriptor that takes everything; what it could not write is lost, and ``failure`` says
+    why."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.failure: OSError | None = None
+
+    def write(self, content: object, /) -> int:
+        left = memoryview(content).cast("B")  # type: ignore[arg-type]
+        size = len(left)
+        while left and self.failure is None:
+            try:
+                left = left[os.write(self.descriptor, left) :]
+            except BlockingIOError:  # another program made the terminal non-blocking
+                select.select([], [self.descriptor], [])
+            except OSError as error:
+                self.failure = error
+        return size
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self.descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+
+def open_streams() -> _Output:
+    """Make stdout and stderr fit for any terminal; returns what stdout writes to.
+
+    For the first line of a program, before it opens a file: one that got the number of a closed
+    stdout would be written to by whatever prints.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    codecs.register_error(_SHOWN, _as_shown)
+    output = _Output(1)
+    sys.stdout = _text(output, sys.stdout)
+    sys.stderr = _text(_Output(2), sys.stderr)
+    return output
+
+
+def _text(raw: _Output, before: object) -> io.TextIOWrapper:
+    """A text stream with the settings of the one before, if there is one."""
+    known = before if isinstance(before, io.TextIOWrapper) else None
+    at_once = known is not None and known.write_through  # python -u
+    buffer = raw if at_once else io.BufferedWriter(raw)
+    return io.TextIOWrapper(
+        buffer,  # type: ignore[arg-type]
+        encoding=known.encoding if known else "utf-8",
+        errors=_SHOWN,
+        line_buffering=known.line_buffering if known else True,
+        write_through=at_once,
+    )
+
+
+def _as_shown(error: UnicodeError) -> tuple[bytes, int]:
+    """Names of files that are no text as the bytes that they are; what else the encoding lacks as
+    an escape."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    shown = (
+        bytes([ord(sign) - 0xDC00])
+        if "\udc80" <= sign <= "\udcff"
+        else sign.encode("ascii", "backslashreplace")
+        for sign in signs
+    )
+    return b"".join(shown), error.end
+
+
+def run(main: Callable[[], object]) -> NoReturn:
+    """Run a program to its exit code: what ``main`` returns (None: 0), or ends with.
+
+    2 also where the system refuses something or the output could not be written, and 3 after a
+    fault of our own: a traceback would end with 1, which means a failed cell.
+    """
+    output, code = open_streams(), EXIT_REQUEST
+    try:
+        os.getcwd()  # noqa: PTH109  (here, not in the middle of an import)
+    except OSError as error:
+        print(f"error: the working folder: {error.strerror}: cd to another one", file=sys.stderr)
+        sys.exit(code)
+    try:
+        result = main()
+        code = result if isinstance(result, int) else 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except OSError as error:
+        todo = remedy(error)
+        print(f"error: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
+    except Exception:  # noqa: BLE001  (the last place that can give it an exit code)
+        traceback.print_exc()
+        print("error: this is a fault of the suite, please report the lines above", file=sys.stderr)
+        code = EXIT_UNDECIDED
+    sys.stdout.flush()
+    if output.failure and not isinstance(output.failure, BrokenPipeError):
+        print(f"error: cannot print: {output.failure.strerror}", file=sys.stderr)
+        code = code or EXIT_REQUEST
+    sys.exit(code)
