@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
@@ -202,16 +202,22 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
 
 def lay_out(
     configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest, *, force: bool = False
-) -> None:
-    """Write sweep.json and every cell's config.json before anything runs, so that a report can
+) -> set[str]:
+    """Write sweep.json and the config.json of new cells before anything runs, so that a report can
     name the cells that never did.
+
+    A config.json that is there stays: a job in the queue may read it, with code of another version.
+
+    Returns:
+        Ids of cells whose config.json this version does not read as their config:
+        :func:`write_config` has to replace it before they run.
 
     Raises:
         ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the
             config.json of another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
-    new, changed = [], []
+    new, stale = [], set()
     for config in configs:
         folder = sweep / config.cell_id()
         if not folder.exists():
@@ -225,20 +231,33 @@ def lay_out(
             if not _holds(folder / CONFIG_NAME, config):
                 if not force:
                     refuse_other_config(folder, config)
-                changed.append((folder, config))
-    for folder, config in changed:
-        write_atomically(folder / CONFIG_NAME, _text(config))  # somebody may read it now
+                stale.add(folder.name)
     for folder, config in new:
         folder.mkdir(parents=True, exist_ok=True)
-        # not flushed: ten thousand take minutes, and the next sweep writes half a file again
+        # not flushed: ten thousand take minutes, and the next sweep replaces half a file
         (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")
     if not _holds(sweep / MANIFEST_NAME, manifest):
         write_atomically(sweep / MANIFEST_NAME, _text(manifest))
+    return stale
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    """Only for a cell that this version is about to run, and that no job may still run.
+
+    Raises:
+        OSError: its folder cannot be written.
+    """
+    write_atomically(folder / CONFIG_NAME, _text(config))
 
 
 def _holds(file: Path, content: BaseModel) -> bool:
-    """An unchanged plan must not look new: what is there already is not written again."""
-    return read_whole(file) == _text(content).encode()
+    """Whether the file reads as ``content``: versions write equal content in different texts."""
+    text = read_whole(file)
+    if text is None or text == _text(content).encode():
+        return text is not None
+    with contextlib.suppress(ValidationError):
+        return type(content).model_validate_json(text) == content
+    return False
 
 
 def _text(content: BaseModel) -> str:
@@ -246,8 +265,9 @@ def _text(content: BaseModel) -> str:
 
 
 def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellState:
-    """The cell as a start finds it: a killed supervisor's start is settled, and a record is put
-    aside that is broken or, by ``again``, to be replaced. Only for the holder of the cell's lock.
+    """The cell as a start finds it: a killed supervisor's start is settled, a record is put aside
+    that is broken or, by ``again``, to be replaced, and config.json is what ranks are to read. Only
+    for the holder of the cell's lock.
 
     Raises:
         OSError: a file that decides cannot be read now, or the folder cannot be written.
@@ -257,6 +277,8 @@ def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellSta
     if cell.status == BROKEN or (cell.status not in (NEW, UNREADABLE) and again()):
         archive(folder)
         cell = recorded(config, folder)
+    if cell.to_run and cell.status != OTHERS and not _holds(folder / CONFIG_NAME, config):
+        write_config(folder, config)
     return cell
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
-from jobs.cell.state import UNREADABLE, CellState, checked, lay_out
+from jobs.cell.state import UNREADABLE, CellState, checked, lay_out, write_config
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -40,7 +40,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
     with only_sweep(request.folder), slurm_refusals(request.site):
         images = train_images(wanted.configs, request.data, request.store)
         plans = plans_of(wanted.configs, images)
-        lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
+        stale = lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
@@ -57,6 +57,9 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             context = replace(context, minutes=limits)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)
+            for cell in todo:
+                if cell.name in stale:
+                    write_config(cell.folder, cell.config)
         say_standing(wanted, [cell for cell in cells if not cell.alive])
         for text in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
             say(f"cells are left alone: {text}")
