@@ -54,8 +54,11 @@ def reasons(cells: Sequence[CellState], trouble: str | None = None, *, sweep: st
     lines = []
     for same in sorted(groups.values(), key=len, reverse=True)[:MAX_REASONS]:
         one = same[0]
-        starts = sorted(cell.expected_start for cell in same if cell.expected_start)
-        more = f" (the first is expected to start at {starts[0]})" if starts else ""
+        starts = [cell.expected_start for cell in same if cell.expected_start]
+        more = ""
+        if starts:
+            first = min(starts).astimezone()
+            more = f" (the first is expected to start at {first:%Y-%m-%d %H:%M %Z})"
         more += f" ({make_line('logs', SWEEP=sweep, CELL=one.name)})" if one.cause else ""
         who = one.name if len(same) == 1 else f"{len(same)} cells"
         lines.append(f"{who} {one.state}: {one.why}{more}")

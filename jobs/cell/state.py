@@ -76,7 +76,7 @@ class CellState:
     elsewhere: str = ""  # why Slurm cannot be asked about the job from here
     slurm: str | None = None  # the job's state, in Slurm's word
     nodes: str | None = None
-    expected_start: str | None = None  # the cluster's local time
+    expected_start: datetime | None = None
     log: Path | None = None  # of the job's supervisor
 
     @property

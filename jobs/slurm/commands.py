@@ -42,8 +42,8 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
         # without a note nothing was ever submitted
         cells = (watcher.look if watcher.notes else watcher.look_at_files)(wanted.configs)
     except SlurmError as error:
-        at = asked_at.astimezone()
-        trouble = f"Slurm gave no answer at {at:%H:%M:%S} ({error}): this is what the files say"
+        at = f"{asked_at:%H:%M:%S} UTC ({error})"
+        trouble = f"Slurm gave no answer at {at}: this is what the files say"
         cells = watcher.look_at_files(wanted.configs)
     for remark in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
         say(remark)
@@ -78,7 +78,7 @@ def _cell_as_json(cell: CellState) -> dict[str, Any]:
         "job": cell.job,
         "slurm": cell.slurm,
         "nodes": cell.nodes,
-        "expected_start": cell.expected_start,
+        "expected_start": cell.expected_start.isoformat() if cell.expected_start else None,
         "seconds": cell.seconds(),
         "epoch": last.epoch if last else 0,
         "epochs": epochs_to_train(cell.config),

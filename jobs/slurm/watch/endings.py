@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -211,11 +211,9 @@ def over_for_s(job: JobState) -> float:
     ran_s = seconds_of(job.elapsed)
     if ran_s == 0 and not job.nodes:
         return math.inf
-    with suppress(ValueError):
-        # without a zone, as Slurm's times are
-        gone = datetime.now() - datetime.fromisoformat(job.start or "")
-        return math.inf if ran_s is None else gone.total_seconds() - ran_s
-    return math.inf
+    if job.start is None or ran_s is None:
+        return math.inf
+    return (datetime.now(UTC) - job.start).total_seconds() - ran_s
 
 
 def pause_s(every_s: float | None, since: float) -> float:

@@ -198,7 +198,6 @@ def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState
         # a controller that was restarted may learn late that a cell is done
         return of_job(cell, job)
     attempt, began_at, starts = cell.attempt, None, None
-    ended = cell.ended_at.astimezone().replace(tzinfo=None).isoformat() if cell.ended_at else ""
     doing, why = STARTING, in_words(state)
     if state.waits:
         last = replace(cell, doing=WAITING).last_epoch()
@@ -206,7 +205,8 @@ def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState
         doing, why, starts = WAITING, again + (why or "Slurm gives no reason yet"), state.start
     elif attempt is not None and attempt.job in (None, state.job):
         doing, began_at = RUNNING, attempt.started_at
-    elif state.start and ended >= state.start:  # the record is not of a start before a requeue
+    elif state.start and cell.ended_at and cell.ended_at >= state.start:
+        # the record is not of a start before a requeue
         doing, why = "", cell.why
     elif state.state in ("COMPLETING", "STAGE_OUT"):
         doing = ENDING

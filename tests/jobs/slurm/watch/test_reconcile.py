@@ -87,7 +87,7 @@ def test_a_job_that_is_gone_tells_the_status(sweep: Path, begun: bool) -> None:
 
 @pytest.mark.parametrize(
     ("start", "ran", "nodes"),
-    [(datetime.now().isoformat(), "0:00", ""), ("tomorrow", "0:02", "n1"), (None, "INVALID", "n1")],
+    [(datetime.now(UTC), "0:00", ""), (None, "0:02", "n1"), (datetime.now(UTC), "INVALID", "n1")],
     ids=["now", "unreadable start", "unreadable time"],
 )
 def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep, start, ran, nodes) -> None:
