@@ -8,7 +8,7 @@ what it had submitted is found again in the queue.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,6 +47,7 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     nodes: int = Field(ge=1)
     ranks_per_node: int = Field(ge=1)
     minutes: int = Field(ge=1)  # time limit of an element
+    parallel: int = Field(default=64, ge=1)  # elements that may run at once when it is submitted
 
     @property
     def shape(self) -> NodeLayout:
@@ -59,6 +60,23 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
         if len(self.units) == 1:
             return (self.job_id,)
         return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
+
+
+def shares(most: int, sizes: Sequence[int]) -> list[int]:
+    """``most`` elements at once, split over arrays with so many elements: equally, none with more
+    than it has, and none with 0, which would lift Slurm's limit."""
+    split = [0] * len(sizes)
+    by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    for done, place in enumerate(by_size):
+        split[place] = max(1, min(sizes[place], most // (len(sizes) - done)))
+        most = max(0, most - split[place])
+    return split
+
+
+def with_shares(arrays: Iterable[Array], parallel: Iterable[int]) -> list[Array]:
+    """The arrays, each with so many elements at once."""
+    pairs = zip(arrays, parallel, strict=True)
+    return [array.model_copy(update={"parallel": share}) for array, share in pairs]
 
 
 class RunNote(Frozen, extra="ignore"):

@@ -67,7 +67,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         queued = [cell.config for cell in here if cell.alive]
         if queued:
             say(f"{len(queued)} cells are in the queue already: not submitted again")
-        submitter = Submitter(context, todo, preflight, watcher.notes, cancelled)
+        submitter = Submitter(context, todo, preflight, watcher.notes, cancelled, watched=wait)
         if not (queued or submitter.waits()):
             code = 0 if all(cell.done for cell in here) else say_results(wanted, here)
         elif wait:

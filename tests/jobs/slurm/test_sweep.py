@@ -112,6 +112,16 @@ def test_nothing_submitted_is_no_success(desk: Desk) -> None:
     assert len(desk.fake.calls("sbatch")) == 2
 
 
+def test_the_arrays_of_a_sweep_share_array_parallel(tmp_path: Path, data_root: Path) -> None:
+    desk = Desk(tmp_path, data_root, f"{SITE}array_parallel: 5\n", cells=9)
+    trial = tmp_path / "trial.yaml"
+    trial.write_text(trial.read_text().replace("[1]", "[1, 2]"))
+    assert desk.say("plan").stdout.count("#SBATCH --array=0-8%") == 2
+    desk.submit()
+    scripts = [(desk.fake.folder / f"script-{number}").read_text() for number in (1, 2)]
+    assert "#SBATCH --array=0-8%2\n" in scripts[0] and "#SBATCH --array=0-8%3\n" in scripts[1]
+
+
 def test_two_sweeps_at_once(desk: Desk) -> None:
     with only_sweep(desk.sweep):
         assert "another make sweep works on" in desk.submit(code=2)
