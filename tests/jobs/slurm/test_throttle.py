@@ -193,13 +193,6 @@ def test_a_new_layout_gets_a_share_and_a_refill_waits(cluster: Cluster) -> None:
     assert len(turn(cluster, other)) == 20 and cluster.limits == {"100": 4, "101": 4}
 
 
-def test_a_job_that_squeue_does_not_show_yet_counts(cluster: Cluster) -> None:
-    one = sweep(cluster, {1: 20})
-    turn(cluster, one)
-    cluster.elements.clear()
-    assert turn(cluster, sweep(cluster, {1: 5})) == []
-
-
 def test_an_update_that_fails_ends_nothing_and_is_tried_again(cluster: Cluster) -> None:
     one = sweep(cluster, {1: 20, 2: 20})
     turn(cluster, one)
