@@ -108,12 +108,11 @@ def table(
     console: Console,
     *,
     sweep: str,
-    left: str = "",
     names: Mapping[str, str] | None = None,
 ) -> RenderableType:
     """As many cells as the terminal has room for, below them the reasons and Slurm's trouble.
 
-    ``left``: the time until all is done, in words; ``names``: of the cells, where there is room.
+    ``names``: of the cells, where there is room.
     """
     rows = max(MIN_ROWS, console.height - OTHER_LINES)
     by_rank = sorted(cells, key=lambda cell: ORDER.get(cell.state, 1))
@@ -139,4 +138,4 @@ def table(
         body.add_row(*map(Text, texts[: len(body.columns)]))
     more = [f"... and {len(cells) - len(shown)} more cells"] if len(shown) < len(cells) else []
     below = more + reasons(cells, trouble, sweep=sweep)
-    return Group(Text(title(cells) + left, style="italic"), body, *map(Text, below))
+    return Group(Text(title(cells), style="italic"), body, *map(Text, below))

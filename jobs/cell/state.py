@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -118,22 +119,37 @@ class CellState:
         return max(0.0, ((end or datetime.now(UTC)) - self.began_at).total_seconds())
 
     def last_epoch(self) -> EpochRecord | None:
-        """Of what it does now, from the end of its file alone: beside ranks that are timed."""
+        """Of what it does now; its file is read again when it has changed."""
         if self.state in (NEW, FORCED, NOT_SUBMITTED, STARTING):
             return None
         if self.state == WAITING and not self.resume:
             return None
-        with contextlib.suppress(OSError), (self.folder / EPOCHS_NAME).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            for line in reversed(file.read().splitlines()):
-                with contextlib.suppress(ValueError):  # half a line
-                    return EpochRecord.model_validate_json(line)
-        return None
+        file = self.folder / EPOCHS_NAME
+        return None if (mark := file_mark(file)) is None else _last_epoch(file, mark)
 
     def phase(self) -> str:
         """What rank 0 does, by its last life sign; '' where there is none."""
         sign = read_sign(self.folder, 0) if self.state == RUNNING else None
         return "" if sign is None or sign.at is None else sign.phase
+
+
+def file_mark(file: Path) -> tuple[int, ...] | None:
+    """Differs from state to state of a file; None where it is not there, or not seen."""
+    with contextlib.suppress(OSError):
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _last_epoch(file: Path, _mark: tuple[int, ...]) -> EpochRecord | None:
+    """From the end of the file alone."""
+    with contextlib.suppress(OSError), file.open("rb") as lines:
+        lines.seek(max(0, lines.seek(0, os.SEEK_END) - TAIL_BYTES))
+        for line in reversed(lines.read().splitlines()):
+            with contextlib.suppress(ValueError):  # half a line
+                return EpochRecord.model_validate_json(line)
+    return None
 
 
 def checked(cells: Sequence[CellState], *, force: bool = False) -> list[CellState]:

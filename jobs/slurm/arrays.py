@@ -15,7 +15,7 @@ from random import Random
 from types import MappingProxyType
 
 from jobs.config.site import NodeLayout, Site, layout_of
-from jobs.slurm.submissions import Array, shares, with_shares
+from jobs.slurm.submissions import Array, shared, shares
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -60,8 +60,8 @@ def arrays_of(
     ]
     if site.array_parallel is None:
         return tuple(arrays)
-    sizes = [len(array.units) for array in arrays]
-    return tuple(with_shares(arrays, shares(site.array_parallel, sizes)))
+    sizes = {array.key: len(array.units) for array in arrays}
+    return tuple(shared(arrays, shares(site.array_parallel, sizes)))
 
 
 def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:

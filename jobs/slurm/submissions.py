@@ -8,7 +8,7 @@ what it had submitted is found again in the queue.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -53,6 +53,11 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     def shape(self) -> NodeLayout:
         return NodeLayout(self.nodes, self.ranks_per_node)
 
+    @property
+    def key(self) -> str:
+        """Its id, or what stands for it before it has one."""
+        return self.job_id or self.units[0][0]
+
     def elements(self) -> tuple[str, ...]:
         """Job ids of its units, in order; none while its id is not known."""
         if self.job_id is None:
@@ -62,21 +67,19 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
         return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
 
 
-def shares(most: int, sizes: Sequence[int]) -> list[int]:
-    """``most`` elements at once, split over arrays with so many elements: equally, none with more
-    than it has, and none with 0, which would lift Slurm's limit."""
-    split = [0] * len(sizes)
-    by_size = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    for done, place in enumerate(by_size):
-        split[place] = max(1, min(sizes[place], most // (len(sizes) - done)))
-        most = max(0, most - split[place])
+def shares(most: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """``most`` elements at once, split over arrays with so many: equally, none with more than it
+    has, and none with 0."""
+    split = {}
+    for done, (array, size) in enumerate(sorted(sizes.items(), key=lambda item: item[1])):
+        split[array] = max(1, min(size, most // (len(sizes) - done)))
+        most = max(0, most - split[array])
     return split
 
 
-def with_shares(arrays: Iterable[Array], parallel: Iterable[int]) -> list[Array]:
-    """The arrays, each with so many elements at once."""
-    pairs = zip(arrays, parallel, strict=True)
-    return [array.model_copy(update={"parallel": share}) for array, share in pairs]
+def shared(arrays: Iterable[Array], split: Mapping[str, int]) -> list[Array]:
+    """The arrays, each with its share."""
+    return [array.model_copy(update={"parallel": split[array.key]}) for array in arrays]
 
 
 class RunNote(Frozen, extra="ignore"):

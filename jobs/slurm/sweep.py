@@ -120,7 +120,7 @@ def follow(
     refused: SlurmError | OSError | None = None  # what will be refused again
     trouble_since, complaint = "", ""
     rest_s = older_s = 0.0
-    submitted_at = time.monotonic()
+    began = time.monotonic()
     while unended or submitter.waits():
         stop.wait(rest_s)
         if stop.reason:
@@ -150,8 +150,7 @@ def follow(
                     display.say("no more cells are submitted; the rest is watched to its end")
                     refused = error
         unended |= {config.cell_id(): config for config in added}
-        submitted_at = time.monotonic() if added else submitted_at
-        rest_s = pause_s(every_s, submitted_at)
+        rest_s = pause_s(every_s, began)
         # an older list lacks what was just submitted, or may have been
         older_s = 0.0 if added or submitter.unclear else 0.9 * rest_s
     if refused is not None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from jobs.config.site import NodeLayout
-from jobs.messages import name_once
 from jobs.slurm.client.run import SlurmError, run
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Array, RunNote, shares, with_shares
+from jobs.slurm.submissions import Array, RunNote, shared, shares
 
 
 @dataclass
@@ -42,15 +42,14 @@ class Throttle:
         self._layouts = {layouts[array] for array in self._left}
         # a plain job has no throttle, and needs none
         waiting = {job.array for job in jobs if job.waits and job.job != job.array}
-        try:
+        with suppress(SlurmError):  # the next look asks again
             self._limits |= _limits_of(waiting - self._limits.keys())
-        except SlurmError as error:
-            name_once(f"array_parallel: the next look asks again ({error})")
         # more may run than a throttle that was lowered allows
-        self._spare = self.most - sum(
-            min(left, max(self._limits.get(array) or left, running[array]))
+        claims = {
+            array: min(left, max(self._limits.get(array) or left, running[array]))
             for array, left in self._left.items()
-        )
+        }
+        self._spare = self.most - sum(claims.values())
 
     def admitted(self, arrays: Sequence[Array]) -> list[Array]:
         """Those of the arrays that may be submitted now, with their shares.
@@ -62,42 +61,31 @@ class Throttle:
             return list(arrays)
         if self.watched and self._spare > 0:
             new = arrays[: self._spare]
-            return with_shares(new, shares(self._spare, [len(array.units) for array in new]))
+            return shared(new, shares(self._spare, {one.key: len(one.units) for one in new}))
         new = [array for array in arrays if not self.watched or array.shape not in self._layouts]
         new = new[: max(0, self.most - len(self._left))]
-        self._wanted = {_key(array): len(array.units) for array in new}
-        split = self._split()
-        return [] if self.watched else with_shares(new, [split[_key(array)] for array in new])
+        self._wanted = {array.key: len(array.units) for array in new}
+        return [] if self.watched else shared(new, shares(self.most, self._left | self._wanted))
 
     def sent(self, array: Array) -> None:
         """It may be in the queue from now on."""
-        self._left[_key(array)] = len(array.units)
+        self._left[array.key] = len(array.units)
         self._spare -= array.parallel
 
     def balance(self) -> None:
         """Lower the throttles of arrays with more than their share, and raise those of others by
         what that, or the end of arrays, has left."""
-        for array, share in self._split().items():
-            limit = self._limits.get(array) or share
-            change = min(share - limit, max(0, self._spare))
+        split = shares(self.most or 0, self._left | self._wanted)
+        for array in self._left:
+            limit = self._limits.get(array) or split[array]
+            change = min(split[array] - limit, max(0, self._spare))
             self._spare -= max(0, change)
             if change:
-                # its exit code is 1 as soon as an element has ended, so the next look asks again
+                # it exits with 1 as soon as an element has ended: the next look asks what holds
                 del self._limits[array]
-                try:
-                    run(["scontrol", "update", f"JobId={array}",
-                         f"ArrayTaskThrottle={limit + change}"])  # fmt: skip
-                except SlurmError as error:
-                    name_once(f"array_parallel: the next look tries again ({error})")
-
-    def _split(self) -> dict[str, int]:
-        sizes = self._left | self._wanted
-        return dict(zip(sizes, shares(self.most or 0, list(sizes.values())), strict=True))
-
-
-def _key(array: Array) -> str:
-    """Of an array that has no id yet."""
-    return array.units[0][0]
+                limit += change
+                with suppress(SlurmError):
+                    run(["scontrol", "update", f"JobId={array}", f"ArrayTaskThrottle={limit}"])
 
 
 def _limits_of(arrays: Collection[str]) -> dict[str, int]:

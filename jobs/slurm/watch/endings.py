@@ -37,7 +37,7 @@ FORGOTTEN_S = 600.0
 #: job that never gets its end there ("runaway") is not believed for ever.
 RUNAWAY_S = 24 * 3600.0
 
-#: Seconds between two looks, for a minute after a submission and later. A look is one question to
+#: Seconds between two looks, in the first minute and later. A look is one question to
 #: Slurm for all jobs of the user, and a cluster has many users.
 FIRST_S, LATER_S = 5.0, 60.0
 FIRST_FOR_S = 60.0
@@ -217,8 +217,8 @@ def over_for_s(job: JobState) -> float:
 
 
 def pause_s(every_s: float | None, since: float) -> float:
-    """Seconds until the next look. ``every_s``: of the site, where it says so; ``since``: the last
-    submission, monotonic: what is wrong with it shows soon."""
+    """Seconds until the next look. ``every_s``: of the site, where it says so; ``since``: the first
+    look, monotonic: what is wrong with a submission shows soon."""
     if every_s is not None:
         return every_s
     return FIRST_S if time.monotonic() - since < FIRST_FOR_S else LATER_S

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.lock import hold, is_abandoned
-from jobs.cell.missing_record import over, settle_lost, settle_unstarted
+from jobs.cell.missing_record import ATTEMPT_NAME, over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
     NEW,
@@ -28,6 +28,7 @@ from jobs.cell.state import (
     UNREADABLE,
     WAITING,
     CellState,
+    file_mark,
     recorded,
 )
 from jobs.config.site import Site
@@ -59,9 +60,13 @@ def reconcile(
     submitted: Mapping[str, Submitted],
     queue: Mapping[str, JobState],
     history: History,
+    seen: dict[str, tuple[object, CellState]] | None = None,
 ) -> list[CellState]:
     """Look at every cell once; ask Slurm by id about jobs that left no record and are not in
     ``queue``, or ended there.
+
+    ``seen``: what earlier looks read, by cell. A cell whose job waits as it did then, or runs and
+    has left its files as they were, is not read again.
 
     The queue has to be asked after the notes were read and before the cells' folders: so a job that
     is noted and not in it is over, and a record that a job left is seen.
@@ -72,13 +77,19 @@ def reconcile(
     """
     cells: list[CellState] = []
     unsettled: dict[int, Submitted] = {}  # index of the cell -> its job
+    seen = {} if seen is None else seen
     for config in configs:
-        cell = recorded(config, sweep / config.cell_id())
-        job = submitted.get(cell.name)
+        folder = sweep / config.cell_id()
+        job = submitted.get(folder.name)
         if job is None:
-            cells.append(by_files(cell))
+            cells.append(by_files(recorded(config, folder)))
             continue
         listed = listed_as(job, queue)
+        mark = _mark(folder, listed)
+        before, cell = seen.get(folder.name, (None, None))
+        if cell is None or mark is None or mark != before:
+            cell = recorded(config, folder)
+            seen[folder.name] = None if cell.status == UNREADABLE else mark, cell
         if listed is None or listed.ended:
             if not (cell.done and _has_record_of(cell, job)):
                 _look_again(cell.folder)
@@ -96,6 +107,16 @@ def reconcile(
     for index, job in unsettled.items():
         cells[index] = _by_end(cells[index], job, ends[job])
     return cells
+
+
+def _mark(cell: Path, listed: JobState | None) -> object:
+    """Differs as soon as the cell has to be read; None: at every look."""
+    if listed is None or listed.ended:
+        return None
+    if listed.waits:
+        return listed.job, listed.state
+    files = [cell / RECORD_NAME, cell / "logs" / ATTEMPT_NAME]
+    return listed.job, listed.state, listed.start, *map(file_mark, files)
 
 
 def _look_again(cell: Path) -> None:
@@ -244,6 +265,7 @@ class Watcher:
             ask_cluster(last.cluster if several else last.clusters, last.slurm_conf)
         self.queue: Mapping[str, JobState] = {}
         self.history = History()
+        self._seen: dict[str, tuple[object, CellState]] = {}
 
     def look(
         self, configs: Sequence[RunConfig], *, patience_s: float = 0, older_s: float = 0
@@ -256,7 +278,7 @@ class Watcher:
         """
         self.ask(patience_s=patience_s, older_s=older_s)
         submitted = submitted_cells(self.sweep, self.notes)
-        return reconcile(configs, self.sweep, submitted, self.queue, self.history)
+        return reconcile(configs, self.sweep, submitted, self.queue, self.history, self._seen)
 
     def ask(self, *, patience_s: float = 0, older_s: float = 0) -> None:
         """What was submitted, and then what is in the queue: what another shell submits in between

@@ -124,11 +124,12 @@ def turn(cluster: Cluster, sweep: Submitter) -> list[RunConfig]:
 
 @given(st.integers(1, 100), st.lists(st.integers(1, 50), min_size=1, max_size=20))
 def test_shares(most: int, sizes: list[int]) -> None:
-    split = shares(most, sizes)
-    assert all(1 <= share <= size for share, size in zip(split, sizes, strict=True))
-    assert sum(split) <= max(most, len(sizes))
+    named = {str(place): size for place, size in enumerate(sizes)}
+    split = shares(most, named)
+    assert all(1 <= split[name] <= size for name, size in named.items())
+    assert sum(split.values()) <= max(most, len(sizes))
     if len(sizes) <= most:
-        assert sum(split) == min(most, sum(sizes)), "nothing is left over"
+        assert sum(split.values()) == min(most, sum(sizes)), "nothing is left over"
 
 
 def test_a_sweep_of_four_shapes_runs_no_more_than_one_array(cluster: Cluster) -> None:
