@@ -69,11 +69,16 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
 
 def shares(most: int, sizes: Mapping[str, int]) -> dict[str, int]:
     """``most`` elements at once, split over arrays with so many: equally, none with more than it
-    has, and none with 0."""
-    split = {}
-    for done, (array, size) in enumerate(sorted(sizes.items(), key=lambda item: item[1])):
-        split[array] = max(1, min(size, most // (len(sizes) - done)))
-        most = max(0, most - split[array])
+    has, and none with 0. What remains goes to the first ones, so that no share moves to and fro."""
+    level = 1
+    while level < max(sizes.values(), default=1):
+        if sum(min(size, level + 1) for size in sizes.values()) > most:
+            break
+        level += 1
+    split = {array: min(size, level) for array, size in sizes.items()}
+    larger = [array for array, size in sizes.items() if size > level]
+    for array in larger[: max(0, most - sum(split.values()))]:
+        split[array] += 1
     return split
 
 

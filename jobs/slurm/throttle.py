@@ -35,10 +35,12 @@ class Throttle:
         if self.most is None:
             return
         arrays = [array for note in notes if note.kind == "cells" for array in note.arrays]
-        layouts = {array.job_id: array.shape for array in arrays}
+        layouts = {array.key: array.shape for array in arrays}
         jobs = [job for job in queue.values() if job.array in layouts and not job.ended]
         running = Counter(job.array for job in jobs if not job.waits)
-        self._left, self._wanted = Counter(job.array for job in jobs), {}
+        left = Counter(job.array for job in jobs)
+        self._left = {array: left[array] for array in layouts if array in left}  # oldest first
+        self._wanted = {}
         self._layouts = {layouts[array] for array in self._left}
         # a plain job has no throttle, and needs none
         waiting = {job.array for job in jobs if job.waits and job.job != job.array}

@@ -119,7 +119,7 @@ def test_the_arrays_of_a_sweep_share_array_parallel(tmp_path: Path, data_root: P
     assert desk.say("plan").stdout.count("#SBATCH --array=0-8%") == 2
     desk.submit()
     scripts = [(desk.fake.folder / f"script-{number}").read_text() for number in (1, 2)]
-    assert "#SBATCH --array=0-8%2\n" in scripts[0] and "#SBATCH --array=0-8%3\n" in scripts[1]
+    assert "#SBATCH --array=0-8%3\n" in scripts[0] and "#SBATCH --array=0-8%2\n" in scripts[1]
 
 
 def test_two_sweeps_at_once(desk: Desk) -> None:
