@@ -220,13 +220,10 @@ def lay_out(
     configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest, *, force: bool = False
 ) -> set[str]:
     """Write sweep.json and the config.json of new cells before anything runs, so that a report can
-    name the cells that never did.
+    name the cells that never did. A config.json that is there stays: a job in the queue may read
+    it, with the code of another version.
 
-    A config.json that is there stays: a job in the queue may read it, with code of another version.
-
-    Returns:
-        Ids of cells whose config.json this version does not read as their config:
-        :func:`write_config` has to replace it before they run.
+    Returns the ids of cells for which this version needs :func:`write_config` before they run.
 
     Raises:
         ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the
@@ -258,11 +255,7 @@ def lay_out(
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """Only for a cell that this version is about to run, and that no job may still run.
-
-    Raises:
-        OSError: its folder cannot be written.
-    """
+    """Only for a cell that this version is about to run, and that no job may still run."""
     write_atomically(folder / CONFIG_NAME, _text(config))
 
 
@@ -282,8 +275,8 @@ def _text(content: BaseModel) -> str:
 
 def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellState:
     """The cell as a start finds it: a killed supervisor's start is settled, a record is put aside
-    that is broken or, by ``again``, to be replaced, and config.json is what ranks are to read. Only
-    for the holder of the cell's lock.
+    that is broken or, by ``again``, to be replaced, and config.json is one that ranks can read.
+    Only for the holder of the cell's lock.
 
     Raises:
         OSError: a file that decides cannot be read now, or the folder cannot be written.

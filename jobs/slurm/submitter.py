@@ -260,9 +260,7 @@ class Submitter:
         if self.todo and jobs:
             limits = {"submit_limit": self.room.limit, "array_parallel": self.throttle.most}
             known = ", ".join(f"{key} {limit}" for key, limit in limits.items() if limit)
-            say(
-                f"{len(self.todo)} cells wait for room in the queue" + (f" ({known})" * bool(known))
-            )
+            say(f"{len(self.todo)} cells wait for room in the queue ({known or 'no known limit'})")
 
     def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
         """Change what a refusal complains of; raises where there is nothing to change."""

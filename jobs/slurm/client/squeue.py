@@ -164,9 +164,9 @@ def parse(text: str) -> dict[str, JobState]:
 
 
 def _time(text: str) -> datetime | None:
-    """From seconds since 1970 or, where Slurm is not asked for these (a site's wrapper sets its own
-    SLURM_TIME_FORMAT), this machine's local time: of an hour that comes twice the second one."""
-    with suppress(ValueError, OverflowError):
+    """From seconds since 1970 or, where a site's wrapper sets its own SLURM_TIME_FORMAT, from this
+    machine's local time; of an hour that comes twice, the second one."""
+    with suppress(ValueError):
         if text.isdecimal():
             return datetime.fromtimestamp(int(text), UTC)
         return datetime.fromisoformat(text).replace(fold=1).astimezone(UTC)

@@ -37,8 +37,8 @@ FORGOTTEN_S = 600.0
 #: job that never gets its end there ("runaway") is not believed for ever.
 RUNAWAY_S = 24 * 3600.0
 
-#: Seconds between two looks, in the first minute and later. A look is one question to
-#: Slurm for all jobs of the user, and a cluster has many users.
+#: Seconds between two looks, in the first minute and later. A look is one question to Slurm for all
+#: jobs of the user, and a cluster has many users.
 FIRST_S, LATER_S = 5.0, 60.0
 FIRST_FOR_S = 60.0
 
