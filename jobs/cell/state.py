@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +22,7 @@ from train.record.cause import cause_line, names_of, pieces
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
-    EPOCHS_NAME,
+    read_last_epoch,
     refuse_other_config,
 )
 from train.record.run import (
@@ -54,8 +52,6 @@ NOT_SUBMITTED = "not submitted"
 #: Slurm does not tell, and the files do not either.
 UNKNOWN = "unknown"
 ARCHIVE_NAME = "archive"
-#: More than two lines of epochs.jsonl.
-TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -124,32 +120,12 @@ class CellState:
             return None
         if self.state == WAITING and not self.resume:
             return None
-        file = self.folder / EPOCHS_NAME
-        return None if (mark := file_mark(file)) is None else _last_epoch(file, mark)
+        return read_last_epoch(self.folder)
 
     def phase(self) -> str:
         """What rank 0 does, by its last life sign; '' where there is none."""
         sign = read_sign(self.folder, 0) if self.state == RUNNING else None
         return "" if sign is None or sign.at is None else sign.phase
-
-
-def file_mark(file: Path) -> tuple[int, ...] | None:
-    """Differs from state to state of a file; None where it is not there, or not seen."""
-    with contextlib.suppress(OSError):
-        status = file.stat()
-        return status.st_ino, status.st_size, status.st_mtime_ns
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _last_epoch(file: Path, _mark: tuple[int, ...]) -> EpochRecord | None:
-    """From the end of the file alone."""
-    with contextlib.suppress(OSError), file.open("rb") as lines:
-        lines.seek(max(0, lines.seek(0, os.SEEK_END) - TAIL_BYTES))
-        for line in reversed(lines.read().splitlines()):
-            with contextlib.suppress(ValueError):  # half a line
-                return EpochRecord.model_validate_json(line)
-    return None
 
 
 def checked(cells: Sequence[CellState], *, force: bool = False) -> list[CellState]:

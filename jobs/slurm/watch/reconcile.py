@@ -28,7 +28,6 @@ from jobs.cell.state import (
     UNREADABLE,
     WAITING,
     CellState,
-    file_mark,
     recorded,
 )
 from jobs.config.site import Site
@@ -51,6 +50,7 @@ from jobs.slurm.watch.endings import End, elsewhere, ends_of, listed_as
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
+from train.record.cell_folder import file_mark
 from train.record.run import RECORD_NAME, Status
 
 
