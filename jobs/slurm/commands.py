@@ -129,7 +129,8 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     }
     with suppress(SlurmError, OSError):  # else the next look gives it
         submitted = submitted_cells(folder, watcher.notes)
-        reconcile(wanted.configs, folder, submitted, {**watcher.queue, **over}, watcher.history)
+        queue = {**watcher.queue, **over}
+        reconcile(wanted.configs, folder, submitted, queue, watcher.history, {})
     if any(not array.job_id for note in watcher.notes if note.is_recent for array in note.arrays):
         raise NoAnswer(
             "a call of sbatch some minutes ago was not confirmed, and its job may still come into "

@@ -60,7 +60,7 @@ def reconcile(
     submitted: Mapping[str, Submitted],
     queue: Mapping[str, JobState],
     history: History,
-    seen: dict[str, tuple[object, CellState]] | None = None,
+    seen: dict[str, tuple[object, CellState]],
 ) -> list[CellState]:
     """Look at every cell once; ask Slurm by id about jobs that left no record and are not in
     ``queue``, or ended there.
@@ -77,7 +77,6 @@ def reconcile(
     """
     cells: list[CellState] = []
     unsettled: dict[int, Submitted] = {}  # index of the cell -> its job
-    seen = {} if seen is None else seen
     for config in configs:
         folder = sweep / config.cell_id()
         job = submitted.get(folder.name)
@@ -113,10 +112,8 @@ def _mark(cell: Path, listed: JobState | None) -> object:
     """Differs as soon as the cell has to be read; None: at every look."""
     if listed is None or listed.ended:
         return None
-    if listed.waits:
-        return listed.job, listed.state
-    files = [cell / RECORD_NAME, cell / "logs" / ATTEMPT_NAME]
-    return listed.job, listed.state, listed.start, *map(file_mark, files)
+    files = () if listed.waits else (RECORD_NAME, f"logs/{ATTEMPT_NAME}")
+    return listed.job, listed.state, [file_mark(cell / name) for name in files]
 
 
 def _look_again(cell: Path) -> None:
@@ -227,8 +224,7 @@ def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState
     elif attempt is not None and attempt.job in (None, state.job):
         doing, began_at = RUNNING, attempt.started_at
     elif state.start and cell.ended_at and cell.ended_at >= state.start:
-        # the record is not of a start before a requeue
-        doing, why = "", cell.why
+        doing, why = "", cell.why  # the record is not of a start before a requeue
     elif state.state in ("COMPLETING", "STAGE_OUT"):
         doing = ENDING
     elif len(job.cells) > 1:

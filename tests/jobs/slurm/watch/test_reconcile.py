@@ -53,7 +53,7 @@ def look(sweep: Path, history: History, queue=None, told=None, quiet_s=3600) -> 
     for file in sweep.rglob("*"):
         os.utime(file, (time.time() - quiet_s,) * 2)
     before = set(sweep.glob("*/record.json"))
-    (cell, _) = reconcile([ONE, TWO], sweep, told, queue or {}, history)
+    (cell, _) = reconcile([ONE, TWO], sweep, told, queue or {}, history, {})
     new = set(sweep.glob("*/record.json")) - before
     assert not new or (new == {cell.folder / "record.json"} and not cell.alive)
     return cell
