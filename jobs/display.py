@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from statistics import mean
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 
 from jobs.cell.state import FORCED, NEW, RUNNING, UNKNOWN, UNREADABLE, WAITING, CellState, recorded
 from jobs.config.sweep import Sweep
-from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, clock, say
+from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, say
 from jobs.plan.differences import apart, in_words
-from jobs.table import line, reasons, table, title
-from train.config.plan import epochs_to_train
+from jobs.table import MAX_REASONS, line, reasons, table, title
 from train.record.run import GOOD
 
-#: Without a terminal, how often it is said where all cells stand.
-PERIOD_S = 30.0
+#: Without a terminal, until a summary is printed again: at first, then twice as long, at most.
+FIRST_S, LONGEST_S = 30.0, 600.0
+#: On a terminal, between two drawings of the table.
+DRAW_S = 1.0
 
 
 class Display:
@@ -45,14 +45,13 @@ class Display:
         self._sweep = sweep
         self._console = console or Console(stderr=True, emoji=False)
         self._live: Live | None = None
-        self._shown, self._next = "", 0.0
+        self._shown, self._next, self._period_s = "", 0.0, FIRST_S
 
     def __enter__(self) -> Display:
         if self._console.is_terminal:
-            self._live = Live(
-                console=self._console, get_renderable=self.table, refresh_per_second=1
-            )
-            self._live.start()
+            # drawn by each look, since drawing reads the files of the cells that are shown
+            self._live = Live(console=self._console, get_renderable=self.table, auto_refresh=False)
+            self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,8 +69,8 @@ class Display:
 
     def started(self, cell: CellState) -> None:
         self.cells[cell.name] = replace(cell, doing=RUNNING, why="", began_at=datetime.now(UTC))
-        self._next = self._next or time.monotonic() + PERIOD_S
         if self._live is None:
+            self._next = self._next or time.monotonic() + FIRST_S
             number = list(self.cells).index(cell.name) + 1
             how = " (going on from its checkpoint)" if cell.resume else ""
             how = " by an earlier make sweep, waiting for it" if cell.status == RUNNING else how
@@ -79,20 +78,34 @@ class Display:
 
     def update(self, cells: Sequence[CellState], trouble: str | None) -> None:
         """Where cells stand now; ``trouble``: why that is not known."""
-        self.cells |= {cell.name: cell for cell in cells}
+        before, self.cells = self.cells, self.cells | {cell.name: cell for cell in cells}
+        changed = [cell for cell in cells if cell.alive and cell.state != before[cell.name].state]
+        if self._live is None:
+            for cell in changed:
+                self.say(f"    {cell.name}: {line(cell)}")
+            if bool(trouble) != bool(self.trouble):
+                self.say(f"    {trouble or 'there is an answer again'}")
         self.trouble = trouble
         self.tick()
 
     def tick(self) -> None:
-        """Some time has passed: the table draws itself."""
-        if self._live is not None or time.monotonic() < self._next:
+        """Some time has passed: draw the table, or print a summary, when it is due."""
+        now = time.monotonic()
+        if now < self._next:
             return
-        self._next = time.monotonic() + PERIOD_S
+        if self._live is not None:
+            self._next = now + DRAW_S
+            with contextlib.suppress(OSError):  # a terminal that is gone must not end a sweep
+                self._live.refresh()
+            return
+        self._next = now + self._period_s
+        self._period_s = min(2 * self._period_s, LONGEST_S)
         cells = list(self.cells.values())
-        below = [f"{cell.name}: {line(cell)}" for cell in cells if cell.active]
+        active = [cell for cell in cells if cell.active]
+        below = [f"{cell.name}: {line(cell)}" for cell in active if len(active) <= MAX_REASONS]
         waiting = [cell for cell in cells if cell.alive and cell.state in (WAITING, UNKNOWN)]
         below += reasons(waiting, self.trouble, sweep=self._sweep)
-        text = "\n    ".join([title(cells) + self.left(), *below])
+        text = "\n    ".join([title(cells), *below])
         if text != self._shown:  # a queue that does not move fills no log
             self.say(text)
         self._shown = text
@@ -104,14 +117,14 @@ class Display:
         )  # fmt: skip
         words = f": {why}" if why else ""
         if self._live is None:
-            self.say(f"    {cell.name}: {line(now)}{self.left()}{words}")
+            self.say(f"    {cell.name}: {line(now)}{words}")
         elif status not in GOOD:
             self.say(f"{cell.name}: {status}{words}")
 
     def table(self) -> RenderableType:
         return table(
             list(self.cells.values()), self.trouble, self._console,
-            sweep=self._sweep, left=self.left(), names=self._names,
+            sweep=self._sweep, names=self._names,
         )  # fmt: skip
 
     @cached_property
@@ -120,35 +133,6 @@ class Display:
         differ = apart([cell.config for cell in self.cells.values()])
         words = {name: in_words(settings) for name, settings in differ.items()}
         return {name: f"{name} ({said})" if said else name for name, said in words.items()}
-
-    def left(self) -> str:
-        """Remaining time on this machine, where cells run one after another; '' before anything is
-        known.
-
-        A running cell's rest is its epochs to go at the pace of its last one. A waiting cell takes
-        as long as others of its size, else as any.
-        """
-        cells = self.cells.values()
-        whole: dict[str, float] = {}  # cell -> seconds from its start to its end
-        of_size: dict[int, list[float]] = {}
-        for cell in cells:
-            took_s = cell.seconds()
-            if took_s is not None and cell.active:
-                last, planned = cell.last_epoch(), epochs_to_train(cell.config)
-                if last is None or planned is None:  # planned: not known without the data
-                    continue
-                took_s += max(0, planned - last.epoch) * (last.train_s + last.eval_s)
-            if took_s is not None:
-                whole[cell.name] = took_s
-                of_size.setdefault(cell.config.gpus, []).append(took_s)
-        if not whole or any(cell.job for cell in cells):
-            return ""
-        left_s = 0.0
-        for cell in cells:
-            if cell.state in (WAITING, RUNNING):
-                usual_s = mean(of_size.get(cell.config.gpus, whole.values()))
-                left_s += max(0.0, whole.get(cell.name, usual_s) - (cell.seconds() or 0.0))
-        return f"; left {clock(left_s)}"
 
 
 def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:

@@ -54,8 +54,11 @@ def reasons(cells: Sequence[CellState], trouble: str | None = None, *, sweep: st
     lines = []
     for same in sorted(groups.values(), key=len, reverse=True)[:MAX_REASONS]:
         one = same[0]
-        starts = sorted(cell.expected_start for cell in same if cell.expected_start)
-        more = f" (the first is expected to start at {starts[0]})" if starts else ""
+        starts = [cell.expected_start for cell in same if cell.expected_start]
+        more = ""
+        if starts:
+            first = min(starts).astimezone()
+            more = f" (the first is expected to start at {first:%Y-%m-%d %H:%M %Z})"
         more += f" ({make_line('logs', SWEEP=sweep, CELL=one.name)})" if one.cause else ""
         who = one.name if len(same) == 1 else f"{len(same)} cells"
         lines.append(f"{who} {one.state}: {one.why}{more}")
@@ -105,12 +108,11 @@ def table(
     console: Console,
     *,
     sweep: str,
-    left: str = "",
     names: Mapping[str, str] | None = None,
 ) -> RenderableType:
     """As many cells as the terminal has room for, below them the reasons and Slurm's trouble.
 
-    ``left``: the time until all is done, in words; ``names``: of the cells, where there is room.
+    ``names``: of the cells, where there is room.
     """
     rows = max(MIN_ROWS, console.height - OTHER_LINES)
     by_rank = sorted(cells, key=lambda cell: ORDER.get(cell.state, 1))
@@ -136,4 +138,4 @@ def table(
         body.add_row(*map(Text, texts[: len(body.columns)]))
     more = [f"... and {len(cells) - len(shown)} more cells"] if len(shown) < len(cells) else []
     below = more + reasons(cells, trouble, sweep=sweep)
-    return Group(Text(title(cells) + left, style="italic"), body, *map(Text, below))
+    return Group(Text(title(cells), style="italic"), body, *map(Text, below))

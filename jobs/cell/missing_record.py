@@ -33,7 +33,7 @@ RESERVE_BYTES = 256 * 1024
 RESERVE_BYTES_PER_EPOCH = 2 * 1024
 
 
-class Begun(Frozen):
+class Begun(Frozen, extra="ignore"):  # keys of other versions are no fault
     """attempt.json: the start that runs."""
 
     number: int = Field(ge=1)

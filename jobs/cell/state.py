@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from jobs.cell.heartbeat import read_sign
 from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
@@ -23,7 +22,7 @@ from train.record.cause import cause_line, names_of, pieces
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
-    EPOCHS_NAME,
+    read_last_epoch,
     refuse_other_config,
 )
 from train.record.run import (
@@ -53,8 +52,6 @@ NOT_SUBMITTED = "not submitted"
 #: Slurm does not tell, and the files do not either.
 UNKNOWN = "unknown"
 ARCHIVE_NAME = "archive"
-#: More than two lines of epochs.jsonl.
-TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class CellState:
     elsewhere: str = ""  # why Slurm cannot be asked about the job from here
     slurm: str | None = None  # the job's state, in Slurm's word
     nodes: str | None = None
-    expected_start: str | None = None  # the cluster's local time
+    expected_start: datetime | None = None
     log: Path | None = None  # of the job's supervisor
 
     @property
@@ -118,17 +115,12 @@ class CellState:
         return max(0.0, ((end or datetime.now(UTC)) - self.began_at).total_seconds())
 
     def last_epoch(self) -> EpochRecord | None:
-        """Of what it does now, from the end of its file alone: beside ranks that are timed."""
+        """Of what it does now; its file is read again when it has changed."""
         if self.state in (NEW, FORCED, NOT_SUBMITTED, STARTING):
             return None
         if self.state == WAITING and not self.resume:
             return None
-        with contextlib.suppress(OSError), (self.folder / EPOCHS_NAME).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            for line in reversed(file.read().splitlines()):
-                with contextlib.suppress(ValueError):  # half a line
-                    return EpochRecord.model_validate_json(line)
-        return None
+        return read_last_epoch(self.folder)
 
     def phase(self) -> str:
         """What rank 0 does, by its last life sign; '' where there is none."""
@@ -202,16 +194,19 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
 
 def lay_out(
     configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest, *, force: bool = False
-) -> None:
-    """Write sweep.json and every cell's config.json before anything runs, so that a report can
-    name the cells that never did.
+) -> set[str]:
+    """Write sweep.json and the config.json of new cells before anything runs, so that a report can
+    name the cells that never did. A config.json that is there stays: a job in the queue may read
+    it, with the code of another version.
+
+    Returns the ids of cells for which this version needs :func:`write_config` before they run.
 
     Raises:
         ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the
             config.json of another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
-    new, changed = [], []
+    new, stale = [], set()
     for config in configs:
         folder = sweep / config.cell_id()
         if not folder.exists():
@@ -225,20 +220,29 @@ def lay_out(
             if not _holds(folder / CONFIG_NAME, config):
                 if not force:
                     refuse_other_config(folder, config)
-                changed.append((folder, config))
-    for folder, config in changed:
-        write_atomically(folder / CONFIG_NAME, _text(config))  # somebody may read it now
+                stale.add(folder.name)
     for folder, config in new:
         folder.mkdir(parents=True, exist_ok=True)
-        # not flushed: ten thousand take minutes, and the next sweep writes half a file again
+        # not flushed: ten thousand take minutes, and the next sweep replaces half a file
         (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")
     if not _holds(sweep / MANIFEST_NAME, manifest):
         write_atomically(sweep / MANIFEST_NAME, _text(manifest))
+    return stale
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    """Only for a cell that this version is about to run, and that no job may still run."""
+    write_atomically(folder / CONFIG_NAME, _text(config))
 
 
 def _holds(file: Path, content: BaseModel) -> bool:
-    """An unchanged plan must not look new: what is there already is not written again."""
-    return read_whole(file) == _text(content).encode()
+    """Whether the file reads as ``content``: versions write equal content in different texts."""
+    text = read_whole(file)
+    if text is None or text == _text(content).encode():
+        return text is not None
+    with contextlib.suppress(ValidationError):
+        return type(content).model_validate_json(text) == content
+    return False
 
 
 def _text(content: BaseModel) -> str:
@@ -246,8 +250,9 @@ def _text(content: BaseModel) -> str:
 
 
 def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellState:
-    """The cell as a start finds it: a killed supervisor's start is settled, and a record is put
-    aside that is broken or, by ``again``, to be replaced. Only for the holder of the cell's lock.
+    """The cell as a start finds it: a killed supervisor's start is settled, a record is put aside
+    that is broken or, by ``again``, to be replaced, and config.json is one that ranks can read.
+    Only for the holder of the cell's lock.
 
     Raises:
         OSError: a file that decides cannot be read now, or the folder cannot be written.
@@ -257,6 +262,8 @@ def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellSta
     if cell.status == BROKEN or (cell.status not in (NEW, UNREADABLE) and again()):
         archive(folder)
         cell = recorded(config, folder)
+    if cell.to_run and cell.status != OTHERS and not _holds(folder / CONFIG_NAME, config):
+        write_config(folder, config)
     return cell
 
 

@@ -69,7 +69,7 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
             f"{len(array.units):,}",
             f"{sum(map(len, array.units)):,}",
             clock(array.minutes * 60),
-            str(min(site.array_parallel, len(array.units))),
+            str(min(array.parallel, len(array.units))),
             _hours(_cost([array], seconds, site)[0]),
         )
         for number, array in enumerate(arrays, 1)

@@ -15,7 +15,7 @@ from random import Random
 from types import MappingProxyType
 
 from jobs.config.site import NodeLayout, Site, layout_of
-from jobs.slurm.submissions import Array
+from jobs.slurm.submissions import Array, shared, shares
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -37,8 +37,7 @@ def arrays_of(
     parts of nearly equal size.
 
     ``minutes``: time limits by cell id; the others have the site's. The longest limit in an array
-    is the limit of all: an array for each limit would be hundreds of calls of sbatch, each with
-    ``array_parallel`` jobs of its own.
+    is the limit of all: an array for each limit would be hundreds of calls of sbatch.
 
     Raises:
         ConfigError: counts of ranks that do not fit the site, all of them in one message.
@@ -48,7 +47,7 @@ def arrays_of(
         for part in _packed(members, pack) if pack > 1 else [[cell] for cell in members]:
             unit = tuple(config.cell_id() for config in part)
             alike.setdefault((layout, len(unit)), []).append(unit)
-    return tuple(
+    arrays = [
         Array(
             units=tuple(units[at : at + site.array_limit]),
             minutes=max(
@@ -58,7 +57,11 @@ def arrays_of(
         )
         for (layout, _), units in alike.items()
         for at in range(0, len(units), site.array_limit)
-    )
+    ]
+    if site.array_parallel is None:
+        return tuple(arrays)
+    sizes = {array.key: len(array.units) for array in arrays}
+    return tuple(shared(arrays, shares(site.array_parallel, sizes)))
 
 
 def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:

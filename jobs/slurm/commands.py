@@ -42,8 +42,8 @@ def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
         # without a note nothing was ever submitted
         cells = (watcher.look if watcher.notes else watcher.look_at_files)(wanted.configs)
     except SlurmError as error:
-        at = asked_at.astimezone()
-        trouble = f"Slurm gave no answer at {at:%H:%M:%S} ({error}): this is what the files say"
+        at = f"{asked_at:%H:%M:%S} UTC ({error})"
+        trouble = f"Slurm gave no answer at {at}: this is what the files say"
         cells = watcher.look_at_files(wanted.configs)
     for remark in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
         say(remark)
@@ -78,7 +78,7 @@ def _cell_as_json(cell: CellState) -> dict[str, Any]:
         "job": cell.job,
         "slurm": cell.slurm,
         "nodes": cell.nodes,
-        "expected_start": cell.expected_start,
+        "expected_start": cell.expected_start.isoformat() if cell.expected_start else None,
         "seconds": cell.seconds(),
         "epoch": last.epoch if last else 0,
         "epochs": epochs_to_train(cell.config),
@@ -129,7 +129,8 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     }
     with suppress(SlurmError, OSError):  # else the next look gives it
         submitted = submitted_cells(folder, watcher.notes)
-        reconcile(wanted.configs, folder, submitted, {**watcher.queue, **over}, watcher.history)
+        queue = {**watcher.queue, **over}
+        reconcile(wanted.configs, folder, submitted, queue, watcher.history, {})
     if any(not array.job_id for note in watcher.notes if note.is_recent for array in note.arrays):
         raise NoAnswer(
             "a call of sbatch some minutes ago was not confirmed, and its job may still come into "

@@ -47,10 +47,16 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     nodes: int = Field(ge=1)
     ranks_per_node: int = Field(ge=1)
     minutes: int = Field(ge=1)  # time limit of an element
+    parallel: int = Field(default=64, ge=1)  # elements that may run at once when it is submitted
 
     @property
     def shape(self) -> NodeLayout:
         return NodeLayout(self.nodes, self.ranks_per_node)
+
+    @property
+    def key(self) -> str:
+        """Its id, or what stands for it before it has one."""
+        return self.job_id or self.units[0][0]
 
     def elements(self) -> tuple[str, ...]:
         """Job ids of its units, in order; none while its id is not known."""
@@ -59,6 +65,26 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
         if len(self.units) == 1:
             return (self.job_id,)
         return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
+
+
+def shares(most: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """``most`` elements at once, split over arrays with so many: equally, none with more than it
+    has, and none with 0. What remains goes to the first ones, so that no share moves to and fro."""
+    level = 1
+    while level < max(sizes.values(), default=1):
+        if sum(min(size, level + 1) for size in sizes.values()) > most:
+            break
+        level += 1
+    split = {array: min(size, level) for array, size in sizes.items()}
+    larger = [array for array, size in sizes.items() if size > level]
+    for array in larger[: max(0, most - sum(split.values()))]:
+        split[array] += 1
+    return split
+
+
+def shared(arrays: Iterable[Array], split: Mapping[str, int]) -> list[Array]:
+    """The arrays, each with its share."""
+    return [array.model_copy(update={"parallel": split[array.key]}) for array in arrays]
 
 
 class RunNote(Frozen, extra="ignore"):

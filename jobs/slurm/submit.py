@@ -127,6 +127,7 @@ def batch_script(context: JobContext, run: str, part: str, array: Array, **optio
         array_folder(context.folder, run, part),
         minutes=array.minutes,
         elements=len(array.units),
+        parallel=array.parallel,
         name=job_name(context.name, context.folder),
         root=context.root,
         comment=comment_of(run, part),

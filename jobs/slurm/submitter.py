@@ -24,6 +24,7 @@ from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
+from jobs.slurm.throttle import Throttle
 from jobs.slurm.watch.cancel import cancel, last_cancel
 from jobs.slurm.watch.endings import end_of
 from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
@@ -84,6 +85,7 @@ class Submitter:
     held: bool  # until a preflight has passed, cells may at most wait for it in the queue
     notes: InitVar[Iterable[RunNote]] = ()  # of earlier runs
     cancelled: InitVar[str | None] = None  # the last make cancel when this run began
+    watched: bool = True  # until all cells have ended; else nobody looks again
     preflight: Preflight | None = None  # that cells depend on
     #: Cells that sbatch was called for, or for their preflight, and Slurm has not confirmed it:
     #: they must not run twice.
@@ -94,6 +96,7 @@ class Submitter:
 
     def __post_init__(self, notes: Iterable[RunNote], cancelled: str | None) -> None:
         self.room = Room(self.context.site.submit_limit)
+        self.throttle = Throttle(self.context.site.array_parallel, self.watched)
         self._cancelled = last_cancel(self.context.folder) if cancelled is None else cancelled
         self._known = {None, *(array.job_id for note in notes for array in note.arrays)}
 
@@ -114,6 +117,7 @@ class Submitter:
         """
         self._fresh = False
         self._confirm(notes, sent)
+        self.throttle.look(queue, notes)
         try:
             self._submit(queue, notes, sent)
         except (SlurmError, OSError) as error:
@@ -123,6 +127,8 @@ class Submitter:
                     say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
                     self._end(self.preflight.job)
             raise
+        finally:
+            self.throttle.balance()
 
     def waits(self) -> bool:
         return bool(self.todo or self.unclear)
@@ -189,8 +195,9 @@ class Submitter:
             try:
                 if not self._is_open(listed, notes, arrays):
                     return
-                avoid = self._failed_nodes(arrays)
-                self._send(fitting(arrays, self.room.left), sent, avoid)
+                if admitted := self.throttle.admitted(fitting(arrays, self.room.left)):
+                    avoid = self._failed_nodes(arrays)
+                    self._send(admitted, sent, avoid)
                 return
             except SlurmError as error:
                 self._adapt(error, avoid)
@@ -236,9 +243,11 @@ class Submitter:
                     jobs.append(submit_cells(self.context, array, cells, after, avoid))
                 except SlurmError as error:
                     if not error.refused:
+                        self.throttle.sent(array)
                         self.unclear, self.todo = [*self.unclear, *cells], rest
                     self._asked = len(array.units)
                     raise
+                self.throttle.sent(array)
                 self.todo = rest
                 sent += [cell.config for cell in cells]
                 self.room.alive += len(array.units)
@@ -250,8 +259,9 @@ class Submitter:
                 calls = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
                 say(f"submitted {len(sent) - before} cells in {calls}")
         if self.todo and jobs:
-            known = f" (submit_limit {self.room.limit})" if self.room.limit else ""
-            say(f"{len(self.todo)} cells wait for room in the queue{known}")
+            limits = {"submit_limit": self.room.limit, "array_parallel": self.throttle.most}
+            known = ", ".join(f"{key} {limit}" for key, limit in limits.items() if limit)
+            say(f"{len(self.todo)} cells wait for room in the queue ({known or 'no known limit'})")
 
     def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
         """Change what a refusal complains of; raises where there is nothing to change."""

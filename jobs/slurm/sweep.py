@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
-from jobs.cell.state import UNREADABLE, CellState, checked, lay_out
+from jobs.cell.state import UNREADABLE, CellState, checked, lay_out, write_config
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -40,7 +40,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
     with only_sweep(request.folder), slurm_refusals(request.site):
         images = train_images(wanted.configs, request.data, request.store)
         plans = plans_of(wanted.configs, images)
-        lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
+        stale = lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
@@ -57,6 +57,9 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             context = replace(context, minutes=limits)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)
+            for cell in todo:
+                if cell.name in stale:
+                    write_config(cell.folder, cell.config)
         say_standing(wanted, [cell for cell in cells if not cell.alive])
         for text in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
             say(f"cells are left alone: {text}")
@@ -64,7 +67,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         queued = [cell.config for cell in here if cell.alive]
         if queued:
             say(f"{len(queued)} cells are in the queue already: not submitted again")
-        submitter = Submitter(context, todo, preflight, watcher.notes, cancelled)
+        submitter = Submitter(context, todo, preflight, watcher.notes, cancelled, watched=wait)
         if not (queued or submitter.waits()):
             code = 0 if all(cell.done for cell in here) else say_results(wanted, here)
         elif wait:
@@ -117,7 +120,7 @@ def follow(
     refused: SlurmError | OSError | None = None  # what will be refused again
     trouble_since, complaint = "", ""
     rest_s = older_s = 0.0
-    submitted_at = time.monotonic()
+    began = time.monotonic()
     while unended or submitter.waits():
         stop.wait(rest_s)
         if stop.reason:
@@ -147,8 +150,7 @@ def follow(
                     display.say("no more cells are submitted; the rest is watched to its end")
                     refused = error
         unended |= {config.cell_id(): config for config in added}
-        submitted_at = time.monotonic() if added else submitted_at
-        rest_s = pause_s(every_s, submitted_at)
+        rest_s = pause_s(every_s, began)
         # an older list lacks what was just submitted, or may have been
         older_s = 0.0 if added or submitter.unclear else 0.9 * rest_s
     if refused is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -21,7 +22,7 @@ from jobs.display import Display, say_results, say_standing
 from jobs.messages import clock
 from jobs.table import MAX_REASONS, line, lines, numbers, reasons, table, title
 from tests.builders import config, epoch, record
-from train.config.technique import Technique
+from tests.opened import opened
 from train.record.run import RunError
 
 QUICK = load_sweep("quickstart")
@@ -73,12 +74,11 @@ def spent(display: Display, cell: CellState, seconds: float) -> None:
     display.cells[cell.name] = replace(display.cells[cell.name], began_at=began_at)
 
 
-def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: None) -> None:
+def test_plain_lines(tmp_path: Path, still: None) -> None:
     first, second = cell(0, folder=tmp_path), cell(1, folder=tmp_path)
     display, out = plain([first, second])
     display.started(first)
     display.tick()
-    monkeypatch.setattr(module, "PERIOD_S", 0.0)
     display._next = 0.0
     write_epochs(first, 2)
     spent(display, first, 10)
@@ -89,11 +89,11 @@ def test_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: Non
     numbers = "epoch 2/4, loss 0.5000, accuracy 0.7500, images/s 128, time 0:10"
     assert out.getvalue().splitlines() == [
         f"[1/2] {first.name}: started",
-        "0 of 2 cells done; 1 running; 1 waiting; left 0:17",  # 2 x 1.75 s, then as long as that
+        "0 of 2 cells done; 1 running; 1 waiting",
         f"    {first.name}: running, {numbers}",
-        f"    {first.name}: completed, {numbers}; left 0:10",
+        f"    {first.name}: completed, {numbers}",
         f"[2/2] {second.name}: started",
-        f"    {second.name}: failed, time 0:00; left 0:00: rank 1 was ended by SIGKILL",
+        f"    {second.name}: failed, time 0:00: rank 1 was ended by SIGKILL",
     ]
 
 
@@ -111,55 +111,91 @@ def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
     assert words in out.getvalue()
 
 
-def test_a_queue_that_does_not_move_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Time that passes when the test says so, seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    return sleep
+
+
+def test_a_queue_that_does_not_move_fills_no_log(passing) -> None:
     waits = [job(n, NEW, "other jobs come first", doing=WAITING, alive=True) for n in (0, 1)]
     display, out = plain(waits)
     display.update(waits, None)
-    display.update([replace(waits[0], doing=STARTING, why="")], "no answer")
+    display.update([replace(waits[0], doing=STARTING, why="")], None)
     said = "0 of 2 cells done; 2 waiting\n    2 cells waiting: other jobs come first\n"
-    assert out.getvalue() == said, "the second look comes too soon"
-    monkeypatch.setattr(module, "PERIOD_S", 0.0)
-    display._next = 0.0
-    display.update([], "no answer")
-    display.update([], "no answer")
+    said += f"    {waits[0].name}: starting, epoch 0/4, job 7_0\n"
+    assert out.getvalue() == said, "the second look comes too soon for a summary"
+    for _ in range(10):
+        passing(1000)
+        display.update([], None)
     assert out.getvalue().count("1 starting; 1 waiting") == 1, "others stand as they stood"
-    assert out.getvalue().endswith("    no answer\n")
-    display.update([], None)
-    assert display.trouble is None
 
 
-def test_remaining_time_is_that_of_cells_of_the_same_size(still: None) -> None:
-    configs = [config(gpus=gpus, seed=seed) for seed, gpus in enumerate([1, 1, 2, 2, 4])]
-    waits = [CellState(one, Path("/nowhere") / one.cell_id(), NEW) for one in configs]
-    display, _ = plain(waits)
-    assert display.left() == ""
-    for index, took_s in ((0, 10), (2, 20)):
-        spent(display, waits[index], took_s)
-        display.ended(waits[index], "completed", "")
-    assert display.left() == f"; left {clock(10 + 20 + 15)}"
-    display.started(waits[1])
-    spent(display, waits[1], 4)
-    assert display.left() == f"; left {clock(6 + 20 + 15)}"
-    spent(display, waits[1], 400)
-    assert display.left() == f"; left {clock(20 + 15)}", "never less than nothing"
-    display.update([replace(waits[4], job="7")], None)
-    assert display.left() == "", "a cluster runs cells side by side"
+def test_without_a_terminal_what_changes_is_printed(tmp_path: Path, passing) -> None:
+    """Seen: 64 cells that ran for three days printed 280,000 lines."""
+    cells = [job(n, NEW, doing=WAITING, alive=True, folder=tmp_path) for n in range(64)]
+    display, out = plain(cells)
+    display.update(cells, None)
+    started = [replace(cell, doing=RUNNING) for cell in cells]
+    for look in range(3 * 24 * 6):
+        display.update([replace(cell, nodes=f"n{look}") for cell in started], None)
+        passing(600)
+    display.update([replace(cells[0], doing=WAITING), *started[1:]], "no answer")
+    for cell in started:
+        display.ended(cell, "completed", "")
+    lines = out.getvalue().splitlines()
+    assert len([text for text in lines if ": waiting, " in text]) == 1, "the requeued one"
+    assert [text.split(": ")[0].strip() for text in lines[1:65]] == [cell.name for cell in cells]
+    assert len([text for text in lines if ": completed" in text]) == 64
+    assert len(lines) < 150
 
 
-@pytest.mark.parametrize(
-    ("dataset", "left"), [("digits", ["; left 0:07", "; left 0:00"]), ("folder:a", ["", ""])]
-)
-def test_remaining_time_of_a_cell_that_runs_is_that_of_its_epochs(tmp_path, dataset, left) -> None:
-    """1,437 digits: 2 x 479 steps of 3 images are 5 epochs of 179 steps of 8 and one of 63."""
-    row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
-    one = config(technique=row, dataset=dataset, batch_per_rank=8, epochs=2)
-    runs = CellState(one, tmp_path / one.cell_id(), NEW)
-    display, _ = plain([runs])
-    display.started(runs)
-    assert display.left() == ""
-    for epochs, text in zip((2, 7), left, strict=True):
-        write_epochs(runs, epochs)
-        assert display.left() == text
+def test_a_few_cells_that_run_are_shown_more_and_more_rarely(tmp_path: Path, passing) -> None:
+    one = cell(0, folder=tmp_path)
+    display, out = plain([one])
+    display.started(one)
+    for number in range(3600):
+        write_epochs(one, number // 10 + 1)
+        display.tick()
+        passing(1)
+    shown = [text for text in out.getvalue().splitlines() if ": running, epoch" in text]
+    assert [text.split()[3] for text in shown][:4] == ["4/4,", "7/4,", "13/4,", "25/4,"]
+    assert len(shown) == 10
+
+
+def test_trouble_and_its_end_are_printed_once(passing) -> None:
+    waits = [job(0, NEW, "other jobs come first", doing=WAITING, alive=True)]
+    display, out = plain(waits)
+    for trouble in (None, "no answer (1)", "no answer (2)", None, None):
+        display.update(waits if trouble is None else [], trouble)
+        passing(1)
+    lines = out.getvalue().splitlines()
+    assert [text.strip() for text in lines[2:]] == ["no answer (1)", "there is an answer again"]
+
+
+def test_a_table_reads_a_file_when_it_has_changed_at_a_look(tmp_path: Path, passing) -> None:
+    """Seen: epochs.jsonl of every running cell, each second."""
+    runs = [job(n, NEW, doing=RUNNING, alive=True, folder=tmp_path) for n in range(10)]
+    for one in runs:
+        write_epochs(one, 1)
+    console = Console(file=io.StringIO(), force_terminal=True, height=40)
+    with Display(runs, "s", console) as display, opened(tmp_path) as files:
+        display.update(runs, None)
+        assert files == [], "what was drawn at first"
+        write_epochs(runs[3], 2)
+        for _ in range(50):
+            display.tick()
+            passing(0.01)
+        assert files == ["epochs.jsonl"], "by write_epochs itself"
+        passing(5)
+        display.update(runs, None)
+        assert files == ["epochs.jsonl"] * 2
 
 
 @pytest.mark.parametrize(
@@ -242,7 +278,7 @@ def test_drawing_is_cheap_however_long_the_run(tmp_path: Path) -> None:
 def many(tmp_path: Path, still: None) -> list[CellState]:
     """300 cells, of which one runs and has numbers to show."""
     waits = [
-        job(n, WAITING, "other jobs come first", expected_start=f"2026-01-02T04:{n % 60:02d}:00")
+        job(n, WAITING, "other jobs come first", expected_start=NOW + timedelta(minutes=n % 60))
         for n in range(3, 300)
     ]
     began_at = NOW - timedelta(seconds=75)
@@ -264,7 +300,7 @@ def test_300_cells_take_few_rows_and_say_why_they_wait_once(many: list[CellState
     assert [text.split()[1] for text in shown[2:8]] == ["running", "failed", *["waiting"] * 4]
     assert shown[2].split() == [many[1].name, "running", "2/4", "0.5000", "0.7500", "1,234", "1:15",
                                 "7_1", "node[1-2]"]  # fmt: skip
-    starts = "(the first is expected to start at 2026-01-02T04:00:00)"
+    starts = f"(the first is expected to start at {NOW.astimezone():%Y-%m-%d %H:%M %Z})"
     assert [text.rstrip() for text in shown[8:]] == [
         "... and 294 more cells",
         f"297 cells waiting: other jobs come first {starts}",

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,8 @@ STOP_NAME = "stop"
 UNFINISHED_NAME = "unfinished.json"
 #: Ranks that stopped at an epoch's end on purpose end with this code, their checkpoint written.
 EXIT_UNFINISHED = 85
+#: More than two lines of epochs.jsonl.
+EPOCH_BYTES = 4096
 _REASONS = TypeAdapter(dict[str, str])
 
 
@@ -141,6 +145,31 @@ def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
         except ValidationError:
             break
     return tuple(found)
+
+
+def read_last_epoch(cell: Path) -> EpochRecord | None:
+    """The last epoch that ended, read again only when its file has changed."""
+    file = cell / EPOCHS_NAME
+    return None if (mark := file_mark(file)) is None else _last_epoch(file, mark)
+
+
+@lru_cache(maxsize=4096)
+def _last_epoch(file: Path, _mark: tuple[int, ...]) -> EpochRecord | None:
+    """From the end of the file alone: it is read beside ranks that are timed."""
+    with contextlib.suppress(OSError), file.open("rb") as lines:
+        lines.seek(max(0, lines.seek(0, os.SEEK_END) - EPOCH_BYTES))
+        for line in reversed(lines.read().splitlines()):
+            with contextlib.suppress(ValueError):  # half a line
+                return EpochRecord.model_validate_json(line)
+    return None
+
+
+def file_mark(file: Path) -> tuple[int, ...] | None:
+    """Differs when the file has changed; None where it is not there, or not seen."""
+    with contextlib.suppress(OSError):
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
 
 
 def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attempt, ...]:

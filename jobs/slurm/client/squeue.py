@@ -15,11 +15,13 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from jobs.messages import name_once
 from jobs.slurm.client.run import SlurmError, run
+from train.environment import environment_of
 from train.record.atomic import write_atomically
 
 #: The job waits; those of the second row until somebody releases them.
@@ -46,13 +48,12 @@ NOTHING = frozenset({"", "N/A", "n/a", "None", "(null)", "Unknown", "NONE", "Non
 
 @dataclass(frozen=True)
 class JobState:
-    """One job, or one element of an array, as Slurm describes it. Times are the cluster's local
-    ones, as text (2026-11-21T15:28:11)."""
+    """One job, or one element of an array, as Slurm describes it."""
 
     job: str  # A_I for an element of array A, else J
     state: str  # Slurm's own word
     reason: str = ""  # Slurm's own words
-    start: str | None = None  # began then, or is expected to begin then
+    start: datetime | None = None  # began then, or is expected to begin then
     elapsed: str = ""  # as Slurm writes it: 1-02:03:04 or 3:04
     nodes: str = ""  # as Slurm writes it: node[1-2]
     name: str = ""
@@ -128,8 +129,9 @@ def query(
 
 def _shared_file() -> Path | None:
     """The user's file of the last answer, one for each cluster that may answer."""
-    asked = [os.uname().nodename, shutil.which("squeue")]
-    asked += [os.environ.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS", "SBATCH_CLUSTERS")]
+    seen = environment_of("slurm", os.environ)
+    asked = [os.uname().nodename, shutil.which("squeue"), *_COLUMNS]  # versions ask in other forms
+    asked += [seen.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")]
     cluster = hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     with suppress(RuntimeError):  # a user without a home
@@ -162,9 +164,19 @@ def parse(text: str) -> dict[str, JobState]:
         name_unknown("squeue", state)
         job = f"{array}_{index}" if index.isdigit() else number
         jobs[job] = JobState(
-            job, state, reason, start or None, elapsed, nodes, name, comment, command
+            job, state, reason, _time(start), elapsed, nodes, name, comment, command
         )
     return jobs
+
+
+def _time(text: str) -> datetime | None:
+    """From seconds since 1970 or, where a site's wrapper sets its own SLURM_TIME_FORMAT, from this
+    machine's local time; of an hour that comes twice, the second one."""
+    with suppress(ValueError):
+        if text.isdecimal():
+            return datetime.fromtimestamp(int(text), UTC)
+        return datetime.fromisoformat(text).replace(fold=1).astimezone(UTC)
+    return None
 
 
 def name_unknown(program: str, state: str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -41,8 +41,8 @@ FORGOTTEN_S = 600.0
 #: job that never gets its end there ("runaway") is not believed for ever.
 RUNAWAY_S = 24 * 3600.0
 
-#: Seconds between two looks, for a minute after a submission and later. A look is one question to
-#: Slurm for all jobs of the user, and a cluster has many users.
+#: Seconds between two looks, in the first minute and later. A look is one question to Slurm for all
+#: jobs of the user, and a cluster has many users.
 FIRST_S, LATER_S = 5.0, 60.0
 FIRST_FOR_S = 60.0
 
@@ -240,16 +240,14 @@ def over_for_s(job: JobState) -> float:
     ran_s = seconds_of(job.elapsed)
     if ran_s == 0 and not job.nodes:
         return math.inf
-    with suppress(ValueError):
-        # without a zone, as Slurm's times are
-        gone = datetime.now() - datetime.fromisoformat(job.start or "")
-        return math.inf if ran_s is None else gone.total_seconds() - ran_s
-    return math.inf
+    if job.start is None or ran_s is None:
+        return math.inf
+    return (datetime.now(UTC) - job.start).total_seconds() - ran_s
 
 
 def pause_s(every_s: float | None, since: float) -> float:
-    """Seconds until the next look. ``every_s``: of the site, where it says so; ``since``: the last
-    submission, monotonic: what is wrong with it shows soon."""
+    """Seconds until the next look. ``every_s``: of the site, where it says so; ``since``: the first
+    look, monotonic: what is wrong with a submission shows soon."""
     if every_s is not None:
         return every_s
     return FIRST_S if time.monotonic() - since < FIRST_FOR_S else LATER_S

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.lock import hold, is_abandoned
-from jobs.cell.missing_record import over, settle_lost, settle_unstarted
+from jobs.cell.missing_record import ATTEMPT_NAME, over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
     NEW,
@@ -50,6 +50,7 @@ from jobs.slurm.watch.endings import End, elsewhere, ends_of, listed_as
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
+from train.record.cell_folder import file_mark
 from train.record.run import RECORD_NAME, Status
 
 
@@ -59,9 +60,13 @@ def reconcile(
     submitted: Mapping[str, Submitted],
     queue: Mapping[str, JobState],
     history: History,
+    seen: dict[str, tuple[object, CellState]],
 ) -> list[CellState]:
     """Look at every cell once; ask Slurm by id about jobs that left no record and are not in
     ``queue``, or ended there.
+
+    ``seen``: what earlier looks read, by cell. A cell whose job waits as it did then, or runs and
+    has left its files as they were, is not read again.
 
     The queue has to be asked after the notes were read and before the cells' folders: so a job that
     is noted and not in it is over, and a record that a job left is seen.
@@ -73,12 +78,17 @@ def reconcile(
     cells: list[CellState] = []
     unsettled: dict[int, Submitted] = {}  # index of the cell -> its job
     for config in configs:
-        cell = recorded(config, sweep / config.cell_id())
-        job = submitted.get(cell.name)
+        folder = sweep / config.cell_id()
+        job = submitted.get(folder.name)
         if job is None:
-            cells.append(by_files(cell))
+            cells.append(by_files(recorded(config, folder)))
             continue
         listed = listed_as(job, queue)
+        mark = _mark(folder, listed)
+        before, cell = seen.get(folder.name, (None, None))
+        if cell is None or mark is None or mark != before:
+            cell = recorded(config, folder)
+            seen[folder.name] = None if cell.status == UNREADABLE else mark, cell
         if listed is None or listed.ended:
             if not (cell.done and _has_record_of(cell, job)):
                 _look_again(cell.folder)
@@ -96,6 +106,14 @@ def reconcile(
     for index, job in unsettled.items():
         cells[index] = _by_end(cells[index], job, ends[job])
     return cells
+
+
+def _mark(cell: Path, listed: JobState | None) -> object:
+    """Differs as soon as the cell has to be read; None: at every look."""
+    if listed is None or listed.ended:
+        return None
+    files = () if listed.waits else (RECORD_NAME, f"logs/{ATTEMPT_NAME}")
+    return listed.job, listed.state, [file_mark(cell / name) for name in files]
 
 
 def _look_again(cell: Path) -> None:
@@ -198,7 +216,6 @@ def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState
         # a controller that was restarted may learn late that a cell is done
         return of_job(cell, job)
     attempt, began_at, starts = cell.attempt, None, None
-    ended = cell.ended_at.astimezone().replace(tzinfo=None).isoformat() if cell.ended_at else ""
     doing, why = STARTING, in_words(state)
     if state.waits:
         last = replace(cell, doing=WAITING).last_epoch()
@@ -206,8 +223,8 @@ def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState
         doing, why, starts = WAITING, again + (why or "Slurm gives no reason yet"), state.start
     elif attempt is not None and attempt.job in (None, state.job):
         doing, began_at = RUNNING, attempt.started_at
-    elif state.start and ended >= state.start:  # the record is not of a start before a requeue
-        doing, why = "", cell.why
+    elif state.start and cell.ended_at and cell.ended_at >= state.start:
+        doing, why = "", cell.why  # the record is not of a start before a requeue
     elif state.state in ("COMPLETING", "STAGE_OUT"):
         doing = ENDING
     elif len(job.cells) > 1:
@@ -244,6 +261,7 @@ class Watcher:
             ask_cluster(last.cluster if several else last.clusters, last.slurm_conf)
         self.queue: Mapping[str, JobState] = {}
         self.history = History()
+        self._seen: dict[str, tuple[object, CellState]] = {}
 
     def look(
         self, configs: Sequence[RunConfig], *, patience_s: float = 0, older_s: float = 0
@@ -256,7 +274,7 @@ class Watcher:
         """
         self.ask(patience_s=patience_s, older_s=older_s)
         submitted = submitted_cells(self.sweep, self.notes)
-        return reconcile(configs, self.sweep, submitted, self.queue, self.history)
+        return reconcile(configs, self.sweep, submitted, self.queue, self.history, self._seen)
 
     def ask(self, *, patience_s: float = 0, older_s: float = 0) -> None:
         """What was submitted, and then what is in the queue: what another shell submits in between

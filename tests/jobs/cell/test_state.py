@@ -20,12 +20,13 @@ from jobs.cell.state import (
     UNREADABLE,
     checked,
     lay_out,
+    ready,
     recorded,
     stand,
 )
 from tests.builders import config, namesakes, record
 from tests.unreadable import is_untouched, unreadable
-from train.config.run import load_config
+from train.config.run import RunConfig, load_config
 from train.errors import ConfigError
 from train.record.run import GOOD, SweepManifest, read_record
 
@@ -120,27 +121,58 @@ def test_a_cell_that_runs_is_not_touched(cell: Path) -> None:
     assert not (cell / "record.json").exists()
 
 
-def test_lay_out_writes_what_differs_alone(cell: Path) -> None:
+def test_lay_out_writes_what_is_missing_alone(cell: Path) -> None:
     file = cell / "config.json"
     assert load_config(file) == ONE
     assert SweepManifest.model_validate_json((cell.parent / "sweep.json").read_text()) == MANIFEST
     files = [file, cell.parent / "sweep.json"]
     before = [f.stat().st_mtime_ns for f in files]
-    lay_out([ONE], cell.parent, MANIFEST)
+    assert lay_out([ONE], cell.parent, MANIFEST) == set()
     assert [f.stat().st_mtime_ns for f in files] == before
-    file.write_bytes(b"\xff not even text")
-    lay_out([ONE], cell.parent, MANIFEST)
-    assert load_config(file) == ONE
 
 
-def test_an_earlier_versions_config_is_replaced_whole(cell: Path) -> None:
-    """Ranks of a running job may read it now."""
-    file = cell / "config.json"
-    file.write_text(earlier := ONE.model_dump_json(exclude_defaults=True))
-    with file.open() as reader:
-        lay_out([ONE], cell.parent, MANIFEST)
-        assert reader.read() == earlier, "the file that was there is never empty"
-    assert file.read_text() != earlier and load_config(file) == ONE
+def other_versions(one: RunConfig) -> dict[str, str]:
+    """The config as other versions write it: without a key, in another form, with another key."""
+    keys = one.model_dump(mode="json")
+    return {
+        "older": one.model_dump_json(exclude_defaults=True),
+        "compact": one.model_dump_json(),
+        "newer": json.dumps({**keys, "colour": None}),
+        "half": one.model_dump_json()[:100],
+        "no text": "\udcff",
+    }
+
+
+@pytest.mark.parametrize("version", other_versions(ONE))
+def test_a_config_that_is_there_is_replaced_only_before_its_cell_runs(
+    cell: Path, version: str
+) -> None:
+    """Until then a job may read it with the code of its submission."""
+    file, text = cell / "config.json", other_versions(ONE)[version]
+    file.write_text(text, errors="surrogateescape")
+    before = file.stat().st_ino, file.stat().st_mtime_ns
+    reads = version in ("older", "compact")
+    assert lay_out([ONE], cell.parent, MANIFEST) == (set() if reads else {cell.name})
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == before
+    with file.open(errors="surrogateescape") as reader, hold(cell):
+        ready(ONE, cell, lambda: False)
+        assert reader.read() == text, "a reader gets the old file or the new one, never a half"
+    assert load_config(file) == ONE and (file.stat().st_ino == before[0]) == reads
+
+
+def test_a_finished_cells_config_stays(cell: Path) -> None:
+    put(cell, "completed")
+    (cell / "config.json").write_text(other_versions(ONE)["newer"])
+    with hold(cell):
+        ready(ONE, cell, lambda: False)
+    assert "colour" in (cell / "config.json").read_text()
+
+
+def test_an_attempt_that_another_version_began_is_one(cell: Path) -> None:
+    begun(cell)
+    file = cell / "logs" / ATTEMPT_NAME
+    file.write_text(json.dumps({**json.loads(file.read_text()), "colour": None}))
+    assert recorded(ONE, cell).attempt is not None
 
 
 def test_a_file_in_the_place_of_a_cell_is_a_refusal(tmp_path: Path) -> None:

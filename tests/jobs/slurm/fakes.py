@@ -280,7 +280,7 @@ def in_queue(
     states: Mapping[str, str], comment: str = "", over_s: float = 1e6
 ) -> dict[str, JobState]:
     """What squeue shows: job -> Slurm's word. They ran for five seconds, ``over_s`` ago."""
-    start = (datetime.now() - timedelta(seconds=over_s + 5)).isoformat()
+    start = datetime.now(UTC) - timedelta(seconds=over_s + 5)
     return {
         job: JobState(job, state, "", start, "0:05", "n1", "x", comment)
         for job, state in states.items()

@@ -178,6 +178,26 @@ def test_looks_become_rare() -> None:
     assert (pause_s(None, now), pause_s(None, now - 61), pause_s(3.0, now)) == (5, 60, 3)
 
 
+def test_a_refill_does_not_make_looks_frequent_again(sweep, monkeypatch) -> None:
+    """Seen: each refill began another minute of a look every 5 s."""
+    now, rests, rest = [0.0], list[float](), [config(seed=seed) for seed in range(2, 7)]
+    monkeypatch.setattr("jobs.slurm.sweep.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(endings, "FIRST_S", 5.0)
+    noted(sweep, "7", ONE)
+    watch = watcher(sweep, monkeypatch, RUNNING)
+    stop = Mock(reason=None)
+
+    def wait(seconds: float) -> None:
+        rests.append(seconds)
+        now[0] += seconds
+        stop.reason = "enough" if now[0] > 500 else None
+
+    stop.wait = wait
+    refill = lambda queue: [rest.pop()] if rest and now[0] > 60 else []  # noqa: E731
+    follow(watch, [ONE], Silent(), stop, Rest(refill))
+    assert rests == [0, *[5.0] * 12, *[60.0] * 8]
+
+
 def test_a_refused_submission_does_not_end_the_watch(sweep, monkeypatch) -> None:
     """What runs is watched to its end; only then is the refusal told."""
     noted(sweep, "7", ONE)

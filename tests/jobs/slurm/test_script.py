@@ -61,7 +61,7 @@ def test_scripts_are_word_for_word_what_they_were(case, monkeypatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/venv/bin/python3")
     site, layout, elements, minutes, folder, more = CASES[case]
     text = script_text(
-        site, NodeLayout(*layout), folder, minutes=minutes, elements=elements,
+        site, NodeLayout(*layout), folder, minutes=minutes, elements=elements, parallel=8,
         **{"name": "horoscale-smoke-1a2b3c4d", "root": ROOT, **more},
     )  # fmt: skip
     file = GOLDEN / f"{case}.sh"
@@ -130,13 +130,13 @@ def test_lines_of_the_site_that_are_well(tmp_path: Path, system: str) -> None:
 
 def test_a_site_without_gpus_asks_for_none() -> None:
     site, layout = load_site("cpu").site, NodeLayout(1, 2)
-    text = script_text(site, layout, FOLDER, minutes=9, elements=3, name="n", root=ROOT)
+    text = script_text(site, layout, FOLDER, minutes=9, elements=3, parallel=1, name="n", root=ROOT)
     assert "gpu" not in text and "gres" not in text and "--exclusive" not in text
 
 
 def test_an_option_that_is_not_given_leaves_the_sites() -> None:
     site = Site(ranks_per_node=1, sbatch={"nodelist": "n1"})
-    shared = {"minutes": 9, "elements": 1, "name": "n", "root": ROOT}
+    shared = {"minutes": 9, "elements": 1, "parallel": 1, "name": "n", "root": ROOT}
     text = script_text(site, NodeLayout(1, 1), FOLDER, **shared, nodelist=None)
     assert "#SBATCH --nodelist=n1\n" in text
 
@@ -145,7 +145,16 @@ def test_paths_of_any_form_arrive_whole() -> None:
     """The quoting undone as a shell does it."""
     root = Path('/it\'s a "root"')
     odd, plain = (
-        script_text(PRACTICE, NodeLayout(1, 1), folder, minutes=60, elements=2, name="n", root=code)
+        script_text(
+            PRACTICE,
+            NodeLayout(1, 1),
+            folder,
+            minutes=60,
+            elements=2,
+            parallel=8,
+            name="n",
+            root=code,
+        )
         for folder, code in ((HOSTILE, root), (FOLDER, ROOT))
     )
     wanted = plain.replace(str(FOLDER), "FOLDER").replace(str(ROOT), "ROOT")

@@ -159,6 +159,16 @@ def test_nothing_submitted_is_no_success(desk: Desk) -> None:
     assert len(desk.fake.calls("sbatch")) == 2
 
 
+def test_the_arrays_of_a_sweep_share_array_parallel(tmp_path: Path, data_root: Path) -> None:
+    desk = Desk(tmp_path, data_root, f"{SITE}array_parallel: 5\n", cells=9)
+    trial = tmp_path / "trial.yaml"
+    trial.write_text(trial.read_text().replace("[1]", "[1, 2]"))
+    assert desk.say("plan").stdout.count("#SBATCH --array=0-8%") == 2
+    desk.submit()
+    scripts = [(desk.fake.folder / f"script-{number}").read_text() for number in (1, 2)]
+    assert "#SBATCH --array=0-8%3\n" in scripts[0] and "#SBATCH --array=0-8%2\n" in scripts[1]
+
+
 def test_two_sweeps_at_once(desk: Desk) -> None:
     with only_sweep(desk.sweep):
         assert "another make sweep works on" in desk.submit(code=2)
@@ -185,6 +195,35 @@ def test_jobs_that_are_gone_get_their_records_and_run_again(desk: Desk) -> None:
     assert records(desk) == ["lost"] * 3 and len(desk.fake.calls("sbatch")) == 2
     error = read_record(desk.cells[0] / "record.json").error
     assert error is not None and "no longer knows job 101" in error.what
+
+
+def test_a_newer_checkout_leaves_the_configs_of_live_cells_alone(desk: Desk) -> None:
+    """Seen: a key with a default was added, and all waiting elements refused the rewritten files:
+    they run the code of their submission. What runs next is written by this version."""
+    desk.submit()
+    before = {}
+    for number, file in enumerate(sorted(desk.sweep.glob("*/config.json"))):
+        keys = json.loads(file.read_text())
+        if number == 1:
+            keys["colour"] = None  # of a newer version
+        else:
+            del keys["deterministic"]  # an older one had no such key
+        file.write_text(json.dumps(keys))
+        before[file] = file.read_bytes(), file.stat().st_mtime_ns
+    manifest = desk.sweep / "sweep.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text())))
+    before[manifest] = manifest.read_bytes(), manifest.stat().st_mtime_ns
+    desk.queue(j101_0="RUNNING", j101_1="PENDING", j101_2="PENDING")
+    for options in ((), ("--force",)):
+        assert "3 cells are in the queue already" in desk.submit(*options)
+        assert {f: (f.read_bytes(), f.stat().st_mtime_ns) for f in before} == before
+    desk.queue()
+    desk.age()
+    aged = {file: file.stat().st_mtime for file in before}
+    desk.submit()
+    assert len(desk.fake.calls("sbatch")) == 2, "they were lost"
+    (renewed,) = [file for file in before if file.stat().st_mtime != aged[file]]
+    assert load_config(renewed).cell_id() == renewed.parent.name and renewed in list(before)[1:2]
 
 
 def test_finished_cells_run_by_force_alone(desk: Desk) -> None:

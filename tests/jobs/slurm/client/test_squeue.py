@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import ENDED, FIELD, PENDING, RUNNING, START, JobState, parse, query
 from tests.jobs.slurm.client.clusters import SAID
-from tests.jobs.slurm.fakes import HEADER, FakeSlurm
+from tests.jobs.slurm.fakes import HEADER, FakeSlurm, squeue_text
 
 ENDED_TEXT = HEADER + (SAID / "just_ended.out").read_text()
 #: Of a site whose LD_PRELOAD names a library that is not there: at each program, with code 0.
@@ -29,17 +32,48 @@ def test_an_array_of_which_two_may_run() -> None:
     assert sorted(found) == [f"38_{index}" for index in range(6)]
     running, waiting = found["38_1"], found["38_2"]
     assert running == JobState(
-        job="38_1", state="RUNNING", start="2026-11-21T15:36:58", elapsed="0:01",
+        job="38_1", state="RUNNING", start=datetime(2026, 11, 21, 15, 36, 58, tzinfo=UTC),
+        elapsed="0:01",
         nodes="n1", name="horoscale-smoke-89abcdef", comment="horoscale:r1:0",
     )  # fmt: skip
     assert waiting.waits and not waiting.ended and waiting.start is None
     assert (waiting.reason, waiting.nodes, waiting.array) == ("JobArrayTaskLimit", "", "38")
 
 
+@pytest.fixture(autouse=True)
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Of this machine. The transcripts were recorded in UTC."""
+    monkeypatch.setenv("TZ", getattr(request, "param", "UTC"))
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
+@pytest.mark.parametrize(
+    ("said", "utc"),
+    [("1792886400", 0), ("1792890000", 1), ("2026-10-25T01:59:59", -1 / 3600),
+     # the hour that comes twice, where a wrapper has Slurm print it so: an end that may be later
+     # is waited for
+     ("2026-10-25T02:00:00", 1), ("2026-10-25T03:00:00", 2), ("tomorrow", None)],
+)  # fmt: skip
+def test_times_at_the_change_of_the_clocks(fake: FakeSlurm, said: str, utc: float | None) -> None:
+    """Slurm is asked for seconds since 1970: its local times lack a zone. An hour was lost, and a
+    job that had just ended counted as over for long."""
+    text = squeue_text({"7_0": "RUNNING"}).replace("N/A", said)
+    fake.put("squeue", 'test "$SLURM_TIME_FORMAT" = %s && cat "$HERE/answer"')
+    (fake.folder / "answer").write_text(text)
+    midnight = datetime(2026, 10, 25, tzinfo=UTC)
+    expected = None if utc is None else midnight + timedelta(hours=utc)
+    assert query()["7_0"].start == expected
+
+
 def test_names_with_commas_bars_and_newlines() -> None:
     found = jobs("whole_queue_with_odd_names")
     assert found["42"].name == "dep, with|signs" and found["43"].name == "two\nlines"
-    assert found["44"].start == "2026-11-21T17:36:59" and found["44"].waits
+    assert found["44"].start == datetime(2026, 11, 21, 17, 36, 59, tzinfo=UTC)
+    assert found["44"].waits
     assert found["13"].reason == "ReqNodeNotAvail, UnavailableNodes:n2"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
-from jobs.cell.state import BROKEN, OTHERS, UNREADABLE, CellState, recorded
+from jobs.cell.state import BROKEN, NEW, OTHERS, UNREADABLE, CellState, recorded
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT
@@ -22,6 +23,7 @@ from jobs.slurm.watch.endings import FORGOTTEN_S, RUNAWAY_S, SETTLE_S, SETTLE_WE
 from jobs.slurm.watch.reconcile import left_no_record, reconcile
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import PROBLEM, Told, in_queue, report_preflight
+from tests.opened import opened
 from tests.unreadable import is_untouched, unreadable
 from train.record.run import read_record
 
@@ -51,7 +53,7 @@ def look(sweep: Path, history: History, queue=None, told=None, quiet_s=3600) -> 
     for file in sweep.rglob("*"):
         os.utime(file, (time.time() - quiet_s,) * 2)
     before = set(sweep.glob("*/record.json"))
-    (cell, _) = reconcile([ONE, TWO], sweep, told, queue or {}, history)
+    (cell, _) = reconcile([ONE, TWO], sweep, told, queue or {}, history, {})
     new = set(sweep.glob("*/record.json")) - before
     assert not new or (new == {cell.folder / "record.json"} and not cell.alive)
     return cell
@@ -87,7 +89,7 @@ def test_a_job_that_is_gone_tells_the_status(sweep: Path, begun: bool) -> None:
 
 @pytest.mark.parametrize(
     ("start", "ran", "nodes"),
-    [(datetime.now().isoformat(), "0:00", ""), ("tomorrow", "0:02", "n1"), (None, "INVALID", "n1")],
+    [(datetime.now(UTC), "0:00", ""), (None, "0:02", "n1"), (datetime.now(UTC), "INVALID", "n1")],
     ids=["now", "unreadable start", "unreadable time"],
 )
 def test_a_job_that_was_cancelled_before_it_began_is_over_at_once(sweep, start, ran, nodes) -> None:
@@ -269,6 +271,60 @@ def test_a_supervisor_killed_after_its_good_record_leaves_a_finished_cell(sweep:
     assert look(sweep, Told(ended("7", "FAILED"))).done
     assert begun_in(folder) is None
     assert not look(sweep, Told()).alive
+
+
+@pytest.fixture
+def looks(sweep: Path) -> Callable[..., tuple[list[str], CellState]]:
+    """The files that a look opens, and what it shows; it remembers what earlier looks read."""
+    seen: dict[str, tuple[object, CellState]] = {}
+
+    def again(state: str | None, history: History | None = None) -> tuple[list[str], CellState]:
+        told = {ONE.cell_id(): submitted(sweep)}
+        queue = {"7": JobState("7", state, "", ASKED, "2:00:00", "n1")} if state else {}
+        with opened(sweep) as files:
+            (cell,) = reconcile([ONE], sweep, told, queue, history or Told(), seen)
+        return files, cell
+
+    return again
+
+
+def test_a_cell_whose_job_waits_or_runs_is_read_when_something_changes(sweep, looks) -> None:
+    """Seen: four files of each queued cell in each minute, for days. What a cell's folder holds is
+    then as it was, and its state is told by its job."""
+    folder = sweep / ONE.cell_id()
+    files, cell = looks("PENDING")
+    assert set(files) == {"record.json", "attempt.json", "config.json"} and cell.state == "waiting"
+    assert looks("PENDING") == ([], cell)
+    files, cell = looks("RUNNING")
+    assert files and cell.state == "starting"
+    assert looks("RUNNING")[0] == []
+    announce(folder, Begun(number=1, started_at=ASKED, pid=1, job="7"))
+    files, cell = looks("RUNNING")
+    assert files and cell.state == "running"
+    (folder / "epochs.jsonl").write_text("beats and epochs change nothing here")
+    assert looks("RUNNING") == ([], cell)
+    preempted = record(ONE, status="preempted", ended_at=datetime.now(UTC))
+    (folder / "record.json").write_text(preempted.model_dump_json())
+    (folder / "logs" / "attempt.json").unlink()
+    files, cell = looks("PENDING")
+    assert files and cell.state == "waiting" and cell.status == "preempted"
+    assert looks("COMPLETED")[0] and looks("COMPLETED")[0], "what it left may be seen late"
+    assert looks(None)[0] and looks(None)[0], "nothing is known of it"
+
+
+def test_a_record_that_a_running_job_has_left_is_seen(sweep: Path, looks) -> None:
+    """A controller that was restarted may take it for running."""
+    assert looks("RUNNING")[1].alive and looks("RUNNING")[1].alive
+    good = record(ONE, ended_at=datetime.now(UTC)).model_dump_json()
+    (sweep / ONE.cell_id() / "record.json").write_text(good)
+    assert not looks("RUNNING")[1].alive
+
+
+def test_a_cell_that_could_not_be_read_is_read_again(sweep: Path, looks) -> None:
+    file = unreadable(sweep / ONE.cell_id() / "logs" / "attempt.json")
+    assert looks("RUNNING")[1].status == UNREADABLE and looks("RUNNING")[0]
+    file.unlink()
+    assert looks("RUNNING")[1].status == NEW
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,8 @@ def cell(tmp_path: Path) -> Path:
     return folder
 
 
-def local(at: datetime) -> str:
-    return at.astimezone().replace(tzinfo=None).isoformat()
-
-
 def squeue(state: str, start: datetime | None = BEFORE, reason: str = "") -> JobState:
-    return JobState("7_0", state, reason, local(start) if start else None, "1:05", "node1", "x")
+    return JobState("7_0", state, reason, start, "1:05", "node1", "x")
 
 
 def leave(cell: Path, *, begun: str = "", ended: Status | None = None, epochs: int = 0) -> None:
@@ -115,7 +111,7 @@ def test_numbers_are_those_of_the_attempt_that_runs(cell: Path) -> None:
         return queued(recorded(ONE, cell), JOB, listed)
 
     waits = now(squeue("PENDING", AFTER))
-    assert waits.expected_start == local(AFTER) and waits.seconds() is None
+    assert waits.expected_start == AFTER and waits.seconds() is None
     starts = now(squeue("RUNNING"))
     assert starts.last_epoch() is None, "these epochs are of an earlier attempt"
     assert starts.seconds() == pytest.approx(65, abs=5)
