@@ -119,15 +119,14 @@ def follow(
     unended = {config.cell_id(): config for config in queued}
     refused: SlurmError | OSError | None = None  # what will be refused again
     trouble_since, complaint = "", ""
-    rest_s = older_s = 0.0
-    began = time.monotonic()
+    rest_s, began = 0.0, time.monotonic()
     while unended or submitter.waits():
         stop.wait(rest_s)
         if stop.reason:
             return
         added: list[RunConfig] = []
         try:
-            cells = watcher.look(list(unended.values()), older_s=older_s)
+            cells = watcher.look(list(unended.values()))
         except (SlurmError, OSError) as error:
             trouble_since = trouble_since or f"{datetime.now(UTC):%H:%M:%S} UTC"
             who = "Slurm" if isinstance(error, SlurmError) else "the results folder"
@@ -151,7 +150,5 @@ def follow(
                     refused = error
         unended |= {config.cell_id(): config for config in added}
         rest_s = pause_s(every_s, began)
-        # an older list lacks what was just submitted, or may have been
-        older_s = 0.0 if added or submitter.unclear else 0.9 * rest_s
     if refused is not None:
         raise refused

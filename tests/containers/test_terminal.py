@@ -217,6 +217,7 @@ def test_root_s_variables_stay_root_s(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*dropped, *kept):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("SLURM_CONF", "/of/another/cluster")
+    monkeypatch.delenv("HOROSCALE_PRACTICE", raising=False)
     done = ran([*LOGIN, "env"])
     assert done.returncode == 0, done.stderr
     seen = dict(text.split("=", 1) for text in done.stdout.splitlines())

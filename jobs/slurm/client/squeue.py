@@ -7,22 +7,16 @@ a SlurmError.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
-import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 from jobs.messages import name_once
 from jobs.slurm.client.run import SlurmError, run
-from train.environment import environment_of
-from train.record.atomic import write_atomically
 
 #: The job waits; those of the second row until somebody releases them.
 PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED",
@@ -88,26 +82,12 @@ def squeue_argv(arrays: Collection[str] | None = None) -> list[str]:
     return argv if arrays is None else [*argv, f"--jobs={','.join(arrays)}"]
 
 
-def query(
-    *,
-    arrays: Collection[str] | None = None,
-    patience_s: float = 0,
-    older_s: float | None = None,
-) -> dict[str, JobState]:
+def query(*, arrays: Collection[str] | None = None, patience_s: float = 0) -> dict[str, JobState]:
     """The user's jobs by job id, in one call; ``arrays``: only those with these ids.
 
     Slurm forgets an ended job some minutes after its end (MinJobAge, often 300 s), so a job that is
     not in the answer may have been in the queue.
-
-    ``older_s``: of all jobs, share the answer with other sweeps of the user; one that is at most
-    this old, whoever asked, is good enough.
     """
-    file = None if older_s is None else _shared_file()
-    if file is not None and older_s:
-        with suppress(OSError, ValueError, SlurmError):
-            at, _, text = file.read_text(encoding="utf-8").partition("\n")
-            if 0 <= time.time() - float(at) <= older_s:
-                return parse(text)
     argv = squeue_argv(arrays)
     form = f"--format={START}{FIELD.join(_COLUMNS)}"
     answer = run([*argv, form], patience_s=patience_s)
@@ -120,24 +100,7 @@ def query(
     if answer.code != 0 or refused or f"{START}{_HEADER}" not in answer.out:
         words = replace(answer, out=answer.out.partition(START)[0]).words
         raise SlurmError(" ".join(argv), f"no list of jobs: {words}", passing=False)
-    if file is not None:
-        with suppress(OSError, UnicodeEncodeError):  # a courtesy to other sweeps
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(file, f"{time.time()}\n{answer.out}", mode=0o600)
     return jobs
-
-
-def _shared_file() -> Path | None:
-    """The user's file of the last answer, one for each cluster that may answer."""
-    seen = environment_of("slurm", os.environ)
-    asked = [os.uname().nodename, shutil.which("squeue"), *_COLUMNS]  # versions ask in other forms
-    asked += [seen.get(name) for name in ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")]
-    cluster = hashlib.sha256(repr(asked).encode("utf-8", "surrogateescape")).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    with suppress(RuntimeError):  # a user without a home
-        cache = cache if cache.is_absolute() else Path.home() / ".cache"
-        return cache / "horoscale" / f"squeue-{cluster}"
-    return None
 
 
 def parse(text: str) -> dict[str, JobState]:

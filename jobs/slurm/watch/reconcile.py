@@ -263,30 +263,27 @@ class Watcher:
         self.history = History()
         self._seen: dict[str, tuple[object, CellState]] = {}
 
-    def look(
-        self, configs: Sequence[RunConfig], *, patience_s: float = 0, older_s: float = 0
-    ) -> list[CellState]:
+    def look(self, configs: Sequence[RunConfig], *, patience_s: float = 0) -> list[CellState]:
         """Where the cells stand; those whose job has been over for long enough get their records.
 
         Raises:
             SlurmError: no answer.
             OSError: the notes cannot be read, or a record that is due cannot be written.
         """
-        self.ask(patience_s=patience_s, older_s=older_s)
+        self.ask(patience_s=patience_s)
         submitted = submitted_cells(self.sweep, self.notes)
         return reconcile(configs, self.sweep, submitted, self.queue, self.history, self._seen)
 
-    def ask(self, *, patience_s: float = 0, older_s: float = 0) -> None:
+    def ask(self, *, patience_s: float = 0) -> None:
         """What was submitted, and then what is in the queue: what another shell submits in between
-        is in neither. ``older_s``: an answer of this age, asked by another sweep of the user, does
-        as well.
+        is in neither.
 
         Raises:
             SlurmError: no answer.
             OSError: the notes cannot be read.
         """
         self.notes = read_notes(self.sweep)
-        self.queue = query(patience_s=patience_s, older_s=older_s)
+        self.queue = query(patience_s=patience_s)
         for index, note in enumerate(self.notes):
             self.notes[index] = adopted = adopt(note, self.queue)
             if adopted != note:

@@ -79,7 +79,9 @@ MODULES_3 = LMOD.replace("return 1", "return 0")  # seen with 3.2.10
 def run_batch(folder: Path, site: Site, system: str) -> subprocess.CompletedProcess[str]:
     """A job's batch script with this module system, and echo for a Python."""
     (folder / "tasks.json").touch()
-    text = script_text(site, NodeLayout(1, 1), folder, minutes=9, elements=1, name="n", root=ROOT)
+    text = script_text(
+        site, NodeLayout(1, 1), folder, minutes=9, elements=1, parallel=1, name="n", root=ROOT
+    )
     script = f"{system}\n" + text.replace(f"exec {shlex.quote(sys.executable)}", "exec echo began")
     (folder / "script").write_text(script)
     told = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "n1"}

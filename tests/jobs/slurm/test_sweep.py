@@ -128,7 +128,7 @@ def test_a_refusal_ends_with_the_keys_that_sbatch_got(tmp_path: Path, data_root:
     assert "sbatch refused: sbatch: error: Batch job submission failed: More processors" in said
     assert "than permitted Welcome" in said and "GPU" not in said
     keys = "partition, qos, time_min, requeue, cpus_per_rank, ranks_per_node, max_time_min"
-    assert f"site.yaml that set its options: {keys}, array_limit, array_parallel, signal_s, " \
+    assert f"site.yaml that set its options: {keys}, array_limit, signal_s, " \
         "sbatch." in said  # fmt: skip
     (note,) = desk.notes()
     assert note.arrays[0].job_id == "101" and len(note.arrays[0].units) == 2

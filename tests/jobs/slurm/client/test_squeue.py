@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -124,31 +123,6 @@ def test_a_refused_question_is_not_an_empty_queue(fake, answer: Answer, arrays) 
     fake.says("squeue", answer)
     with pytest.raises(SlurmError, match=r"Invalid|being made"):
         query(arrays=arrays)
-
-
-def test_two_sweeps_of_one_user_ask_once(monkeypatch, fake: FakeSlurm, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    fake.says("squeue", Answer(0, ENDED_TEXT, ""))
-    first = query(older_s=0)
-    assert query(older_s=60) == first and len(fake.asked) == 1
-    assert query(older_s=0) == first and len(fake.asked) == 2, "an answer of now was asked for"
-    (file,) = (tmp_path / "cache" / "horoscale").iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
-    file.write_text("")
-    assert query(older_s=60) == first and len(fake.asked) == 3, "a crash may leave an empty file"
-    monkeypatch.setenv("SLURM_CLUSTERS", "other")
-    query(older_s=60)
-    assert len(fake.asked) == 4, "another cluster's answer is none"
-
-
-@pytest.mark.parametrize("why", ["no UTF-8", "no folder"])
-def test_an_answer_that_cannot_be_shared_is_an_answer(monkeypatch, fake, tmp_path, why) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    text = ENDED_TEXT.replace("horoscale-smoke", "caf\udce9") if why == "no UTF-8" else ENDED_TEXT
-    fake.says("squeue", Answer(0, text, ""))
-    if why == "no folder":
-        (tmp_path / "horoscale").write_text("")
-    assert len(query(older_s=60)) == 6
 
 
 def test_answers_that_are_not_as_asked_for() -> None:
