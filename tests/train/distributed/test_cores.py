@@ -91,7 +91,8 @@ def test_two_jobs_on_an_unbound_node_take_different_cores(node: None) -> None:
     assert [claims.shared() for claims in jobs[0]] == [True, False]
 
 
-@pytest.mark.parametrize(("spare", "chosen"), [(None, A), ("", A), (f"{C},{D}", C)])
+@pytest.mark.parametrize(("spare", "chosen"), [(None, A), ("", A), (f"{C},{D}", C)],
+                         ids=["nothing", "no spare core", "spare cores"])  # fmt: skip
 def test_what_a_supervisor_gives(node: None, spare: str | None, chosen: int) -> None:
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CORES")
     told = dict(zip([f"HOROSCALE_{name}" for name in names], f"0 1 0 1 {A}".split(), strict=True))
