@@ -103,20 +103,23 @@ def _setup(site: Site, root: Path) -> list[str]:
     """Shell lines before the supervisor; ours last, because modules set PYTHONPATH, too."""
     lines = ["trap '' USR2"]  # a warning that comes before Python hears it must not end it
     if site.modules or site.setup:
+        told = f"{SETUP_MARK}$hs_line failed on ${{SLURMD_NODENAME-$HOSTNAME}} (exit code $?)"
+        lines.append(f'hs_failed() {{ echo "{told}"; trap - EXIT; exit {SETUP_FAILED}; }}')
         # also a line that leaves the shell (exit, set -e, ${NAME:?}) is a line that failed
-        told = f"{SETUP_MARK}$line failed on ${{SLURMD_NODENAME-$HOSTNAME}} (exit code $?)"
-        lines.append(f"trap 'echo \"{told}\"; exit {SETUP_FAILED}' EXIT")
+        lines.append("trap hs_failed EXIT")
     if site.modules:
         # a batch shell is no login shell, and at some sites only that knows `module`
-        lines += ["line='. /etc/profile'", "type module >/dev/null 2>&1 || . /etc/profile"]
+        lines += ["hs_line='. /etc/profile'", "type module >/dev/null 2>&1 || . /etc/profile"]
         # Environment Modules 3 always end with 0: there, even a module without a file seems to load
         ask = "! (module load no-such-module) >/dev/null 2>&1"
-        lines.append(f'loaded() {{ [[ ":${{LOADEDMODULES-}}" == *:"$1"* ]] || {ask}; }}')
+        lines.append(f'hs_loaded() {{ [[ ":${{LOADEDMODULES-}}:" == *:"$1"[:/]* ]] || {ask}; }}')
     names = [shlex.quote(module) for module in site.modules]
-    checked = [(f"module load {name}", f" && loaded {name}") for name in names]
+    checked = [(f"module load {name}", f" && hs_loaded {name}") for name in names]
     for line, check in (*checked, *((line, "") for line in site.setup)):
-        lines += [f"line={shlex.quote(line)}", f'eval "$line"{check} || exit']
-    lines += ["trap - EXIT"] if site.modules or site.setup else []
+        lines += [f"hs_line={shlex.quote(line)}", f'eval -- "$hs_line"{check} || hs_failed']
+    if site.modules or site.setup:
+        # Python looks for modules in the working folder first, wherever a line has gone
+        lines += ["trap - EXIT", f"builtin cd {shlex.quote(str(root))} || exit {NO_TASKS}"]
     lines.append(f"export PYTHONPATH={shlex.quote(str(root))}")
     if site.slurm_conf is not None:
         lines.append(f"export SLURM_CONF={shlex.quote(site.slurm_conf)}")

@@ -226,7 +226,7 @@ def _said(log: Path | None) -> str:
     if end is None:
         return "a line of the site file failed on the node"
     printed = " / ".join(line.strip() for line in end[1].split("\n") if line.strip())
-    return f"{end[2]}: {printed[:MOST_CHARACTERS] or 'it printed nothing'}"
+    return f"{end[2]}: {printed[-MOST_CHARACTERS:] or 'it printed nothing'}"
 
 
 def _log_of(job: str, sweep: Path) -> Path | None:

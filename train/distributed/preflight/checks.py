@@ -111,6 +111,8 @@ def check_lock(file: Path, holder: str) -> tuple[Finding, str]:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         held = True
+    except FileNotFoundError:  # its node could not write there, which the check of results shows
+        return finding("locks", None, f"no lock on {where}", expected, ""), ""
     except OSError as error:
         said = f"{file}: {error.strerror}, on {where}"
         return finding("locks", False, said, expected, LOCKS_REMEDY), ""

@@ -26,17 +26,19 @@
 
 # setup
 trap '' USR2
-trap 'echo "[batch] $line failed on ${SLURMD_NODENAME-$HOSTNAME} (exit code $?)"; exit 78' EXIT
-line='. /etc/profile'
+hs_failed() { echo "[batch] $hs_line failed on ${SLURMD_NODENAME-$HOSTNAME} (exit code $?)"; trap - EXIT; exit 78; }
+trap hs_failed EXIT
+hs_line='. /etc/profile'
 type module >/dev/null 2>&1 || . /etc/profile
-loaded() { [[ ":${LOADEDMODULES-}" == *:"$1"* ]] || ! (module load no-such-module) >/dev/null 2>&1; }
-line='module load apptainer/1.3'
-eval "$line" && loaded apptainer/1.3 || exit
-line='module load '"'"'it'"'"'"'"'"'"'"'"'s'"'"''
-eval "$line" && loaded 'it'"'"'s' || exit
-line='ulimit -l unlimited'
-eval "$line" || exit
+hs_loaded() { [[ ":${LOADEDMODULES-}:" == *:"$1"[:/]* ]] || ! (module load no-such-module) >/dev/null 2>&1; }
+hs_line='module load apptainer/1.3'
+eval -- "$hs_line" && hs_loaded apptainer/1.3 || hs_failed
+hs_line='module load '"'"'it'"'"'"'"'"'"'"'"'s'"'"''
+eval -- "$hs_line" && hs_loaded 'it'"'"'s' || hs_failed
+hs_line='ulimit -l unlimited'
+eval -- "$hs_line" || hs_failed
 trap - EXIT
+builtin cd /home/ada/horoscale || exit 66
 export PYTHONPATH=/home/ada/horoscale
 export SLURM_CONF=/run/practice/slurm.conf
 
