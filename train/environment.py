@@ -141,9 +141,8 @@ TABLE: Mapping[Program, Rule] = {
         (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS, *_SLURM),
         # other SLURM_* are options of srun, which would find them in the job
         (*_TUNING, *_SLURM_PLACES, *_CONTAINER_PLACES),
-        # messages in English; lists of array elements in full, not cut at 64 characters; times as
-        # seconds since 1970, since Slurm's local ones have no zone
-        {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"},
+        # messages in English; lists of array elements in full, not cut at 64 characters
+        {"LC_ALL": "C", "SLURM_BITSTR_LEN": "0"},
     ),
     "step": Rule(
         ("PYTHON*", "GIT_*", *_LAUNCHERS, *_CLOSED_CONTAINERS),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import shlex
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from train.config.frozen import Frozen
 from train.errors import ConfigError, remedy
 from train.record.mount import LOCKS_REMEDY, boot_id, device_of, machine_at, mount_in_words
 
@@ -55,13 +55,19 @@ class Holder:
         return bool(self.machine) and here.machine in _sharing_locks(self.machine, results)
 
 
+class _Proof(Frozen, extra="ignore"):
+    """What a preflight's report says of locks."""
+
+    locks: tuple[tuple[str, str], ...] = ()
+
+
 def _sharing_locks(machine: str, results: Path) -> set[str]:
     """Machines that share locks with this one, as preflights showed pair by pair: who sees a lock
     asks where its holder stands. Other machines may do so, too: then nothing was shown."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for file in results.glob(PROOFS):
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-            pairs += json.loads(file.read_bytes()).get("locks", [])
+        with contextlib.suppress(OSError, ValueError):
+            pairs += _Proof.model_validate_json(file.read_bytes()).locks
     found = {machine}
     while more := {one for pair in pairs if not found.isdisjoint(pair) for one in pair} - found:
         found |= more

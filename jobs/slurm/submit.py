@@ -147,16 +147,19 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
             raise
         said, printed, passing = error.came, error.came, True
     else:
-        if accepted := job_in(answer.out, certain=answer.code != 0):
+        failed = answer.code != 0
+        # a number is a wrapper's own where sbatch itself complains
+        accepted = None if failed and answer.own else job_in(answer.out, certain=failed)
+        if accepted:
             return accepted
-        printed, passing = answer.words, answer.code == 0
+        printed, passing = answer.words, not failed
         if passing:
             printed = (
                 f"it ended well, but printed no job id ({printed}), and no job of this submission "
                 "is in the queue: look at what this site puts before sbatch"
             )
-        refused = not passing and not any(words in printed.lower() for words in _ON_ITS_WAY)
         said = answer.own or printed  # a greeting decides nothing
+        refused = failed and not any(words in said.lower() for words in _ON_ITS_WAY)
     passing = passing or is_away(said)
     for look in range(1 if refused else LOOKS):
         time.sleep(LOOK_S if look else 0)

@@ -112,6 +112,8 @@ def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
         ConfigError: it would ask several clusters.
     """
     environment = environment_of("slurm", os.environ)
+    if argv[0] == "squeue":  # its local times lack a zone; sbatch would export this into jobs
+        environment["SLURM_TIME_FORMAT"] = "%s"
     _check_one(environment.get("SLURM_CLUSTERS", ""))
     try:
         done = subprocess.Popen(

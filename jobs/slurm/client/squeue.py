@@ -96,7 +96,7 @@ def query(*, arrays: Collection[str] | None = None, patience_s: float = 0) -> di
     if arrays is not None and _UNKNOWN_ID in answer.own.lower():
         return jobs
     # for an unknown user it prints an error and the header alone, and ends with 0 (22.05)
-    refused = not jobs and "error" in answer.own.lower()
+    refused = not jobs and "invalid user" in answer.own.lower()
     if answer.code != 0 or refused or f"{START}{_HEADER}" not in answer.out:
         words = replace(answer, out=answer.out.partition(START)[0]).words
         raise SlurmError(" ".join(argv), f"no list of jobs: {words}", passing=False)
@@ -135,7 +135,7 @@ def parse(text: str) -> dict[str, JobState]:
 def _time(text: str) -> datetime | None:
     """From seconds since 1970 or, where a site's wrapper sets its own SLURM_TIME_FORMAT, from this
     machine's local time; of an hour that comes twice, the second one."""
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError, OSError):  # as far as datetime goes
         if text.isdecimal():
             return datetime.fromtimestamp(int(text), UTC)
         return datetime.fromisoformat(text).replace(fold=1).astimezone(UTC)

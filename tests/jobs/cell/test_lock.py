@@ -34,9 +34,10 @@ def prove(results: Path, *pairs: tuple[str, str]) -> None:
         folder = results / "preflight" / str(number)
         folder.mkdir(parents=True)
         (folder / "report.json").write_text(json.dumps({"locks": [pair]}))
-    for name, text in (("earlier", '{"job": "7"}'), ("half", '{"lo'), ("other", "[]")):
-        (results / "preflight" / name).mkdir(parents=True)
-        (results / "preflight" / name / "report.json").write_text(text)
+    others = ('{"job": "7"}', '{"lo', "[]", '{"locks": [null]}', '{"locks": [["a", ["b"]]]}')
+    for name, text in enumerate(others, len(pairs)):
+        (results / "preflight" / str(name)).mkdir(parents=True)
+        (results / "preflight" / str(name) / "report.json").write_text(text)
 
 
 LOGIN, NODE = f"{THEIRS} 0:45", "11111111-1111-2222-3333-444444444444 0:50"

@@ -156,6 +156,8 @@ def test_a_refusal_leaves_nothing(tmp_path, fake, monkeypatch) -> None:
     [
         "echo 'lua: name a project' >&2; echo 'sbatch: error: Batch job submission failed'",
         "echo 'lua: name a project'; echo 'sbatch: error: Batch job submission failed' >&2",
+        "echo 'lua: name a project; tracer: timed out'; echo 4711; "
+        "echo 'sbatch: error: Batch job submission failed' >&2",  # a number of the wrapper's own
         "echo 'lua: name a project'",  # of a wrapper, which called no sbatch
     ],
 )

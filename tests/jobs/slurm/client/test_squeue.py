@@ -55,7 +55,8 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     [("1792886400", 0), ("1792890000", 1), ("2026-10-25T01:59:59", -1 / 3600),
      # the hour that comes twice, where a wrapper has Slurm print it so: an end that may be later
      # is waited for
-     ("2026-10-25T02:00:00", 1), ("2026-10-25T03:00:00", 2), ("tomorrow", None)],
+     ("2026-10-25T02:00:00", 1), ("2026-10-25T03:00:00", 2), ("tomorrow", None),
+     ("9" * 20, None)],
 )  # fmt: skip
 def test_times_at_the_change_of_the_clocks(fake: FakeSlurm, said: str, utc: float | None) -> None:
     """Slurm is asked for seconds since 1970: its local times lack a zone. An hour was lost, and a
@@ -88,7 +89,8 @@ def test_one_call_for_all_jobs_of_one_user(fake: FakeSlurm) -> None:
 @pytest.mark.parametrize("arrays", [None, ["7"]])
 def test_an_empty_queue_is_an_answer_whatever_is_printed_besides(fake, arrays) -> None:
     """Seen: without a job in the queue, the loader's ERROR was "Slurm gives no answer"."""
-    for err in (NOISE, "tracer: error: connection refused, try again later\n"):
+    for err in (NOISE, "tracer: error: connection refused, try again later\n",
+                "squeue: error: plugin_load_from_file: spank_tracer.so\n"):  # fmt: skip
         for greeting in ("", "Welcome to Big!\n", "CLUSTER: big\n"):
             fake.says("squeue", Answer(0, greeting + HEADER, err))
             assert query(arrays=arrays) == {}
