@@ -35,8 +35,10 @@ HIDDEN = re.compile(
     "(run-)?(apptainer|singularity)|(un|re)?munged?|slurm.*|sacct(mgr)?|salloc|sattach|sbatch|"
     "sbcast|scancel|scontrol|scrontab|sdiag|sinfo|sprio|squeue|sreport|srun|sshare|sstat|strigger"
 )
-INSTALLERS = ("apt", "apt-get", "aptitude", "dpkg", "useradd", "adduser", "usermod", "userdel",
-              "groupadd", "addgroup")  # fmt: skip
+INSTALLERS = (
+    "apt", "apt-get", "aptitude", "dpkg", "useradd", "adduser", "usermod", "userdel", "deluser",
+    "newusers", "groupadd", "addgroup", "groupmod", "groupdel", "delgroup",
+)  # fmt: skip
 #: Reading, as a question for the mirrors, is allowed.
 REFUSAL = """#!/bin/sh
 case $1 in indextargets | --print-* | --version) exec {real} "$@" ;; esac
@@ -47,6 +49,8 @@ exit 1
 PRACTICE = "practice:"  # the user, and the group and ids of that name
 SESSION = "BARE_SESSION"  # variable that all its processes inherit: its folder
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+PR_SET_CHILD_SUBREAPER = 36
+MOUNTS = Path("/proc/self/mountinfo")
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 DEAD_PROXY = "http://127.0.0.1:9"
 
@@ -65,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
         SESSION: str(folder), "PATH": str(links(folder)), "HOME": f"{folder}/home",
         "HOROSCALE_PRACTICE": "/run/horoscale-bare",
     }  # fmt: skip
+    # what a test leaves becomes a child of this process when its own has ended
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         part(folder)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -87,9 +93,10 @@ def links(folder: Path) -> Path:
                 if not HIDDEN.fullmatch(program.name) and not (made / program.name).is_symlink():
                     (made / program.name).symlink_to(program.absolute())
     for name in INSTALLERS:
-        real = shutil.which(name) or "false"
+        if real := shutil.which(name):
+            real = shutil.copy(real, folder / f"real-{name}")  # its own place gets the stand-in
         (made / name).unlink(missing_ok=True)
-        executable(made / name, REFUSAL.format(name=name, real=real, notes=notes))
+        executable(made / name, REFUSAL.format(name=name, real=real or "false", notes=notes))
     return made
 
 
@@ -111,6 +118,10 @@ def part(folder: Path) -> None:
             mount("--bind", str(folder / name), f"/etc/{name}")
     if Path("/etc/slurm").is_dir():
         mount("-t", "tmpfs", "tmpfs", "/etc/slurm")
+    for name in INSTALLERS:  # also for who names no PATH, or the whole path
+        if real := shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin"):
+            mount("--bind", str(folder / "bin" / name), os.path.realpath(real))
+    (folder / "mounts").write_text(MOUNTS.read_text())
 
 
 def mount(*words: str) -> None:
@@ -119,15 +130,13 @@ def mount(*words: str) -> None:
 
 def violations(folder: Path) -> Iterator[str]:
     yield from (folder / "refused").read_text().splitlines()
-    others = [
-        process
-        for process in psutil.process_iter(["environ"])
-        if (process.info["environ"] or {}).get(SESSION) == str(folder)
-        and process.pid != os.getpid()
-    ]
-    for process in psutil.wait_procs(others, timeout=5)[1]:
+    if (folder / "mounts").exists():  # a namespace of the session's own
+        before = (folder / "mounts").read_text().splitlines()
+        yield from (f"left mounted: {one}" for one in MOUNTS.read_text().splitlines()
+                    if one not in before)  # fmt: skip
+    for process in psutil.wait_procs(psutil.Process().children(recursive=True), timeout=5)[1]:
         with suppress(psutil.Error):
-            test = process.info["environ"].get("PYTEST_CURRENT_TEST", "")
+            test = process.environ().get("PYTEST_CURRENT_TEST", "a test")
             yield f"{test}: {' '.join(process.cmdline())} (process {process.pid}) did not end"
             process.kill()
 

@@ -17,9 +17,14 @@ def test_that_looks_around():
 
 def test_that_installs():
     subprocess.run(["apt-get", "install", "hello"])
+    if os.getuid() == 0:
+        assert subprocess.run(["/usr/bin/apt-get", "install", "-s", "hello"], env={}).returncode
 
 def test_that_leaves_something():
-    subprocess.Popen(["sleep", "300"])
+    subprocess.Popen(["sleep", "300"], env={}, start_new_session=True)
+
+def test_that_mounts(tmp_path):
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", tmp_path])
 
 def test_that_downloads():
     urllib.request.urlopen("http://192.0.2.1/", timeout=60)
@@ -34,8 +39,9 @@ def test_what_quick_tests_may_not_do_fails_their_session(tmp_path: Path) -> None
     argv = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", tmp_path, tmp_path]
     argv += ["-p", "no:cacheprovider", "-p", "tests.bare", "-m", "not slow and not slurm"]
     done = ran(argv, cwd=ROOT, env=os.environ | {"PATH": path, "SLURM_CONF": "/x"})
-    assert done.returncode == 1 and "1 failed, 3 passed" in done.stdout, done.stdout
+    assert done.returncode == 1 and "1 failed, 4 passed" in done.stdout, done.stdout
     assert "test_it.py::test_that_downloads\n" in done.stdout
-    installed, left = (line for line in done.stderr.splitlines() if "::" in line)
-    assert "test_that_installs (call): apt-get install hello" in installed
-    assert "test_that_leaves_something (call): sleep 300 (process" in left
+    assert "test_that_installs (call): apt-get install hello\n" in done.stderr
+    assert "[bare] a test: sleep 300 (process" in done.stderr
+    if os.geteuid() == 0:
+        assert "[bare] left mounted: " in done.stderr and "apt-get install -s" in done.stderr
