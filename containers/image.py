@@ -29,6 +29,7 @@ from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
 from locks import LOCKS, SetupError, atomic, check_own, errors, open_streams, table
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
+from terminal import write_all
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"
@@ -155,7 +156,7 @@ def build_as_user(program: str, name: str, out: BinaryIO) -> None:
     ) as process:  # fmt: skip
         try:
             for line in process.stderr or ():
-                os.write(2, line)
+                write_all(2, line)
             code = process.wait()
         finally:
             process.terminate()  # it ends its own commands

@@ -11,6 +11,7 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 LOCKS = Path(__file__).resolve().parent
@@ -28,29 +29,37 @@ class SetupError(Exception):
     """Set-up cannot go on; the text says what was found, what was expected and what to do."""
 
 
+def cache_folders() -> list[Path]:
+    """What set-up keeps for the next checkout: as the user says, and as the home says."""
+    home, named = Path.home(), Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    if writable_by_others(home):  # sudo and CI let root have another user's
+        with suppress(KeyError):  # not every id has a name
+            home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    # a relative name does not count, as the XDG specification says
+    return [c / "horoscale" for c in (named, home / ".cache") if c.is_absolute()]
+
+
 def cache_folder() -> Path:
-    """What set-up keeps for the next checkout; the home's, if others could put something there."""
-    own = Path.home() / ".cache" / "horoscale"
-    named = Path(os.environ.get("XDG_CACHE_HOME") or own.parent)
-    if not named.is_absolute():  # as the XDG specification says
-        return own
-    named = named / "horoscale"
-    return own if writable_by_others(named / "wheels") else named
+    """The home's, if others could put a wheel where the user says."""
+    *named, own = cache_folders()
+    return next((c for c in named if not any(map(writable_by_others, (c, c / "wheels")))), own)
 
 
 def writable_by_others(path: Path, *, passing: bool = False) -> Path | None:
     """The first place on the way to ``path``, itself included, where somebody else than this user
     and root could put something; links are followed one by one. What is missing is nobody's.
 
-    ``passing``: what matters lies further on, so that a sticky folder, as /tmp, protects it.
+    Only root asks for the folders above: a cluster's users have their room in the folder of a
+    project. ``passing``: what matters lies further on, and a sticky folder, as /tmp, protects it.
     """
-    for part in (*reversed(path.absolute().parents), path.absolute()):
+    path = path.absolute()
+    for part in (*(reversed(path.parents) if os.geteuid() == 0 else ()), path):
         if not os.path.lexists(part):
             break
-        on_the_way = passing or part != path.absolute()
+        on_the_way = passing or part != path
         if others_write(part.lstat(), part, passing=on_the_way):
             return part
-        if part.is_symlink() and part.exists():
+        if part.is_symlink() and os.access(part, os.F_OK):  # Path.exists raises OSErrors
             target = part.parent / part.readlink()
             if found := writable_by_others(target, passing=on_the_way):
                 return found
@@ -93,24 +102,24 @@ def _trusted() -> set[int]:
 def check_own(folder: Path) -> None:
     """Raises SetupError where others could change what we run from there.
 
-    A folder of the checkout may be as open as the checkout, whose code we run, too. Only root asks
-    for the folders above: a cluster's users have their room in the folder of a project.
+    Who may write the checkout may change its code, too, and so may own or write a folder of it.
     """
-    if os.geteuid() == 0:
-        part = writable_by_others(folder)
-    else:
-        part = folder if folder.exists() and others_write(folder.stat(), folder) else None
-    if part is None:
+    if (part := writable_by_others(folder)) is None:
         return
-    root = LOCKS.parent.stat()
-    found = folder.stat() if folder.exists() else root  # one that is made now is not opener
-    closed = 0o022 if found.st_gid != root.st_gid else 0o022 & ~root.st_mode
+    root = LOCKS.parent.stat()  # a folder that is made now is not opener
+    found = folder.stat() if os.access(folder, os.F_OK) else root
+    same = found.st_gid == root.st_gid or root.st_mode & stat.S_IWOTH
+    shared = root.st_mode & 0o022 if same else 0
+    known = shared or found.st_uid in (*_trusted(), root.st_uid)
     inside = folder.resolve().is_relative_to(LOCKS.parent)
-    if not inside or found.st_uid not in (*_trusted(), root.st_uid) or found.st_mode & closed:
+    if not inside or not known or found.st_mode & 0o022 & ~shared:
+        state = part.lstat()
+        todo = f"Try chmod go-w {part}, or name" if state.st_uid in _trusted() else "Name"
         raise SetupError(
             f"others than you can change {part}, and programs in {folder} are run: expected "
-            f"folders that only you and root can write. Try chmod go-w {part}, or name a place of "
-            "your own: VENV=PATH for the environment, XDG_CACHE_HOME=DIR for the caches"
+            f"folders that only you and root can write, found {state.st_mode & 0o7777:o} of user "
+            f"{state.st_uid}, group {state.st_gid}. {todo} a place of your own: VENV=PATH for the "
+            "environment, XDG_CACHE_HOME=DIR for the caches"
         )
 
 

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import termios
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+
+PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
+#: So long a terminal shows nothing when all is copied; so many reads empty the kernel's 12 KiB.
+QUIET_S, READS_AFTER_END = 0.1, 64
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -44,16 +49,18 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
             # a terminal signals the whole group, `kill` the program alone
             (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
 
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup asks
-            signal.signal(number, pass_on)
+    heard = [n for n in PASSED_ON if signal.getsignal(n) != signal.SIG_IGN]  # as nohup asks
+    for number in heard:
+        signal.signal(number, pass_on)
     if terminals:
         os.close(own)
-        copier = threading.Thread(target=_copy, args=(master, terminals[-1]), daemon=True)
+        copier = threading.Thread(target=_copy, args=(master, terminals[-1], process), daemon=True)
         copier.start()
-        process.wait()
-        copier.join(1)  # longer only if what the program left behind still has the terminal
     code = process.wait()
+    for number in heard:  # from now on they end the wait for a slow reader
+        signal.signal(number, signal.SIG_DFL)
+    if terminals:
+        copier.join()
     if code < 0:
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
@@ -66,10 +73,27 @@ def _copy_size(terminal: int, master: int) -> None:
         fcntl.ioctl(master, termios.TIOCSWINSZ, fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8)))
 
 
-def _copy(master: int, terminal: int) -> None:
-    """Until the program has closed its terminal, or root's is gone, which the program then sees."""
+def _copy(master: int, terminal: int, process: subprocess.Popen[bytes]) -> None:
+    """Until the program has closed its terminal, or root's is gone, which the program then sees.
+
+    What it left behind may write for ever: once it has ended, what its terminal holds is copied.
+    """
+    left = READS_AFTER_END
     with suppress(OSError):
-        while data := os.read(master, 65536):
-            while data:
-                data = data[os.write(terminal, data) :]
+        while left:
+            over = process.returncode is not None
+            if select.select([master], [], [], QUIET_S)[0]:
+                write_all(terminal, os.read(master, 65536))
+                left -= over
+            elif over:
+                break
     os.close(master)
+
+
+def write_all(number: int, data: bytes) -> None:
+    """Also to a terminal that a program before left without waiting (O_NONBLOCK)."""
+    while data:
+        try:
+            data = data[os.write(number, data) :]
+        except BlockingIOError:
+            select.select([], [number], [])

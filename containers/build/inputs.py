@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from locks import SetupError, cache_folder, entries, writable_by_others
+from locks import SetupError, cache_folders, entries, writable_by_others
 from runner import check_room, output, pip_environment, run, sha256_of
 
 from build.mirrors import apt_configuration, apt_settings, apt_ways, proxies, sources_list
@@ -28,24 +28,24 @@ FOLDERS = ("downloads", "wheels", "locks", "lists/partial", "apt/archives/partia
 
 
 def work_folder() -> Path:
-    """Where downloads and parts are kept: the cache that is named, else that of the home.
+    """Where downloads and parts are kept: the first of the caches that serves.
 
-    Raises SetupError where neither can be written, or others could put something there.
+    Raises SetupError where none can be written, or others could put something there.
     """
     said = ""
-    for cache in (cache_folder(), Path.home() / ".cache" / "horoscale"):
+    for cache in cache_folders():
         folder = cache / "images"
-        try:
-            for name in FOLDERS:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            said = said or str(error)
-            continue
-        places = (folder, *(folder / name for name in FOLDERS))
-        open_to_others = next(filter(None, map(writable_by_others, places)), None)
-        if open_to_others is None and os.access(folder, os.W_OK):
+        for place in (cache, folder, *(folder / name for name in FOLDERS)):
+            try:
+                place.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                said = said or str(error)
+                break
+            if (part := writable_by_others(place)) or not os.access(place, os.W_OK):
+                said = said or f"others than you can change {part or place}"
+                break
+        else:
             return folder
-        said = said or f"others than you can change {open_to_others or folder}"
     raise SetupError(
         f"there is no place for an image's parts: {said}\n"
         "Name a folder of your own: XDG_CACHE_HOME=/big/disk make image"

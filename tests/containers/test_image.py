@@ -148,6 +148,27 @@ def test_a_user_without_a_name_is_told_what_is_missing(
     assert "4711 has no range of ids" in capsys.readouterr().err
 
 
+def test_a_terminal_that_does_not_wait_ends_no_build(tmp_path, monkeypatch) -> None:
+    """Seen: BlockingIOError, where a program before had left it with O_NONBLOCK."""
+    own = [sys.executable, "-c", "import os; os.write(2, b'y' * 300000)"]
+    monkeypatch.setattr(image, "debian_codename", lambda: "")
+    monkeypatch.setattr(image, "ensure_user", lambda: "nobody")
+    monkeypatch.setattr(image, "enter_argv", lambda *_: own)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    kept = os.dup(2)
+    slow = subprocess.Popen(["sh", "-c", "sleep 1; wc -c"], stdin=reader, stdout=subprocess.PIPE)
+    os.dup2(writer, 2)
+    try:
+        with (tmp_path / "out").open("wb") as out:
+            image.build_as_user("apptainer", "cpu", out)
+    finally:
+        os.dup2(kept, 2)
+        for handle in (kept, reader, writer):
+            os.close(handle)
+    assert int(slow.communicate()[0]) == 300000
+
+
 def test_root_has_the_builder_build_and_takes_the_image(place: Path) -> None:
     done = make_image(place)
     assert done.returncode == 0, done.stderr

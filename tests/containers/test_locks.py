@@ -7,6 +7,7 @@ import grp
 import os
 import pwd
 import struct
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -15,6 +16,7 @@ import image
 import locks
 import pytest
 import setup as set_up
+from build import inputs
 from environments import Place
 
 ANN, HER_GROUP, USERS = 4711, 4712, 100
@@ -148,3 +150,87 @@ def test_above_an_environment_only_root_looks(
     (tmp_path / "project" / "own").chmod(0o777)
     with pytest.raises(locks.SetupError, match="own, and programs in"):
         locks.check_own(tmp_path / "project" / "own")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of others")
+@pytest.mark.parametrize("user", [0, 1002])
+def test_members_of_a_shared_checkout_use_each_other_s_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    """Who may write the checkout changes its code anyway; who may not is still refused."""
+    checkout, folder = tmp_path / "checkout", tmp_path / "checkout" / ".venv.envs"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(locks, "LOCKS", checkout / "containers")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    for mode, group, own_mode, accepted in (
+        (0o2775, USERS, 0o2755, True),
+        (0o2775, USERS, 0o2775, True),
+        (0o2775, USERS, 0o2777, False),
+        (0o2775, 4242, 0o2755, False),
+        (0o2755, USERS, 0o2755, False),
+        (0o2777, 4242, 0o2777, True),
+    ):
+        for path, owner, gid, bits in (
+            (checkout, 2222, USERS, mode), (folder, 1001, group, own_mode)
+        ):  # fmt: skip
+            os.chown(path, owner, gid)
+            path.chmod(bits)
+        if accepted:
+            locks.check_own(folder)
+        else:
+            with pytest.raises(locks.SetupError, match="others than you"):
+                locks.check_own(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of others")
+def test_root_in_the_home_of_another_user_goes_on_in_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a job of CI in a container, or with sudo that keeps HOME. Seen: set-up refused."""
+    for name in ("home", "root"):
+        (tmp_path / name).mkdir()
+    os.chown(tmp_path / "home", 1001, 0)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    account = SimpleNamespace(pw_name="root", pw_gid=0, pw_dir=str(tmp_path / "root"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
+    own = tmp_path / "root" / ".cache" / "horoscale"
+    assert locks.cache_folder() == own and inputs.work_folder() == own / "images"
+    with pytest.raises(locks.SetupError, match=r"home, .* user 1001,") as refused:
+        locks.check_own(tmp_path / "home" / "env")
+    assert "chmod" not in str(refused.value), "it would not help"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of others")
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o2770), (2222, 0o755)])
+@pytest.mark.parametrize("named", ["XDG_CACHE_HOME", "HOME"])
+def test_a_user_s_cache_may_be_in_the_folder_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, owner: int, mode: int
+) -> None:
+    """Seen: it was passed over for the home, or refused, where the folder is the group's or a
+    leader's."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv(named, str(tmp_path / "project" / "ann"))
+    (tmp_path / "project" / "ann").mkdir(parents=True)
+    os.chown(tmp_path / "project" / "ann", 1001, 100)
+    os.chown(tmp_path / "project", owner, 4242)
+    (tmp_path / "project").chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    caches = tmp_path / "project" / "ann" / (".cache" if named == "HOME" else "") / "horoscale"
+    assert locks.cache_folder() == caches and inputs.work_folder() == caches / "images"
+    (caches / "images" / "tmp").chmod(0o777)
+    with pytest.raises(locks.SetupError) if named == "HOME" else nullcontext():
+        assert inputs.work_folder().is_relative_to(tmp_path / "home")
+
+
+def test_a_link_that_cannot_be_followed_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one into a closed folder. Seen: Path.exists raised PermissionError."""
+    (tmp_path / "cache").symlink_to("x" * 300)  # it raises for root, too
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    locks.check_own(tmp_path / "cache")
+    assert locks.writable_by_others(tmp_path / "cache") is None
+    assert inputs.work_folder() == tmp_path / "home" / ".cache" / "horoscale" / "images"

@@ -209,6 +209,34 @@ def test_what_is_left_in_the_background_holds_nobody_up() -> None:
     assert (said, code) == ("here\r\n", 3) and time.monotonic() - begin < 10
 
 
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_slow_reader_gets_all_output(*, blocking: bool) -> None:
+    """Also where a program before left the terminal without waiting (O_NONBLOCK)."""
+    code = "import os; os.write(1, b'y' * 20000 + b'end')"
+    prepare = shlex.join([sys.executable, "-c", f"import os; os.set_blocking(1, {blocking})"])
+    script = f"{prepare}; {line(code)}"
+    said, code_ = at_terminal(script, lambda *_: time.sleep(4))
+    assert (len(said), said[-3:], code_) == (20003, "end", 0)
+
+
+@pytest.mark.parametrize("pause", ["true", "sleep 0.05"])
+def test_what_writes_on_for_ever_holds_nobody_up(pause: str) -> None:
+    begin = time.monotonic()
+    left = f"while {pause}; do echo yyyyyyyyyy || exit; done & echo here; exit 3"
+    said, code = at_terminal(shlex.join([*LOGIN, "sh", "-c", left]))
+    assert "here\r\n" in said and code == 3 and time.monotonic() - begin < 10
+
+
+def test_ctrl_c_ends_the_wait_for_a_reader() -> None:
+    def stop(pid: int, master: int, until: Callable[[str], None]) -> None:
+        until("y")
+        time.sleep(4)  # the program has ended
+        os.kill(pid, signal.SIGINT)
+
+    _, code = at_terminal(f"exec {line('print(20000 * chr(121))')}", stop)
+    assert code == -signal.SIGINT
+
+
 def test_root_s_variables_stay_root_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: sbatch exported them all into jobs."""
     dropped = ("AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "TF_VAR_password", "OMP_NUM_THREADS",
