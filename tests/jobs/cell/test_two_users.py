@@ -22,7 +22,6 @@ from jobs.slurm.submissions import Array, log_name, read_notes
 from tests.acting import acting
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import context
-from tests.sweeps import ROOT
 from train.record.run import RECORD_NAME, SweepManifest, write_record
 
 GROUP, A, B, STRANGER = 54320, 54321, 54322, 54323
@@ -41,6 +40,9 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         results.mkdir()
         os.chown(results, A, GROUP)
         results.chmod(0o2775)
+        for part in ("jobs", "train"):  # the checkout may be in a folder of root's
+            (Path(name) / "code" / part).mkdir(parents=True)
+            (Path(name) / "code" / part / "one.py").write_text("")
         yield results / "trial"
 
 
@@ -53,7 +55,7 @@ def works_on(sweep: Path, title: str) -> None:
         for note in read_notes(sweep):
             log = sweep / ".submitit" / f"{note.run}-0" / log_name("101")
             assert {f"supervisor: {log}", "  | started"} <= set(show(cell, log))
-        freeze(ROOT, sweep)
+        freeze(sweep.parent.parent / "code", sweep)
         array = Array(units=((cell.name,),), nodes=1, ranks_per_node=1, minutes=9)
         submit.submit_cells(context(sweep), array, [stand(ONE, cell)], None, ())
         last = max(note.run for note in read_notes(sweep))
