@@ -27,7 +27,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, atomic, check_own, errors, open_streams, table
+from locks import LOCKS, SetupError, atomic, check_own, errors, run, table
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
 from terminal import write_all
 from users import ensure_user, enter_argv
@@ -221,8 +221,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    open_streams()
     table.enter("image", os.environ)
     # ended by a batch system, we end Apptainer with us before the lock is free for another build
     errors.interrupt_on_signals()
-    sys.exit(main(sys.argv[1:]))
+    run(lambda: main(sys.argv[1:]))

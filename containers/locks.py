@@ -21,7 +21,7 @@ if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in the
 table = importlib.import_module("train.environment")
 atomic = importlib.import_module("train.record.atomic")
 errors = importlib.import_module("train.errors")
-open_streams = importlib.import_module("train.program").open_streams
+run = importlib.import_module("train.program").run
 quota = importlib.import_module("train.distributed.quota")
 
 

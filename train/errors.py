@@ -21,8 +21,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 READ_TRIES, READ_AGAIN_S = 3, 0.1
 #: What exec may report of a folder of PATH, as if it were of the program.
 _OF_FOLDERS = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
-#: With more than this free, a disk that is called full may be so for one folder or user only.
-AMPLE_BYTES = 1 << 28
 
 
 class ConfigError(ValueError):
@@ -69,10 +67,10 @@ def _lack(place: Path) -> str:
     free = os.statvfs(place)
     if free.f_files and not free.f_favail:  # some file systems, as btrfs, count no inodes
         return f"remove files on the file system of {place}: its inodes are used up (df -i)"
-    left = free.f_bavail * free.f_frsize
-    if left > AMPLE_BYTES:
-        return f"look for a quota of {place}: its file system has {left / 1e9:.1f} GB of free space"
-    return f"free space on the file system of {place}"
+    left = free.f_bavail * free.f_frsize / 1e9
+    return (
+        f"free space on the file system of {place} ({left:.1f} GB left), or look for a quota there"
+    )
 
 
 def _forbidden(path: Path) -> str:
@@ -83,7 +81,9 @@ def _forbidden(path: Path) -> str:
     there = _seen(path)
     if there == path and not os.access(path, os.R_OK):
         return f"fix the permissions of {path}, which this user may not read"
-    for place in dict.fromkeys((there, path.parent)):
+    # a file may be one to replace, which its folder decides
+    places = (there, path.parent) if there.is_dir() else (path.parent, there)
+    for place in places:
         if not os.access(place, os.W_OK):
             return f"fix the permissions of {place}, where this user may not write"
     return ""

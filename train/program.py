@@ -6,6 +6,7 @@ closed descriptor is no reason to stop in the middle. The exit code says what th
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import io
 import math
@@ -37,16 +38,20 @@ def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
     return read
 
 
+class PlaceError(ConfigError, argparse.ArgumentTypeError):
+    """Argparse shows its text."""
+
+
 def place(written: str | Path) -> Path:
     """For options of argparse and typer: nobody expands the ~ of ``RESULTS='~/r'``.
 
     Raises:
-        ConfigError: the home folder of a user who is not known.
+        PlaceError: the home folder of a user who is not known.
     """
     found = expanded(written)
     if str(written).startswith("~") and str(found).startswith("~"):
         user = str(found).partition("/")[0]
-        raise ConfigError(f"{written}: no user {user} is known; a folder of that name is ./{found}")
+        raise PlaceError(f"{written}: no user {user} is known; a folder of that name is ./{found}")
     return found
 
 
@@ -93,7 +98,8 @@ def open_streams() -> _Output:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            # the lowest number that is free; a program that we start needs it as much
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     codecs.register_error(_SHOWN, _as_shown)
     output = _Output(1)
     sys.stdout = _text(output, sys.stdout)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from locks import errors, open_streams
+from locks import errors, run
 
 from practice.command import main
 
 if __name__ == "__main__":
-    open_streams()
     errors.interrupt_on_signals()
-    sys.exit(main(sys.argv[1:]))
+    run(lambda: main(sys.argv[1:]))

@@ -226,7 +226,7 @@ def test_the_commit_is_that_of_the_code(tmp_path: Path, monkeypatch, name: str) 
     """Whatever repository a hook or a shell works on; and no gitignore of home hides new code."""
     for folder in ("ours", "other"):
         (tmp_path / folder / "train").mkdir(parents=True)
-        (tmp_path / folder / "train" / "a.py").write_text(folder)
+        (tmp_path / folder / "train" / "__main__.py").write_text(folder)
         git(tmp_path / folder, "init")
         git(tmp_path / folder, "add", ".")
         git(tmp_path / folder, "commit", "-m", folder)

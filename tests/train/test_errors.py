@@ -42,13 +42,14 @@ def test_advice_is_that_of_the_error(tmp_path: Path, number: int, word: str) -> 
         (0, 100, 1000, "free space on the file system of"),
         (GB, 0, 1000, "its inodes are used up"),
         (0, 0, 0, "free space on the file system of"),  # btrfs counts none
-        (GB, 100, 1000, "look for a quota of"),
+        (GB, 100, 1000, "(1.1 GB left), or look for a quota there"),
+        (0, 100, 1000, "(0.0 GB left), or look for a quota there"),
     ],
 )
 def test_a_full_disk_lacks_what_its_file_system_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks, inodes, all_inodes, words
 ) -> None:
-    """Seen: where no inode was left, the advice was to free space."""
+    """Seen: where no inode was left, the advice was to free space. A quota shows in nothing."""
     facts = SimpleNamespace(f_bavail=blocks, f_frsize=1, f_favail=inodes, f_files=all_inodes)
     monkeypatch.setattr(os, "statvfs", lambda _: facts)
     full = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "new" / "file"))
@@ -64,13 +65,19 @@ def test_what_forbids_is_named(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         top = Path(name).resolve()
         (top / "closed" / "inside").mkdir(parents=True)
-        (top / "secret").write_text("x")
-        for path, mode in ((top, 0o755), (top / "closed", 0o700), (top / "secret", 0o600)):
+        (top / "open").mkdir()
+        for file in (top / "secret", top / "lock", top / "open" / "lock"):
+            file.write_text("x")
+            file.chmod(0o644)
+        modes = {".": 0o755, "closed": 0o700, "secret": 0o600, "open": 0o777}
+        for path, mode in ((top / name, mode) for name, mode in modes.items()):
             path.chmod(mode)
         forbids = {
             top / "closed" / "inside" / "file": f"{top}/closed, which this user may not enter",
             top / "secret": f"{top}/secret, which this user may not read",
             top / "new" / "file": f"{top}, where this user may not write",
+            top / "lock": f"{top}, where this user may not write",  # it stays so after chmod
+            top / "open" / "lock": f"{top}/open/lock, where this user may not write",
         }
 
         def look() -> None:

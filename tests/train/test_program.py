@@ -62,7 +62,7 @@ def test_a_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     parser = argparse.ArgumentParser(exit_on_error=False)
     parser.add_argument("--out", type=place)
     assert parser.parse_args(["--out=~/r"]).out == tmp_path / "r"
-    with pytest.raises(argparse.ArgumentError, match="invalid path value"):
+    with pytest.raises(argparse.ArgumentError, match="no user ~nobody-here is known"):
         parser.parse_args(["--out=~nobody-here/r"])
 
 
@@ -135,6 +135,15 @@ def test_no_file_gets_the_number_of_a_closed_stdout(tmp_path: Path) -> None:
     body = f"with open({str(tmp_path / 'record')!r}, 'w') as out:\n    os.system('echo x')\n"
     assert shell(f"{body}    out.write('whole')", "$RUN >&-")[0] == 0
     assert (tmp_path / "record").read_text() == "whole"
+
+
+def test_a_program_that_it_starts_has_all_three_streams(tmp_path: Path) -> None:
+    """Seen: its own file got the number of its stdout, and what it printed."""
+    file = tmp_path / "record"
+    code = f"out = open({str(file)!r}, 'w'); import os; os.write(1, b'x'); out.write('whole')"
+    body = f"import subprocess\nsubprocess.run([sys.executable, '-c', {code!r}], check=True)"
+    assert shell(body, "$RUN >&-")[0] == 0
+    assert file.read_text() == "whole"
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,27 @@ def test_a_stop_by_hand_leaves_a_record_that_says_how_to_go_on(tmp_path: Path) -
     ]  # fmt: skip
 
 
+def test_a_resumed_run_remembers_that_cores_were_shared(tmp_path: Path) -> None:
+    """Seen: 12 epochs at half the speed counted in a throughput of a run alone."""
+    (tmp_path / "config.json").write_text(config(epochs=2).model_dump_json())
+
+    def marked(answers: str, *options: str) -> bool:
+        code = (
+            "import sys\nfrom train.__main__ import main\n"
+            f"from train.distributed.cores import Claims\nanswers = iter({answers})\n"
+            "Claims.shared = lambda _: next(answers, False)\nsys.exit(main(sys.argv[1:]))"
+        )
+        words = [str(tmp_path / "config.json"), "--data", str(tmp_path), *options]
+        subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, check=False, timeout=600,
+                       env=environment_of("ranks", os.environ))  # fmt: skip
+        return read_record(tmp_path / RECORD_NAME).world.oversubscribed
+
+    assert marked("[False, True]", "--stop-at", "1"), "from the first epoch on, not before"
+    assert marked("[]", "--resume")
+    assert not marked("[]", "--force")
+    assert marked("[False, False, False, True]", "--force"), "after the last epoch"
+
+
 def test_starts_by_hand_are_counted(cell: Path) -> None:
     for _ in range(2):
         assert train(cell).returncode == 2

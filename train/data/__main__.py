@@ -43,11 +43,11 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
     interrupt_on_signals()
     # a batch system ends a job so: leave by an exception, which removes half-built folders
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
+        root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
         # both commands prepare and tell; which name one uses says what one wants of it
         found = facts(options.dataset, options.image_size, root, options.store)
         print(json.dumps(asdict(found)))

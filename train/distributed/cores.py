@@ -2,13 +2,15 @@
 
 A rank claims each core that it is pinned to, by an address of its own in the abstract namespace of
 unix(7). That is one table for all users and jobs of a machine (of a network namespace), without a
-file, and the kernel ends a claim with its process. Who has to share a core sends a message to the
-address: from then on the times of both runs are no scaling figures.
+file, and the kernel ends a claim with its process. A core has several seats: who has to share it
+takes a free one and sends a message to the others. From then on the times of these runs are no
+scaling figures.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -17,6 +19,9 @@ from dataclasses import dataclass, field, replace
 
 from train.distributed.launch import Launch, own_cores, pin
 from train.distributed.quota import quotas_here
+
+#: So many processes can claim one core. A further one would share it unseen by later ones.
+SEATS = range(32)
 
 
 @dataclass
@@ -37,12 +42,22 @@ class Claims:
 
     def take(self, core: int) -> bool:
         """Claim a core; False where another process has claimed it."""
+        if not self.sit(core, SEATS[0]):
+            return False
+        if any(_answers(core, seat) for seat in SEATS[1:]):
+            self.give_back(core)
+            return False
+        return True
+
+    def sit(self, core: int, seat: int) -> bool:
+        """Claim one seat of a core; False where it is taken."""
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            claim.bind(_address(core))
-        except OSError:
+            claim.bind(_address(core, seat))
+        except OSError as error:
             claim.close()
-            return not is_held(core)  # where there is no such namespace, nobody holds anything
+            # where there is no such namespace, nobody holds anything
+            return error.errno != errno.EADDRINUSE
         self.held[core] = claim
         return True
 
@@ -54,7 +69,7 @@ class Claims:
 def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
     """As many cores as are wanted: these or, where another process holds some of them, spare ones.
 
-    With too few of them, it is the wanted ones, and whoever holds them is told.
+    With too few of them, it is the wanted ones, and all who hold them are told.
     """
     wanted, claims = tuple(wanted), Claims()
     chosen = [core for core in wanted if claims.take(core)]
@@ -68,20 +83,26 @@ def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
         claims.give_back(core)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for core in {*wanted} - {*claims.held}:
-            with contextlib.suppress(OSError):  # it has just ended, or was told often enough
-                sender.sendto(b"shared", socket.MSG_DONTWAIT, _address(core))
+            any(claims.sit(core, seat) for seat in SEATS)  # first, so that later ones tell us
+            for seat in SEATS:
+                with contextlib.suppress(OSError):  # nobody's, or was told often enough
+                    sender.sendto(b"shared", socket.MSG_DONTWAIT, _address(core, seat))
     claims.cores, claims.told = wanted, True
     return claims
 
 
 def is_held(core: int) -> bool:
     """Whether a process of this machine claims the core now; it does not notice the question."""
+    return any(_answers(core, seat) for seat in SEATS)
+
+
+def _answers(core: int, seat: int) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
-        return asking.connect_ex(_address(core)) == 0
+        return asking.connect_ex(_address(core, seat)) == 0
 
 
-def _address(core: int) -> str:
-    return f"\0horoscale/core/{core}"
+def _address(core: int, seat: int) -> str:
+    return f"\0horoscale/core/{core}/{seat}"
 
 
 def take_cores(launch: Launch) -> Claims:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import psutil
 
 from train.errors import ConfigError
+from train.record.mount import boot_id
 from train.record.run import LinkTraffic
 
 #: Variable by which a site names the interface for its ranks.
@@ -125,17 +126,12 @@ def _by_name_or_route(here: Here, addresses: list[str], routes: str, host: str) 
 
 def network_here() -> str:
     """Of this kernel and network namespace: pretended nodes may share one, and so its addresses."""
-    found = []
-    for source in (Path("/proc/sys/kernel/random/boot_id").read_text, _namespace):
-        try:
-            found.append(source().strip())
-        except OSError:
-            found.append(socket.gethostname())
-    return ":".join(found)
-
-
-def _namespace() -> str:
-    return str(Path("/proc/self/ns/net").stat().st_ino)
+    host = socket.gethostname()
+    try:
+        namespace = str(Path("/proc/self/ns/net").stat().st_ino)
+    except OSError:
+        namespace = host
+    return f"{boot_id() or host}:{namespace}"
 
 
 def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interface:

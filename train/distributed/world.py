@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
@@ -16,6 +15,7 @@ from train.distributed.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, check_named, meet, meet_nobody
 from train.environment import NOTHING
 from train.errors import WorldError
+from train.record.mount import boot_id
 from train.record.run import DataPlane, World
 
 if TYPE_CHECKING:  # it loads TensorFlow
@@ -42,6 +42,11 @@ class Runtime:
     def replicas(self) -> int:
         """Ranks that this process stands for."""
         return 1 if self.distribution is None else self.distribution.replicas
+
+    def shares_cores(self) -> bool:
+        """Whether another run has used some of its cores so far. With GPUs they do not decide the
+        times."""
+        return self.gpu is None and self.claims.shared()
 
 
 #: An exchange in a run goes on for as long as the job is suspended; the watchdog ends what hangs.
@@ -216,10 +221,7 @@ def own_gpus(local_rank: int, count: int) -> tuple[str | None, int]:
 def machine() -> str:
     """The running kernel: pretend nodes of a practice cluster have names of their own, yet share
     one machine's cores."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return socket.gethostname()
+    return boot_id() or socket.gethostname()
 
 
 def describe_world(runtime: Runtime, cpu: str) -> World:
@@ -237,7 +239,7 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
     fewest = min(len(own) for own in cores)
     count = max(1, fewest // replicas)
     plural = "s" * (count != 1)
-    held = _any_shared(runtime)
+    held = any(hvd.allgather_object(runtime.claims.shared()))
     too_few = held or fewest < replicas or share_cores(machines, cores, quotas)
     data_plane = _data_plane(runtime, by_mpi=by_mpi)
     # the controller's interface is not NCCL's; on one node there is no other
@@ -255,18 +257,6 @@ def describe_world(runtime: Runtime, cpu: str) -> World:
         data_plane=data_plane,
         interface=_interface(runtime, hidden=hidden),
     )
-
-
-def at_its_end(world: World, runtime: Runtime) -> World:
-    """Collective: with what came later, a run that had to share cores with this one."""
-    shared = _any_shared(runtime) and runtime.gpu is None
-    return world.model_copy(update={"oversubscribed": True}) if shared else world
-
-
-def _any_shared(runtime: Runtime) -> bool:
-    import horovod.tensorflow as hvd  # noqa: PLC0415
-
-    return any(hvd.allgather_object(runtime.claims.shared()))
 
 
 def _data_plane(runtime: Runtime, *, by_mpi: bool) -> DataPlane:

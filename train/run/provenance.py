@@ -120,10 +120,11 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     if told is not None:
         return told or None, None if not told else os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
     try:
-        # of a repository that the folder only lies in, as an unpacked release below another
+        # of a repository that the folder only lies in, as a release that was unpacked in another
         # project, the commit says nothing
         if _git(folder, "rev-parse", "--show-prefix"):
             return None, None
+        _git(folder, "ls-files", "--error-unmatch", "train/__main__.py")
         commit = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
         new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", *NEW_CODE)

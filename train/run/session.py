@@ -14,7 +14,7 @@ from train.data.waiting import heard_by
 from train.distributed.interfaces import NAME as INTERFACE
 from train.distributed.launch import Launch
 from train.distributed.watchdog import Watchdog
-from train.distributed.world import Runtime, at_its_end, describe_world, start
+from train.distributed.world import Runtime, describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
 from train.record.cell_folder import (
@@ -54,26 +54,30 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if config.validate_on == "train_part":
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
-    trainer = Trainer(
-        config, runtime, data, build_parts(config, data, runtime, task.data), task.out,
-        task.attempt, beat, task.budget, watchdog.awake, os.environ.get(IMAGE_DIGEST),
-    )  # fmt: skip
+    parts = build_parts(config, data, runtime, task.data)
     world = describe_world(runtime, cpu_name())
+    trainer = Trainer(
+        config, runtime, data, parts, task.out, task.attempt, beat, task.budget, watchdog.awake,
+        os.environ.get(IMAGE_DIGEST), world.oversubscribed,
+    )  # fmt: skip
     facts = describe_data(config, data)
     provenance = collect(config, runtime)
+    reasons = known_reasons(world, labelled=data.labelled)
     if runtime.rank == 0:
-        _announce(task, world, facts, provenance, known_reasons(world, labelled=data.labelled))
+        _announce(task, world, facts, provenance, reasons)
     try:
         trained = trainer.train(resume=task.resume)
     except Unfinished as stopped:
         if runtime.rank == 0:
+            world = world.model_copy(update={"oversubscribed": trainer.oversubscribed})
+            _announce(task, world, facts, provenance, reasons)
             _note(task, stopped)
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _leave(runtime)
         raise
-    world = at_its_end(world, runtime)
+    world = world.model_copy(update={"oversubscribed": trainer.oversubscribed})
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(

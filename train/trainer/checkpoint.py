@@ -26,6 +26,7 @@ class Progress(Frozen):
     skipped_in_a_row: int  # steps up to the last one
     alarms: tuple[str, ...] = ()
     image: str | None = None  # sha256 of the container image that it ran from, if any
+    oversubscribed: bool = False  # in one of these epochs
 
 
 class _Meta(Progress):

@@ -63,6 +63,7 @@ class Trainer:
     budget: Budget = field(default_factory=Budget)
     awake: Awake = field(default_factory=Awake)
     image: str | None = None  # sha256 of the container image, if any
+    oversubscribed: bool = False  # so far, in earlier starts, too
 
     def __post_init__(self) -> None:
         rank, size = self.runtime.rank, self.runtime.size
@@ -114,6 +115,7 @@ class Trainer:
             if self.runtime.local_rank == 0 and self.runtime.size > 1
             else ()
         )
+        self.oversubscribed |= any(self.ranks.allgather(self.runtime.shares_cores()))
         self.beat("comparing the ranks' weights")
         target = self.config.target
         return Trained(
@@ -173,6 +175,7 @@ class Trainer:
             self.stepper.position = progress.position
             self.stepper.skipped_in_a_row = progress.skipped_in_a_row
             self.alarms = list(progress.alarms)
+            self.oversubscribed |= progress.oversubscribed
             if progress.image != self.image:
                 self.alarms.append(
                     f"resumed after epoch {len(epochs)} from {self.image or 'no image'}, earlier "
@@ -267,9 +270,10 @@ class Trainer:
         return sharpness(self.model, self.data, self.parts.used, images, self.ranks, self.beat)
 
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
-        """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
-        never ahead of it."""
+        """Collective. Every rank: its steps. Rank 0: checkpoint first, progress line second, so
+        that a line is never ahead of it."""
         append_steps(self.stepper.samples.last_epoch(), self.steps_file)
+        self.oversubscribed |= any(self.ranks.allgather(self.runtime.shares_cores()))
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")
@@ -279,7 +283,7 @@ class Trainer:
                 epochs=tuple(epochs), last_rate=self.step.last_rate,
                 position=self.stepper.position, adascale=adascale.state() if adascale else None,
                 skipped_in_a_row=self.stepper.skipped_in_a_row, alarms=tuple(self.alarms),
-                image=self.image,
+                image=self.image, oversubscribed=self.oversubscribed,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
             checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from locks import SetupError
 
 from containers.practice import command, daemons, needs
 from containers.practice.place import CONTROLLER, Place
+from tests.sweeps import ROOT
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,16 @@ def test_wrong_words_end_with_2(words: list[str], capsys) -> None:
         command.main(words)
     assert caught.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+def test_an_output_that_is_lost_is_no_success() -> None:
+    line = [sys.executable, str(ROOT / "containers" / "practice"), "--help"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2, "error: cannot print: No space left on device\n"
+    )  # fmt: skip
+    assert subprocess.run(line, capture_output=True, check=False).returncode == 0
 
 
 def test_a_place_that_no_cluster_runs_in(root, monkeypatch, capsys) -> None:

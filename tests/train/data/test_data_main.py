@@ -102,6 +102,11 @@ def test_wrong_request(
     assert told in err
 
 
+def test_a_data_folder_of_nobody() -> None:
+    done = run("facts", "digits", DATA="~nobody-here/x")
+    assert done.returncode == 2 and "no user ~nobody-here is known" in done.stderr
+
+
 def test_without_network(tmp_path: Path) -> None:
     """A proxy that refuses stands for any machine that cannot get out."""
     proxy = "http://127.0.0.1:9"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 
@@ -34,6 +36,39 @@ def test_both_know_that_they_share() -> None:
     assert is_held(D), "its own one stays its own"
     del first
     assert not is_held(A) and claim((A,), ()).cores == (A,)
+
+
+def test_who_shares_holds_the_core_as_well() -> None:
+    """Seen: after the first run had ended, a third one believed that it was alone."""
+    first = claim((A,), ())
+    second = claim((A,), ())
+    del first
+    assert is_held(A) and claim((A,), (B,)).cores == (B,)
+    second.told = False
+    third, fourth = claim((A,), ()), claim((A,), ())
+    assert third.shared() and fourth.shared() and second.shared(), "all of them know"
+    del second, third
+    assert is_held(A)
+    del fourth
+    assert not is_held(A)
+
+
+class Fails(socket.socket):
+    """In binding, as where another process has the address, which ends at once."""
+
+    number = errno.EADDRINUSE
+
+    def bind(self, _address: object, /) -> None:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize(("number", "free"), [(errno.EADDRINUSE, False), (errno.EACCES, True)])
+def test_an_address_in_use_is_a_claim_of_another_process(
+    monkeypatch: pytest.MonkeyPatch, number: int, free: bool
+) -> None:
+    monkeypatch.setattr(Fails, "number", number)
+    monkeypatch.setattr(socket, "socket", Fails)
+    assert Claims().take(A) is free
 
 
 def test_what_is_not_enough_is_given_back() -> None:

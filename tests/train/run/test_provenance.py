@@ -15,7 +15,12 @@ from train.run.provenance import _versions, git_state, slurm_job_id, unused_gpus
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
     folder = tmp_path / "checkout"
-    for name in ("train/step/train_step.py", "jobs/sweeps/a.yaml", "README.md"):
+    for name in (
+        "train/__main__.py",
+        "train/step/train_step.py",
+        "jobs/sweeps/a.yaml",
+        "README.md",
+    ):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("one\n")
@@ -67,6 +72,15 @@ def test_the_repository_around_a_checkout_is_another_project(checkout: Path, tra
         _git(checkout, "add", "-A")
         _git(checkout, "commit", "-qm", "two")
     assert git_state(inner) == (None, None)
+
+
+def test_a_release_over_the_top_of_another_project(checkout: Path) -> None:
+    """Seen: it had the other project's commit."""
+    _git(checkout, "rm", "-rq", "train")
+    _git(checkout, "commit", "-qm", "another project")
+    (checkout / "train").mkdir()
+    (checkout / "train" / "__main__.py").write_text("one\n")
+    assert git_state(checkout) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["worktree", "submodule"])

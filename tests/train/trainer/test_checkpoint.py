@@ -86,7 +86,7 @@ def progress(last_rate: float | None = 0.04):
     done = (epoch(1, of()), epoch(2, of(), validation_loss=None))
     return Progress(
         epochs=done, last_rate=last_rate, position=2.5, adascale=(0.5,), skipped_in_a_row=3,
-        alarms=("same",), image="ab12",
+        alarms=("same",), image="ab12", oversubscribed=True,
     )  # fmt: skip
 
 

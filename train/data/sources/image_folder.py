@@ -28,10 +28,11 @@ _EXPECTED = (
 #: Names in other spellings are taken for a mistake, not for classes.
 _PARTS = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 _HELD_OUT = ("test", "val", "valid", "validation")
-#: What storage systems and desktops put into folders, apart from hidden names: thumbnails, recycle
-#: bins and snapshots of a NAS (names that begin with @ are those of Synology and QNAP), and so on.
+#: Folders that storage systems and desktops make, apart from hidden ones: thumbnails, recycle bins
+#: and snapshots of a NAS, and so on.
 _RESERVED = re.compile(
-    r"@.*|#(recycle|snapshot)|\$recycle\.bin|system volume information|lost\+found|__macosx",
+    r"@(eadir|tmp|recycle|recently-snapshot|__thumb)|#(recycle|snapshot)|~snapshot|recycler"
+    r"|\$recycle\.bin|system volume information|lost\+found|__macosx",
     re.IGNORECASE,
 )
 
@@ -207,11 +208,11 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
 
 
 def _visible(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterator[os.DirEntry[str]]:
-    """Entries that are not hidden, nor reserved, by name."""
+    """Entries that are not hidden, nor reserved folders, by name."""
     with os.scandir(folder) as entries:
         found = sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: e.name)
     for entry in found:
-        if _RESERVED.fullmatch(entry.name):
+        if _RESERVED.fullmatch(entry.name) and entry.is_dir():
             ignore(entry.name)
             continue
         try:

@@ -95,7 +95,8 @@ def test_other_files_are_counted(pets: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     "name", ["@eaDir", "@tmp", "@Recycle", "#recycle", "#snapshot", "lost+found", "__MACOSX",
-             "$RECYCLE.BIN", "System Volume Information", ".snapshot", ".AppleDouble"],
+             "$RECYCLE.BIN", "RECYCLER", "~snapshot", "@Recently-Snapshot", "@__thumb",
+             "System Volume Information", ".snapshot", ".AppleDouble"],
 )  # fmt: skip
 @pytest.mark.parametrize("parts", [False, True])
 def test_what_a_storage_system_keeps_there_is_no_data(
@@ -113,6 +114,16 @@ def test_what_a_storage_system_keeps_there_is_no_data(
     data = decoded(top)
     assert data.classes == ("#1", "cat")
     assert (f"e.g. {name}" in capsys.readouterr().err) is not name.startswith(".")
+
+
+def test_names_of_the_users_own_are_data(tmp_path: Path) -> None:
+    """Seen: a class @home and pictures named after an account were left out."""
+    class_folders(tmp_path / "posts", {"@home": 5, "away": 3})
+    picture(tmp_path / "posts" / "away" / "@user_42.png")
+    picture(tmp_path / "posts" / "away" / "@tmp.png")
+    data = decoded(tmp_path / "posts")
+    assert data.classes == ("@home", "away")
+    assert len(data.train_y) + len(data.validation_y) == 10
 
 
 def test_corrupt_images_are_all_named(pets: Path) -> None:
