@@ -55,7 +55,7 @@ def plan_cluster(wish: SweepRequest) -> None:
     except SlurmError as error:
         trouble = f"\nSlurm gives no answer here, so limits of the cluster are not known ({error})"
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
-    first = Throttle(sending.site.array_parallel, watched=True).admitted(arrays)
+    first = Throttle(sending.site.array_parallel, watched=False).admitted(arrays)
     arrays = (*first, *arrays[len(first) :])
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})

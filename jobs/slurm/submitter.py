@@ -32,6 +32,7 @@ from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
+Cells = dict[str, RunConfig]  # by id
 
 
 @dataclass
@@ -101,9 +102,7 @@ class Submitter:
         self._cancelled = last_cancel(self.context.folder) if cancelled is None else cancelled
         self._known = {None, *(array.job_id for note in notes for array in note.arrays)}
 
-    def more(
-        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], unended: dict[str, RunConfig]
-    ) -> None:
+    def more(self, queue: Mapping[str, JobState], notes: Sequence[RunNote], unended: Cells) -> None:
         """Submit what there is room for.
 
         Args:
@@ -134,7 +133,7 @@ class Submitter:
     def waits(self) -> bool:
         return bool(self.todo or self.unclear)
 
-    def _confirm(self, notes: Sequence[RunNote], unended: dict[str, RunConfig]) -> None:
+    def _confirm(self, notes: Sequence[RunNote], unended: Cells) -> None:
         """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
         in the queue; or it may still come there; or they are to be submitted again."""
         self.todo, self.unclear = [*self.todo, *self.unclear], []
@@ -180,7 +179,7 @@ class Submitter:
             say(f"job {job} may still run ({trouble}): scancel {job} ends it")
 
     def _submit(
-        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], unended: dict[str, RunConfig]
+        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], unended: Cells
     ) -> None:
         """What a refusal complains of is changed, and the rest submitted: each change is made once,
         or leaves fewer jobs to try."""
@@ -238,9 +237,7 @@ class Submitter:
             self._drop(f"the preflight, job {job}, {outcome}{how}")
         return outcome in ("passed", "alive")
 
-    def _send(
-        self, arrays: Sequence[Array], unended: dict[str, RunConfig], avoid: set[str]
-    ) -> None:
+    def _send(self, arrays: Sequence[Array], unended: Cells, avoid: set[str]) -> None:
         before, jobs = len(unended), list[str]()
         try:
             for array in arrays:

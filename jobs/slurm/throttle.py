@@ -29,17 +29,13 @@ class Throttle:
     _wanted: dict[str, int] = field(default_factory=dict)  # of arrays that need a share, too
     _layouts: set[NodeLayout] = field(default_factory=set)  # of arrays that have not ended
     _limits: dict[str, int] = field(default_factory=dict)  # by Slurm's last answer
-    _spare: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._spare = self.most
+    _spare: int = 0
 
     def look(
-        self, sweep: Path, queue: Mapping[str, JobState], notes: Sequence[RunNote],
-        unended: Set[str],
-    ) -> None:  # fmt: skip
-        """``notes``: of the sweep, read before the queue. ``unended``: ids of submitted cells that
-        have not ended; the queue may lack their jobs."""
+        self, sweep: Path, queue: Mapping[str, JobState], notes: Sequence[RunNote], alive: Set[str]
+    ) -> None:
+        """``notes``: of the sweep, read before the queue. ``alive``: ids of submitted cells that
+        have not ended, also those whose jobs the queue lacks."""
         noted = [(note, array) for note in notes if note.kind == "cells" for array in note.arrays]
         layouts = {array.key: array.shape for _, array in noted}
         jobs = {job: listed_as(job, queue) for job in submitted_cells(sweep, notes).values()}
@@ -47,7 +43,7 @@ class Throttle:
         running = Counter(state.array for state in listed if not state.waits)
         left = Counter(state.array for state in listed)
         for job, state in jobs.items():
-            left[job.job.partition("_")[0]] += not (state or unended.isdisjoint(job.cells))
+            left[job.job.partition("_")[0]] += not (state or alive.isdisjoint(job.cells))
         for note, array in noted:
             left[array.key] += len(array.units) * (array.job_id is None and note.is_recent)
         self._left = {array: left[array] for array in layouts if left[array]}  # oldest first

@@ -80,8 +80,7 @@ def ends_of(
     first = {job.preflight for job in unlisted | ended if job.preflight}
     preflights = {job: _failed_preflight(job, sweep, queue, history) for job in first}
     ends = {}
-    for job in jobs:
-        state = listed[job]
+    for job, state in listed.items():
         ending = listed_as(job, endings) or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
         settle, held = quiet_s > _patience_s(ending), preflights.get(job.preflight or "", "")
