@@ -194,19 +194,17 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
 
 def lay_out(
     configs: Sequence[RunConfig], sweep: Path, manifest: SweepManifest, *, force: bool = False
-) -> set[str]:
+) -> None:
     """Write sweep.json and the config.json of new cells before anything runs, so that a report can
-    name the cells that never did. A config.json that is there stays: a job in the queue may read
-    it, with the code of another version.
-
-    Returns the ids of cells for which this version needs :func:`write_config` before they run.
+    name the cells that never did. A config.json that is there stays until its cell is to run
+    (:func:`write_config`): a job in the queue may read it, with the code of another version.
 
     Raises:
         ConfigError: a file lies where a cell's folder belongs, or, unless ``force``, the
             config.json of another config; nothing is written then.
         OSError: the results folder cannot be written.
     """
-    new, stale = [], set()
+    new = []
     for config in configs:
         folder = sweep / config.cell_id()
         if not folder.exists():
@@ -217,22 +215,20 @@ def lay_out(
                 f"{folder} is a file, expected the folder of a cell or nothing: move it away"
             )
         with contextlib.suppress(Unreadable):  # such a cell is left alone: see recorded()
-            if not _holds(folder / CONFIG_NAME, config):
-                if not force:
-                    refuse_other_config(folder, config)
-                stale.add(folder.name)
+            if not (force or _holds(folder / CONFIG_NAME, config)):
+                refuse_other_config(folder, config)
     for folder, config in new:
         folder.mkdir(parents=True, exist_ok=True)
-        # not flushed: ten thousand take minutes, and the next sweep replaces half a file
+        # not flushed: ten thousand take minutes, and half a file is replaced before its cell runs
         (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")
     if not _holds(sweep / MANIFEST_NAME, manifest):
         write_atomically(sweep / MANIFEST_NAME, _text(manifest))
-    return stale
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
     """Only for a cell that this version is about to run, and that no job may still run."""
-    write_atomically(folder / CONFIG_NAME, _text(config))
+    if not _holds(folder / CONFIG_NAME, config):
+        write_atomically(folder / CONFIG_NAME, _text(config))
 
 
 def _holds(file: Path, content: BaseModel) -> bool:
@@ -262,7 +258,7 @@ def ready(config: RunConfig, folder: Path, again: Callable[[], bool]) -> CellSta
     if cell.status == BROKEN or (cell.status not in (NEW, UNREADABLE) and again()):
         archive(folder)
         cell = recorded(config, folder)
-    if cell.to_run and cell.status != OTHERS and not _holds(folder / CONFIG_NAME, config):
+    if cell.to_run and cell.status != OTHERS:
         write_config(folder, config)
     return cell
 

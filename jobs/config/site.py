@@ -52,8 +52,7 @@ class Site(Frozen):
     exclusive: bool = False
     max_nodes: int | None = Field(default=None, ge=1)  # of one job
     array_limit: int = Field(default=1000, ge=1)  # elements of one array, at most MaxArraySize
-    # elements (jobs) of a sweep that run at once; null: 64 of each of its arrays
-    array_parallel: int | None = Field(default=None, ge=1)
+    array_parallel: int = Field(default=64, ge=1)  # elements (jobs) of a sweep that run at once
     # jobs in the queue, array elements counted
     submit_limit: int | None = Field(default=None, ge=1)
     requeue: bool = True  # a preempted or unfinished cell goes on in the same job, requeued

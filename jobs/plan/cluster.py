@@ -28,6 +28,7 @@ from jobs.slurm.job.task import SubmissionContext, minutes_for
 from jobs.slurm.request import SweepRequest, context_for, with_array_limit
 from jobs.slurm.submissions import SCRIPT_NAME, Array
 from jobs.slurm.submit import batch_script, tasks_of
+from jobs.slurm.throttle import Throttle
 from jobs.slurm.watch.preflight import preflight_layout
 from train.config.run import RunConfig
 from train.errors import ConfigError
@@ -54,9 +55,11 @@ def plan_cluster(wish: SweepRequest) -> None:
     except SlurmError as error:
         trouble = f"\nSlurm gives no answer here, so limits of the cluster are not known ({error})"
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
+    first = Throttle(sending.site.array_parallel, watched=False).admitted(arrays)
+    arrays = (*first, *arrays[len(first) :])
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
-    lines += ["", *array_lines(arrays, seconds, wish.site)]
+    lines += ["", *array_lines(arrays, seconds, wish.site, len(first))]
     if sending.minutes:
         lines.append(
             f"time limits: {MARGIN:g} x what earlier cells like them took at this site, at least "
@@ -65,7 +68,7 @@ def plan_cluster(wish: SweepRequest) -> None:
         )
     shared = basic_needs(str(sending.root), sending.image.path, sending.site.scratch)
     lines += ["", *need_lines((*shared, *sending.needs))]
-    lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
+    lines += _scripts(sending, first, {config.cell_id(): config for config in configs})
     if arrays:
         lines.append(
             f"\nbefore them the preflight, one job of {minutes_for(sending.site)} min on "

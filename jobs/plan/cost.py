@@ -51,7 +51,7 @@ def time_limits(
     return limits
 
 
-def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> list[str]:
+def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite, now: int) -> list[str]:
     """Where the arrays would run, how often sbatch is called, what they cost, what has to wait."""
     site = named.site
     title = f" ({site.title})" if site.title else ""
@@ -69,7 +69,7 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
             f"{len(array.units):,}",
             f"{sum(map(len, array.units)):,}",
             clock(array.minutes * 60),
-            str(min(array.parallel, len(array.units))),
+            str(min(array.parallel, len(array.units))) if number <= now else "later",
             _hours(_cost([array], seconds, site)[0]),
         )
         for number, array in enumerate(arrays, 1)
@@ -77,6 +77,8 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite) -> 
     jobs = sum(len(array.units) for array in arrays)
     cells = sum(len(unit) for array in arrays for unit in array.units)
     counts = f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}"
+    if now < len(arrays):
+        counts += f"; {len(arrays) - now} arrays wait for room (array_parallel)"
     lines = [*columns(head, body), "", line, counts, _in_words(arrays, seconds, site)]
     if site.submit_limit is not None and jobs > site.submit_limit:
         lines.append(

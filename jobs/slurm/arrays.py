@@ -15,7 +15,7 @@ from random import Random
 from types import MappingProxyType
 
 from jobs.config.site import NodeLayout, Site, layout_of
-from jobs.slurm.submissions import Array, shared, shares
+from jobs.slurm.submissions import Array
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
@@ -47,7 +47,7 @@ def arrays_of(
         for part in _packed(members, pack) if pack > 1 else [[cell] for cell in members]:
             unit = tuple(config.cell_id() for config in part)
             alike.setdefault((layout, len(unit)), []).append(unit)
-    arrays = [
+    return tuple(
         Array(
             units=tuple(units[at : at + site.array_limit]),
             minutes=max(
@@ -57,11 +57,7 @@ def arrays_of(
         )
         for (layout, _), units in alike.items()
         for at in range(0, len(units), site.array_limit)
-    ]
-    if site.array_parallel is None:
-        return tuple(arrays)
-    sizes = {array.key: len(array.units) for array in arrays}
-    return tuple(shared(arrays, shares(site.array_parallel, sizes)))
+    )
 
 
 def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:

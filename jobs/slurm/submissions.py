@@ -168,14 +168,16 @@ def write_note(sweep: Path, note: RunNote) -> Path:
     return file
 
 
-def read_notes(sweep: Path) -> list[RunNote]:
-    """All notes of a sweep, oldest first. Without one of them its cells might run twice.
+def read_notes(sweep: Path, seen: dict[object, RunNote] | None = None) -> list[RunNote]:
+    """All notes of a sweep, oldest first. Without one of them its cells might run twice. ``seen``:
+    what earlier calls read; only notes that have changed since are read again.
 
     Raises:
         OSError: the folder or a note cannot be read: what was submitted is not known.
         NoAnswer: a file there is none.
     """
     notes: list[RunNote] = []
+    seen = {} if seen is None else seen
     try:
         files = sorted((sweep / NOTES_NAME).iterdir())
     except FileNotFoundError:
@@ -184,9 +186,13 @@ def read_notes(sweep: Path) -> list[RunNote]:
         if file.suffix != ".json" or file.name.startswith("."):
             continue
         try:
-            note = RunNote.model_validate_json(file.read_bytes())
-            user = file.stat().st_uid if note.user is None else note.user
-            notes.append(note.model_copy(update={"user": user}))
+            status = file.stat()
+            mark = file, status.st_ino, status.st_size, status.st_mtime_ns
+            if mark not in seen:
+                note = RunNote.model_validate_json(file.read_bytes())
+                user = status.st_uid if note.user is None else note.user
+                seen[mark] = note.model_copy(update={"user": user})
+            notes.append(seen[mark])
         except FileNotFoundError:
             continue  # sbatch refused, and who called it took the note away meanwhile
         except ValidationError as error:
@@ -213,6 +219,12 @@ class Submitted:
     user: int | None = None  # by whom
 
 
+def listed_as(job: Submitted, jobs: Mapping[str, JobState]) -> JobState | None:
+    """The job in Slurm's answer, by job id; not another one with the same id."""
+    state = jobs.get(job.job)
+    return None if state is None or is_anothers(state, job.run, job.part) else state
+
+
 def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitted]:
     """Cell id -> its last job. ``notes``: oldest first."""
     last: dict[str, Submitted] = {}
@@ -235,11 +247,9 @@ def jobs_at(results: Path, site: str, partition: str | None) -> dict[Path, set[s
     for folder in results.glob(f"*/{NOTES_NAME}"):
         with suppress(OSError, NoAnswer):
             for note in read_notes(folder.parent):
-                there = (note.site, note.partition, note.kind) == (site, partition, "cells")
-                for array in note.arrays if there else ():
-                    for job, cells in zip(array.elements(), array.units, strict=False):
-                        for cell in cells:
-                            jobs.setdefault(folder.parent / cell, set()).add(job)
+                if (note.site, note.partition) == (site, partition):
+                    for cell, job in submitted_cells(folder.parent, [note]).items():
+                        jobs.setdefault(folder.parent / cell, set()).add(job.job)
     return jobs
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from jobs.cell.lock import hold
 from jobs.cell.needs import Need
-from jobs.cell.state import FORCED, CellState, archive, recorded
+from jobs.cell.state import FORCED, CellState, archive, recorded, write_config
 from jobs.cell.stop import held_back
 from jobs.config.site import NodeLayout
 from jobs.slurm.client.run import SlurmError, answer_of, is_away
@@ -224,6 +224,8 @@ def submit_cells(
     ``preflight``: the job that has to end well first; ``avoid``: nodes that failed under cells of
     the sweep.
     """
+    for cell in cells:
+        write_config(cell.folder, cell.config)
     forced = [cell for cell in cells if cell.status == FORCED]
     asked_at = datetime.now(UTC)
     run = f"{asked_at:{RUN_FORMAT}}"

@@ -32,6 +32,7 @@ from train.config.run import RunConfig
 
 #: A limit that others share is tried again after this time, or when a job of ours has ended.
 FULL_S = 300.0
+Cells = dict[str, RunConfig]  # by id
 
 
 @dataclass
@@ -93,6 +94,7 @@ class Submitter:
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _everywhere: bool = False  # nodes that failed are not excluded any more
+    _waiting: int = 0  # cells that were last reported to wait for room
 
     def __post_init__(self, notes: Iterable[RunNote], cancelled: str | None) -> None:
         self.room = Room(self.context.site.submit_limit)
@@ -100,30 +102,28 @@ class Submitter:
         self._cancelled = last_cancel(self.context.folder) if cancelled is None else cancelled
         self._known = {None, *(array.job_id for note in notes for array in note.arrays)}
 
-    def more(
-        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], sent: list[RunConfig]
-    ) -> None:
+    def more(self, queue: Mapping[str, JobState], notes: Sequence[RunNote], unended: Cells) -> None:
         """Submit what there is room for.
 
         Args:
             queue: all jobs of the user.
             notes: of the sweep, read before the queue.
-            sent: gets the cells as soon as they are submitted.
+            unended: submitted cells that have not ended; gets others as soon as they are submitted.
 
         Raises:
             SlurmError: sbatch refused, or gave no answer. Where it would refuse again, nothing
                 more is submitted.
             OSError: the sweep's folder cannot be written.
         """
-        self._fresh = False
-        self._confirm(notes, sent)
-        self.throttle.look(queue, notes)
+        self._fresh, before = False, len(unended)
+        self._confirm(notes, unended)
+        self.throttle.look(self.context.folder, queue, notes, unended.keys())
         try:
-            self._submit(queue, notes, sent)
+            self._submit(queue, notes, unended)
         except (SlurmError, OSError) as error:
             if is_lasting(error):
                 self.todo = []
-                if self._fresh and self.preflight and not (sent or self.unclear):
+                if self._fresh and self.preflight and before == len(unended) and not self.unclear:
                     say(f"preflight: job {self.preflight.job} is cancelled: no cell waits for it")
                     self._end(self.preflight.job)
             raise
@@ -133,7 +133,7 @@ class Submitter:
     def waits(self) -> bool:
         return bool(self.todo or self.unclear)
 
-    def _confirm(self, notes: Sequence[RunNote], sent: list[RunConfig]) -> None:
+    def _confirm(self, notes: Sequence[RunNote], unended: Cells) -> None:
         """Cells whose submission is unclear, also one by an earlier make sweep: their job was found
         in the queue; or it may still come there; or they are to be submitted again."""
         self.todo, self.unclear = [*self.todo, *self.unclear], []
@@ -151,7 +151,7 @@ class Submitter:
                 if not found:
                     self.unclear += cells
                     continue
-                sent += [cell.config for cell in cells]
+                unended |= {cell.name: cell.config for cell in cells}
                 arrived |= {array.job_id} if cells and array.job_id else set()
         if arrived and self._is_cancelled():  # and make cancel did not see these jobs
             for job in sorted(arrived):
@@ -179,7 +179,7 @@ class Submitter:
             say(f"job {job} may still run ({trouble}): scancel {job} ends it")
 
     def _submit(
-        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], sent: list[RunConfig]
+        self, queue: Mapping[str, JobState], notes: Sequence[RunNote], unended: Cells
     ) -> None:
         """What a refusal complains of is changed, and the rest submitted: each change is made once,
         or leaves fewer jobs to try."""
@@ -195,9 +195,15 @@ class Submitter:
             try:
                 if not self._is_open(listed, notes, arrays):
                     return
-                if admitted := self.throttle.admitted(fitting(arrays, self.room.left)):
+                fit = fitting(arrays, self.room.left)
+                if admitted := self.throttle.admitted(fit):
                     avoid = self._failed_nodes(arrays)
-                    self._send(admitted, sent, avoid)
+                    self._send(admitted, unended, avoid)
+                if self.todo and len(self.todo) != self._waiting:
+                    self._waiting = len(self.todo)
+                    known = f"array_parallel {self.throttle.most}"
+                    known += f", submit_limit {self.room.limit}" if self.room.limit else ""
+                    say(f"{self._waiting} cells wait for room ({known})")
                 return
             except SlurmError as error:
                 self._adapt(error, avoid)
@@ -231,8 +237,8 @@ class Submitter:
             self._drop(f"the preflight, job {job}, {outcome}{how}")
         return outcome in ("passed", "alive")
 
-    def _send(self, arrays: Sequence[Array], sent: list[RunConfig], avoid: set[str]) -> None:
-        before, jobs = len(sent), list[str]()
+    def _send(self, arrays: Sequence[Array], unended: Cells, avoid: set[str]) -> None:
+        before, jobs = len(unended), list[str]()
         try:
             for array in arrays:
                 names = {name for unit in array.units for name in unit}
@@ -249,7 +255,7 @@ class Submitter:
                     raise
                 self.throttle.sent(array)
                 self.todo = rest
-                sent += [cell.config for cell in cells]
+                unended |= {cell.name: cell.config for cell in cells}
                 self.room.alive += len(array.units)
                 if self._is_cancelled():  # and make cancel did not see this job
                     self._end(jobs[-1])
@@ -257,11 +263,7 @@ class Submitter:
         finally:
             if jobs:
                 calls = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
-                say(f"submitted {len(sent) - before} cells in {calls}")
-        if self.todo and jobs:
-            limits = {"submit_limit": self.room.limit, "array_parallel": self.throttle.most}
-            known = ", ".join(f"{key} {limit}" for key, limit in limits.items() if limit)
-            say(f"{len(self.todo)} cells wait for room in the queue ({known or 'no known limit'})")
+                say(f"submitted {len(unended) - before} cells in {calls}")
 
     def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
         """Change what a refusal complains of; raises where there is nothing to change."""
@@ -278,8 +280,8 @@ class Submitter:
 
     def _failed_nodes(self, arrays: Sequence[Array]) -> set[str]:
         """Nodes that failed under these cells, as long as enough others are left."""
-        failed = () if self._everywhere else {failed_node(cell.folder) for cell in self.todo}
-        nodes = {node for node in failed if node}
+        lost = [] if self._everywhere else [cell for cell in self.todo if cell.status == "lost"]
+        nodes = {node for cell in lost if (node := failed_node(cell.folder))}
         if not nodes or not arrays:
             return set()
         wanted = max(array.nodes for array in arrays)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
-from jobs.cell.state import UNREADABLE, CellState, checked, lay_out, write_config
+from jobs.cell.state import UNREADABLE, CellState, checked, lay_out
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -40,7 +40,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
     with only_sweep(request.folder), slurm_refusals(request.site):
         images = train_images(wanted.configs, request.data, request.store)
         plans = plans_of(wanted.configs, images)
-        stale = lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
+        lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
@@ -57,9 +57,6 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             context = replace(context, minutes=limits)
             arrays = arrays_of(configs, context.site, context.pack, context.minutes)
             context = check_cluster(request, context, arrays, seconds)
-            for cell in todo:
-                if cell.name in stale:
-                    write_config(cell.folder, cell.config)
         say_standing(wanted, [cell for cell in cells if not cell.alive])
         for text in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
             say(f"cells are left alone: {text}")
@@ -85,14 +82,14 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
 
 def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) -> int:
     """Submit what there is room for, and leave; the exit code."""
-    added: list[RunConfig] = []
-    submitter.more(watcher.queue, watcher.notes, added)
+    unended = {cell.name: cell.config for cell in cells if cell.alive}
+    submitter.more(watcher.queue, watcher.notes, unended)
     if submitter.unclear:
         raise NoAnswer(
             f"{len(submitter.unclear)} cells, or the preflight that they depend on, were submitted "
             "a moment ago, and Slurm has not confirmed it: make sweep again in some minutes"
         )
-    if not (added or submitter.preflight or any(cell.alive for cell in cells)):
+    if not (unended or submitter.preflight):
         raise NoAnswer(
             "no cell could be submitted yet, since the queue has no room, say: make sweep again in "
             "some minutes"
@@ -124,7 +121,6 @@ def follow(
         stop.wait(rest_s)
         if stop.reason:
             return
-        added: list[RunConfig] = []
         try:
             cells = watcher.look(list(unended.values()))
         except (SlurmError, OSError) as error:
@@ -139,7 +135,7 @@ def follow(
                     del unended[cell.name]
                     display.ended(cell, cell.status, cell.why)
             try:
-                submitter.more(watcher.queue, watcher.notes, added)
+                submitter.more(watcher.queue, watcher.notes, unended)
             except (SlurmError, OSError) as error:
                 words = error.printed if isinstance(error, SlurmError) else str(error)
                 if words != complaint:
@@ -148,7 +144,6 @@ def follow(
                 if is_lasting(error):
                     display.say("no more cells are submitted; the rest is watched to its end")
                     refused = error
-        unended |= {config.cell_id(): config for config in added}
         rest_s = pause_s(every_s, began)
     if refused is not None:
         raise refused

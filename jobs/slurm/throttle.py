@@ -8,47 +8,55 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from jobs.config.site import NodeLayout
-from jobs.slurm.client.run import SlurmError, run
+from jobs.slurm.client.run import SlurmError, asker, run
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Array, RunNote, shared, shares
+from jobs.slurm.submissions import Array, RunNote, listed_as, shared, shares, submitted_cells
 
 
 @dataclass
 class Throttle:
     """Keeps the arrays of a sweep to ``most`` elements at once."""
 
-    most: int | None  # None: each array has a throttle of its own
+    most: int
     watched: bool  # the sweep looks again; else what is split stays so
     _left: dict[str, int] = field(default_factory=dict)  # elements of arrays that have not ended
     _wanted: dict[str, int] = field(default_factory=dict)  # of arrays that need a share, too
     _layouts: set[NodeLayout] = field(default_factory=set)  # of arrays that have not ended
-    _limits: dict[str, int] = field(default_factory=dict)  # by Slurm's last answer; 0: none
+    _limits: dict[str, int] = field(default_factory=dict)  # by Slurm's last answer
     _spare: int = 0
 
-    def look(self, queue: Mapping[str, JobState], notes: Sequence[RunNote]) -> None:
-        """``notes``: of the sweep, read before the queue."""
-        if self.most is None:
-            return
-        arrays = [array for note in notes if note.kind == "cells" for array in note.arrays]
-        layouts = {array.key: array.shape for array in arrays}
-        jobs = [job for job in queue.values() if job.array in layouts and not job.ended]
-        running = Counter(job.array for job in jobs if not job.waits)
-        left = Counter(job.array for job in jobs)
-        self._left = {array: left[array] for array in layouts if array in left}  # oldest first
+    def look(
+        self, sweep: Path, queue: Mapping[str, JobState], notes: Sequence[RunNote], alive: Set[str]
+    ) -> None:
+        """``notes``: of the sweep, read before the queue. ``alive``: ids of submitted cells that
+        have not ended, also those whose jobs the queue lacks."""
+        noted = [(note, array) for note in notes if note.kind == "cells" for array in note.arrays]
+        layouts = {array.key: array.shape for _, array in noted}
+        jobs = {job: listed_as(job, queue) for job in submitted_cells(sweep, notes).values()}
+        listed = [state for state in jobs.values() if state and not state.ended]
+        running = Counter(state.array for state in listed if not state.waits)
+        left = Counter(state.array for state in listed)
+        for job, state in jobs.items():
+            left[job.job.partition("_")[0]] += not (state or alive.isdisjoint(job.cells))
+        for note, array in noted:
+            left[array.key] += len(array.units) * (array.job_id is None and note.is_recent)
+        self._left = {array: left[array] for array in layouts if left[array]}  # oldest first
         self._wanted = {}
         self._layouts = {layouts[array] for array in self._left}
         # a plain job has no throttle, and needs none
-        waiting = {job.array for job in jobs if job.waits and job.job != job.array}
+        waiting = {state.array for state in listed if state.waits and state.job != state.array}
+        self._limits = {array: self._limits[array] for array in waiting & self._limits.keys()}
         with suppress(SlurmError):  # the next look asks again
             self._limits |= _limits_of(waiting - self._limits.keys())
         # more may run than a throttle that was lowered allows
         claims = {
-            array: min(left, max(self._limits.get(array) or left, running[array]))
+            array: min(left, max(self._limits.get(array, left), running[array]))
             for array, left in self._left.items()
         }
         self._spare = self.most - sum(claims.values())
@@ -59,8 +67,6 @@ class Throttle:
         While nothing is left, others of the same layout wait for what is in the queue. For another
         layout the arrays there give up a part of theirs, which becomes free as elements end.
         """
-        if self.most is None:
-            return list(arrays)
         if self.watched and self._spare > 0:
             new = arrays[: self._spare]
             return shared(new, shares(self._spare, {one.key: len(one.units) for one in new}))
@@ -77,9 +83,9 @@ class Throttle:
     def balance(self) -> None:
         """Lower the throttles of arrays with more than their share, and raise those of others by
         what that, or the end of arrays, has left."""
-        split = shares(self.most or 0, self._left | self._wanted)
+        split = shares(self.most, self._left | self._wanted)
         for array in self._left:
-            limit = self._limits.get(array) or split[array]
+            limit = self._limits.get(array, split[array])
             change = min(split[array] - limit, max(0, self._spare))
             self._spare -= max(0, change)
             if change:
@@ -95,5 +101,5 @@ def _limits_of(arrays: Collection[str]) -> dict[str, int]:
     if not arrays:
         return {}
     argv = ["squeue", "--noheader", "--all", "--local", "--states=PENDING", "--format=%F %K"]
-    pairs = re.findall(r"^(\d+) .*%(\d+)$", run([*argv, f"--jobs={','.join(arrays)}"]).out, re.M)
-    return dict.fromkeys(arrays, 0) | {array: int(limit) for array, limit in pairs}
+    answer = asker(patience_s=0)([*argv, f"--jobs={','.join(arrays)}"])
+    return {array: int(limit) for array, limit in re.findall(r"^(\d+) .*%(\d+)$", answer, re.M)}

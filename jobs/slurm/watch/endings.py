@@ -24,7 +24,7 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.job.task import report_of
 from jobs.slurm.script import NO_TASKS, SETUP_FAILED, SETUP_MARK
-from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, is_anothers, log_name
+from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, listed_as, log_name
 from train.record.cause import MOST_CHARACTERS
 from train.record.cell_folder import tail_of
 from train.record.run import Status
@@ -80,11 +80,8 @@ def ends_of(
     first = {job.preflight for job in unlisted | ended if job.preflight}
     preflights = {job: _failed_preflight(job, sweep, queue, history) for job in first}
     ends = {}
-    for job in jobs:
-        ending, state = endings.get(job.job), listed[job]
-        if ending is not None and is_anothers(ending, job.run, job.part):
-            ending = None
-        ending = ending or state
+    for job, state in listed.items():
+        ending = listed_as(job, endings) or state
         quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
         settle, held = quiet_s > _patience_s(ending), preflights.get(job.preflight or "", "")
         ends[job] = End(ending, settle, *status_of(job.job, ending, job.log), held)
@@ -117,12 +114,6 @@ def _patience_s(ending: JobState | None) -> float:
     if not ending.ended:  # what the controller knows to be alive is never over
         return RUNAWAY_S if ending.source == "sacct" else math.inf
     return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
-
-
-def listed_as(job: Submitted, queue: Mapping[str, JobState]) -> JobState | None:
-    """The job in the queue; not another one with the same id."""
-    state = queue.get(job.job)
-    return None if state is None or is_anothers(state, job.run, job.part) else state
 
 
 def elsewhere(submission: Submitted | RunNote, history: History) -> str:
@@ -238,9 +229,7 @@ def _log_of(job: str, sweep: Path) -> Path | None:
 def over_for_s(job: JobState) -> float:
     """Seconds since an ended job's end; infinite where it never began: it then has no nodes."""
     ran_s = seconds_of(job.elapsed)
-    if ran_s == 0 and not job.nodes:
-        return math.inf
-    if job.start is None or ran_s is None:
+    if job.start is None or ran_s is None or (ran_s == 0 and not job.nodes):
         return math.inf
     return (datetime.now(UTC) - job.start).total_seconds() - ran_s
 

@@ -40,13 +40,15 @@ from jobs.slurm.script import TASKS_NAME
 from jobs.slurm.submissions import (
     ANY,
     CLOCKS_DIFFER,
+    RunNote,
     Submitted,
     adopt,
+    listed_as,
     read_notes,
     submitted_cells,
     write_note,
 )
-from jobs.slurm.watch.endings import End, elsewhere, ends_of, listed_as
+from jobs.slurm.watch.endings import End, elsewhere, ends_of
 from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
@@ -91,8 +93,10 @@ def reconcile(
             seen[folder.name] = None if cell.status == UNREADABLE else mark, cell
         if listed is None or listed.ended:
             if not (cell.done and _has_record_of(cell, job)):
-                _look_again(cell.folder)
-                cell = recorded(config, cell.folder)
+                for part in (folder, folder / "logs"):
+                    with suppress(OSError):  # network file systems look again for what is in it
+                        next(part.iterdir(), None)
+                cell = recorded(config, folder)
             job = _acting(cell, job)
             listed = listed_as(job, queue)
         if (listed and not listed.ended) or not left_no_record(cell, job):
@@ -113,14 +117,8 @@ def _mark(cell: Path, listed: JobState | None) -> object:
     if listed is None or listed.ended:
         return None
     files = () if listed.waits else (RECORD_NAME, f"logs/{ATTEMPT_NAME}")
-    return listed.job, listed.state, [file_mark(cell / name) for name in files]
-
-
-def _look_again(cell: Path) -> None:
-    """Network file systems look again for what is in a folder that is opened."""
-    for folder in (cell, cell / "logs"):
-        with suppress(OSError):
-            next(folder.iterdir(), None)
+    requeued = listed.reason == "BeginTime"  # it may have run; Slurm lets it wait two minutes
+    return listed.job, listed.state, requeued, [file_mark(cell / name) for name in files]
 
 
 def _acting(cell: CellState, last: Submitted) -> Submitted:
@@ -253,7 +251,8 @@ class Watcher:
             OSError: the notes cannot be read.
         """
         self.sweep = sweep
-        self.notes = read_notes(sweep)
+        self._notes: dict[object, RunNote] = {}
+        self.notes = read_notes(sweep, self._notes)
         if site is None and self.notes:
             last = self.notes[-1]
             # an earlier version let sbatch choose
@@ -282,7 +281,7 @@ class Watcher:
             SlurmError: no answer.
             OSError: the notes cannot be read.
         """
-        self.notes = read_notes(self.sweep)
+        self.notes = read_notes(self.sweep, self._notes)
         self.queue = query(patience_s=patience_s)
         for index, note in enumerate(self.notes):
             self.notes[index] = adopted = adopt(note, self.queue)

@@ -34,7 +34,7 @@ SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit}
 
 def text(arrays: list[Array], seconds: Any = None, site: Site = SITE) -> str:
     named = NamedSite("mine", site, Path("jobs/sites/mine.yaml"))
-    return "\n".join(array_lines(arrays, seconds or {}, named))
+    return "\n".join(array_lines(arrays, seconds or {}, named, len(arrays)))
 
 
 def test_arrays_and_what_they_cost_are_shown() -> None:

@@ -20,6 +20,7 @@ from jobs.slurm.watch.reconcile import Watcher
 from tests.builders import config, record
 from tests.caching import seen_late
 from tests.jobs.slurm.fakes import Told, in_queue, note
+from tests.opened import opened
 from train.record.atomic import write_atomically
 from train.record.run import read_record
 
@@ -42,8 +43,8 @@ class Rest:
         self.refill, self.waits = refill, waits
         self.unclear: list[object] = []
 
-    def more(self, queue, notes, sent) -> None:
-        sent += self.refill(queue)
+    def more(self, queue, notes, unended) -> None:
+        unended |= {one.cell_id(): one for one in self.refill(queue)}
 
 
 @pytest.fixture
@@ -93,6 +94,20 @@ def test_a_job_whose_id_nobody_wrote_down_is_found(sweep: Path, monkeypatch) -> 
     (cell,) = watcher(sweep, monkeypatch, jobs).look([ONE])
     assert (cell.state, cell.job) == ("starting", "7")
     assert read_notes(sweep)[0].arrays[0].job_id == "7"
+
+
+def test_a_note_is_read_when_it_has_changed(sweep: Path, monkeypatch) -> None:
+    """Seen: 1,000 single jobs, and 1,000 opened notes in each look at which nothing happened."""
+    noted(sweep, "7", ONE)
+    watch = watcher(sweep, monkeypatch, RUNNING)
+    watch.look([ONE])
+    with opened(sweep / ".slurm") as files:
+        watch.look([ONE])
+    assert files == []
+    noted(sweep, "8", TWO)
+    write_note(sweep, note([ONE.cell_id()], job="9", run="r7"))
+    watch.look([ONE])
+    assert [one.arrays[0].job_id for one in watch.notes] == ["8", "9"]
 
 
 def test_a_controller_that_is_away_in_the_middle_settles_nothing(sweep, monkeypatch) -> None:

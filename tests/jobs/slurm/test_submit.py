@@ -70,6 +70,8 @@ LISTED() {{ printf '{START}%s' 101 101 N/A PENDING None N/A 0:00 '' \\
 
 
 def submit(sweep: Path, status: str = "new") -> str:
+    for one in cells(3, ranks=1):
+        (sweep / one.cell_id()).mkdir(exist_ok=True)
     states = [
         replace(recorded(one, sweep / one.cell_id()), status=status) for one in cells(3, ranks=1)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,9 @@ from jobs.slurm.submissions import UNCLEAR, Array, RunNote
 from jobs.slurm.submitter import Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from jobs.slurm.watch.preflight import Preflight
-from tests.builders import config
+from tests.builders import config, record
 from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, note, report_preflight
+from tests.opened import opened
 from tests.unreadable import unreadable
 from train.config.run import RunConfig
 
@@ -68,7 +70,7 @@ class Sweep(Submitter):
     """One that says how many cells it has just submitted."""
 
     def turn(self, queue: dict[str, JobState], *notes: RunNote) -> int:
-        self.sent: list[RunConfig] = []
+        self.sent: dict[str, RunConfig] = {}
         self.more(queue, notes, self.sent)
         return len(self.sent)
 
@@ -322,4 +324,20 @@ def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(
     monkeypatch.setattr(module, "failed_node", lambda _: "n1")
     monkeypatch.setattr(module, "usable_nodes", lambda _: {"n1", "n2"})
     sbatch.errors.append(refused("Requested node configuration is not available"))
-    assert submitter(tmp_path, 1).turn({}) == 1
+    sweep = submitter(tmp_path, 1)
+    sweep.todo = [replace(cell, status="lost") for cell in sweep.todo]
+    assert sweep.turn({}) == 1
+
+
+def test_records_are_read_only_of_cells_whose_node_may_have_failed(
+    tmp_path: Path, sbatch: Sbatch
+) -> None:
+    """Seen: a record.json of each of 1,000 waiting cells was opened at each refill."""
+    sweep = submitter(tmp_path, 6, limit=1)
+    sweep.todo = [replace(sweep.todo[0], status="lost"), *sweep.todo[1:]]
+    for cell in sweep.todo:
+        cell.folder.mkdir()
+        (cell.folder / "record.json").write_text(record(cell.config).model_dump_json())
+    with opened(tmp_path) as files:
+        sweep.turn({})
+    assert files.count("record.json") == 1

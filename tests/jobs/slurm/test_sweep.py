@@ -128,7 +128,7 @@ def test_a_refusal_ends_with_the_keys_that_sbatch_got(tmp_path: Path, data_root:
     assert "sbatch refused: sbatch: error: Batch job submission failed: More processors" in said
     assert "than permitted Welcome" in said and "GPU" not in said
     keys = "partition, qos, time_min, requeue, cpus_per_rank, ranks_per_node, max_time_min"
-    assert f"site.yaml that set its options: {keys}, array_limit, signal_s, " \
+    assert f"site.yaml that set its options: {keys}, array_limit, array_parallel, signal_s, " \
         "sbatch." in said  # fmt: skip
     (note,) = desk.notes()
     assert note.arrays[0].job_id == "101" and len(note.arrays[0].units) == 2
@@ -163,10 +163,19 @@ def test_the_arrays_of_a_sweep_share_array_parallel(tmp_path: Path, data_root: P
     desk = Desk(tmp_path, data_root, f"{SITE}array_parallel: 5\n", cells=9)
     trial = tmp_path / "trial.yaml"
     trial.write_text(trial.read_text().replace("[1]", "[1, 2]"))
-    assert desk.say("plan").stdout.count("#SBATCH --array=0-8%") == 2
+    plan = desk.say("plan").stdout
+    assert "#SBATCH --array=0-8%3\n" in plan and "#SBATCH --array=0-8%2\n" in plan
     desk.submit()
     scripts = [(desk.fake.folder / f"script-{number}").read_text() for number in (1, 2)]
     assert "#SBATCH --array=0-8%3\n" in scripts[0] and "#SBATCH --array=0-8%2\n" in scripts[1]
+
+
+def test_a_plan_shows_what_array_parallel_holds_back(tmp_path: Path, data_root: Path) -> None:
+    """Seen: it showed all arrays as submitted at once."""
+    desk = Desk(tmp_path, data_root, f"{SITE}array_parallel: 1\narray_limit: 2\n", cells=6)
+    plan = desk.say("plan").stdout
+    assert "jobs: 6; cells: 6; 2 arrays wait for room (array_parallel)" in plan
+    assert plan.count("#SBATCH --array=0-1%1\n") == 1
 
 
 def test_two_sweeps_at_once(desk: Desk) -> None:
@@ -224,6 +233,19 @@ def test_a_newer_checkout_leaves_the_configs_of_live_cells_alone(desk: Desk) -> 
     assert len(desk.fake.calls("sbatch")) == 2, "they were lost"
     (renewed,) = [file for file in before if file.stat().st_mtime != aged[file]]
     assert load_config(renewed).cell_id() == renewed.parent.name and renewed in list(before)[1:2]
+
+
+def test_the_configs_of_cells_whose_job_may_still_come_stay(desk: Desk) -> None:
+    """Seen: sbatch timed out, and the next make sweep wrote the files that the job then read."""
+    desk.fake.put("sbatch", "kill -KILL $$")
+    desk.submit(code=3)
+    for cell in desk.cells:
+        file = cell / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "colour": None}))
+    before = [(cell / "config.json").read_bytes() for cell in desk.cells]
+    desk.submit(code=3)
+    assert [(cell / "config.json").read_bytes() for cell in desk.cells] == before
+    assert len(desk.fake.calls("sbatch")) == 1
 
 
 def test_finished_cells_run_by_force_alone(desk: Desk) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -14,10 +16,10 @@ from jobs.cell.state import CellState
 from jobs.config.site import Site
 from jobs.slurm import submitter as submitting
 from jobs.slurm import throttle as module
-from jobs.slurm.arrays import arrays_of
+from jobs.slurm.client import run as client
 from jobs.slurm.client.run import Answer, SlurmError
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.submissions import Array, RunNote, shares
+from jobs.slurm.submissions import UNCLEAR, Array, RunNote, shares
 from jobs.slurm.submitter import Submitter
 from tests.builders import config
 from tests.jobs.slurm.fakes import context, note
@@ -33,11 +35,13 @@ class Cluster:
         self.limits: dict[str, int] = {}
         self.elements: dict[str, list[str]] = {}
         self.away = False  # it answers no question
+        self.refuses = False  # it answers with an error
         self.updates: list[str] = []
         self.refusals: list[SlurmError | None] = []
         patch.setattr(submitting, "submit_cells", self.submit)
         patch.setattr(submitting, "submit_limit", lambda *_: 6)
         patch.setattr(module, "run", self.answer)
+        patch.setattr(client, "run", self.answer)
 
     def submit(self, _context, array: Array, *_) -> str:
         if self.refusals and (error := self.refusals.pop(0)):
@@ -50,7 +54,7 @@ class Cluster:
         self.elements[job] = ["PENDING"] * len(array.units)
         return job
 
-    def answer(self, argv: Sequence[str]) -> Answer:
+    def answer(self, argv: Sequence[str], **_: float) -> Answer:
         if self.away:
             raise SlurmError(argv[0], "Unable to contact slurm controller", passing=True)
         if argv[0] == "scontrol":
@@ -60,6 +64,8 @@ class Cluster:
             ended = "COMPLETED" in self.elements[job]
             said = f"{job}_0-2: Job has already finished\n{job}_3-9: No error\n"  # 22.05.8
             return Answer(1, "", said) if ended else Answer(0, "", "")
+        if self.refuses:
+            return Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
         asked = argv[-1].removeprefix("--jobs=").split(",")
         left = [job for job in asked if "PENDING" in self.elements[job]]
         return Answer(0, "".join(f"{job} 0-9%{self.limits[job]}\n" for job in left), "")
@@ -70,6 +76,17 @@ class Cluster:
             f"{job}_{place}" if len(states) > 1 else job: JobState(f"{job}_{place}", state)
             for job, states in self.elements.items()
             for place, state in enumerate(states)
+        }
+
+    def unended(self) -> dict[str, RunConfig]:
+        return {
+            name: config()
+            for noted in self.notes
+            for array in noted.arrays
+            for (name,), state in zip(
+                array.units, self.elements.get(array.job_id or "", ()), strict=False
+            )
+            if state != "COMPLETED"
         }
 
     def running(self, job: str | None = None) -> int:
@@ -101,7 +118,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 
 def sweep(
-    cluster: Cluster, sizes: dict[int, int], most: int | None = 8, *, watched: bool = True,
+    cluster: Cluster, sizes: dict[int, int], most: int = 8, *, watched: bool = True,
     **site: int,
 ) -> Submitter:  # fmt: skip
     """A make sweep with cells of its own. ``sizes``: ranks -> how many cells."""
@@ -116,10 +133,19 @@ def sweep(
     return Submitter(where, todo, False, list(cluster.notes), watched=watched)
 
 
-def turn(cluster: Cluster, sweep: Submitter) -> list[RunConfig]:
-    sent: list[RunConfig] = []
-    sweep.more(cluster.queue, list(cluster.notes), sent)
-    return sent
+def turn(
+    cluster: Cluster, sweep: Submitter, queue: dict[str, JobState] | None = None
+) -> list[RunConfig]:
+    """The cells that it submits. ``queue``: what Slurm shows; None: all there is."""
+    unended = cluster.unended()
+    before = len(unended)
+    sweep.more(cluster.queue if queue is None else queue, list(cluster.notes), unended)
+    return list(unended.values())[before:]
+
+
+def anothers(cluster: Cluster) -> dict[str, JobState]:
+    """The queue of a cluster where the same ids are of other jobs."""
+    return {job: replace(state, comment="horoscale:r9:0") for job, state in cluster.queue.items()}
 
 
 @given(st.integers(1, 100), st.lists(st.integers(1, 50), min_size=1, max_size=20))
@@ -149,12 +175,6 @@ def test_a_sweep_of_four_shapes_runs_no_more_than_one_array(cluster: Cluster) ->
     updates = len(cluster.updates)
     turn(cluster, one)
     assert len(cluster.updates) == updates, "nothing has changed"
-
-
-def test_a_site_without_the_key_is_as_it_was(cluster: Cluster) -> None:
-    one = sweep(cluster, {1: 20, 2: 20}, None)
-    cluster.away = True
-    assert len(turn(cluster, one)) == 40 and set(cluster.limits.values()) == {64}
 
 
 def test_more_arrays_than_may_run_are_held_back(cluster: Cluster) -> None:
@@ -230,8 +250,55 @@ def test_the_number_holds_at_every_moment(cluster: Cluster, seed: int) -> None:
     assert look < 999 and 0 not in cluster.limits.values()
 
 
-def test_a_plan_shows_what_the_first_submission_gets() -> None:
-    configs = [config(seed=seed, gpus=gpus) for gpus in (1, 2) for seed in range(9)]
-    arrays = arrays_of(configs, Site(ranks_per_node=1, array_parallel=5))
-    assert [array.parallel for array in arrays] == [3, 2]
-    assert {array.parallel for array in arrays_of(configs, Site(ranks_per_node=1))} == {64}
+def test_an_array_with_a_noted_id_may_be_anothers(cluster: Cluster) -> None:
+    """After a controller lost its state, or on another cluster: it was updated. Its cells have no
+    record yet."""
+    one = sweep(cluster, {1: 20, 2: 20})
+    turn(cluster, one)
+    turn(cluster, one)
+    cluster.elements["101"] = ["COMPLETED"] * 20
+    turn(cluster, one, anothers(cluster))
+    assert cluster.updates == []
+    assert turn(cluster, sweep(cluster, {2: 20}), anothers(cluster)) == []
+    cluster.elements["100"] = ["COMPLETED"] * 20
+    assert len(turn(cluster, sweep(cluster, {2: 20}), anothers(cluster))) == 20
+
+
+def test_a_list_without_its_jobs_ends_no_array(cluster: Cluster) -> None:
+    """Seen: after one empty list of a restarted controller 16 cells ran, and 8 may."""
+    one = sweep(cluster, {1: 2, 2: 2, 3: 2, 4: 2}, 2)
+    assert len(turn(cluster, one)) == 4
+    cluster.start()
+    assert turn(cluster, one, {}) == []
+
+
+@pytest.mark.parametrize("recent", [True, False])
+def test_what_sbatch_may_have_accepted_has_a_share(cluster: Cluster, recent: bool) -> None:
+    """Seen: sbatch timed out, and the next look gave all of the number to other arrays."""
+    units = [(f"of another sweep file {number}",) for number in range(8)]
+    sent_at = datetime.now(UTC) - (timedelta(0) if recent else UNCLEAR)
+    cluster.notes.append(note(*units, submitted_at=sent_at))
+    one = sweep(cluster, {2: 20})
+    assert len(turn(cluster, one)) == (0 if recent else 20) and cluster.updates == []
+
+
+def test_a_refusal_to_show_throttles_is_asked_again(cluster: Cluster) -> None:
+    one = sweep(cluster, {1: 20, 2: 20})
+    turn(cluster, one)
+    cluster.refuses = True
+    turn(cluster, one)
+    cluster.refuses = False
+    cluster.elements["100"] = ["COMPLETED"] * 20
+    turn(cluster, one)
+    assert cluster.limits["101"] == 8
+
+
+def test_cells_that_the_number_holds_back_are_named_once(cluster: Cluster, capsys) -> None:
+    """Seen: only after something was submitted."""
+    turn(cluster, sweep(cluster, {1: 100}))
+    cluster.start()
+    capsys.readouterr()
+    refill = sweep(cluster, {1: 5})
+    turn(cluster, refill)
+    turn(cluster, refill)
+    assert capsys.readouterr().err.count("5 cells wait for room") == 1

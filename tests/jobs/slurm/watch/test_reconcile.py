@@ -278,9 +278,11 @@ def looks(sweep: Path) -> Callable[..., tuple[list[str], CellState]]:
     """The files that a look opens, and what it shows; it remembers what earlier looks read."""
     seen: dict[str, tuple[object, CellState]] = {}
 
-    def again(state: str | None, history: History | None = None) -> tuple[list[str], CellState]:
+    def again(
+        state: str | None, history: History | None = None, reason: str = ""
+    ) -> tuple[list[str], CellState]:
         told = {ONE.cell_id(): submitted(sweep)}
-        queue = {"7": JobState("7", state, "", ASKED, "2:00:00", "n1")} if state else {}
+        queue = {"7": JobState("7", state, reason, ASKED, "2:00:00", "n1")} if state else {}
         with opened(sweep) as files:
             (cell,) = reconcile([ONE], sweep, told, queue, history or Told(), seen)
         return files, cell
@@ -310,6 +312,15 @@ def test_a_cell_whose_job_waits_or_runs_is_read_when_something_changes(sweep, lo
     assert files and cell.state == "waiting" and cell.status == "preempted"
     assert looks("COMPLETED")[0] and looks("COMPLETED")[0], "what it left may be seen late"
     assert looks(None)[0] and looks(None)[0], "nothing is known of it"
+
+
+def test_a_start_between_two_looks_at_a_waiting_job_is_seen(sweep: Path, looks) -> None:
+    """Slurm lets a job that was requeued wait for two minutes, and gives that reason."""
+    assert looks("PENDING", reason="Priority")[1].status == NEW
+    assert looks("PENDING", reason="Resources")[0] == []
+    preempted = record(ONE, status="preempted", ended_at=datetime.now(UTC))
+    (sweep / ONE.cell_id() / "record.json").write_text(preempted.model_dump_json())
+    assert looks("PENDING", reason="BeginTime")[1].status == "preempted"
 
 
 def test_a_record_that_a_running_job_has_left_is_seen(sweep: Path, looks) -> None:
