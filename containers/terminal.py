@@ -36,13 +36,13 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
         mode[1] &= ~termios.OPOST  # root's terminal does that
         termios.tcsetattr(own, termios.TCSANOW, mode)
         _copy_size(terminals[-1], master)
-    process = subprocess.Popen(
-        command, env=environment, start_new_session=True,
-        stdin=subprocess.DEVNULL if 0 in terminals else None,
-        stdout=own if 1 in terminals else None, stderr=own if 2 in terminals else None,
-    )  # fmt: skip
+    early: list[int] = []  # signals that came before there was a program
+    process: subprocess.Popen[bytes] | None = None
 
-    def pass_on(number: int, _: object) -> None:
+    def pass_on(number: int, _: object = None) -> None:
+        if process is None:
+            early.append(number)
+            return
         if number == signal.SIGWINCH and terminals:
             _copy_size(terminals[-1], master)
         with suppress(ProcessLookupError):
@@ -52,6 +52,13 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     heard = [n for n in PASSED_ON if signal.getsignal(n) != signal.SIG_IGN]  # as nohup asks
     for number in heard:
         signal.signal(number, pass_on)
+    process = subprocess.Popen(
+        command, env=environment, start_new_session=True,
+        stdin=subprocess.DEVNULL if 0 in terminals else None,
+        stdout=own if 1 in terminals else None, stderr=own if 2 in terminals else None,
+    )  # fmt: skip
+    for one in early:
+        pass_on(one)
     if terminals:
         os.close(own)
         copier = threading.Thread(target=_copy, args=(master, terminals[-1], process), daemon=True)
