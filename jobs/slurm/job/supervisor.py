@@ -42,10 +42,7 @@ LEFT = "left alone"
 
 
 def run_unit(payload: dict[str, Any]) -> None:
-    """Run the cells of one array element. Ends with exit code 1 when one of them did not complete.
-
-    Also the function that pickles of jobs name which an earlier version submitted.
-    """
+    """Run the cells of one array element. The exit code is 1 if one of them did not complete."""
     task = JobTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
     ends: dict[str, CellEnd] = {}
