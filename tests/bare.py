@@ -121,6 +121,8 @@ def part(folder: Path) -> None:
     for name in INSTALLERS:  # also for who names no PATH, or the whole path
         if real := shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             mount("--bind", str(folder / "bin" / name), os.path.realpath(real))
+    Path("/run/netns").mkdir(exist_ok=True)  # `ip netns add` mounts it, and leaves it so
+    mount("-t", "tmpfs", "tmpfs", "/run/netns")
     (folder / "mounts").write_text(MOUNTS.read_text())
 
 
@@ -131,9 +133,11 @@ def mount(*words: str) -> None:
 def violations(folder: Path) -> Iterator[str]:
     yield from (folder / "refused").read_text().splitlines()
     if (folder / "mounts").exists():  # a namespace of the session's own
-        before = (folder / "mounts").read_text().splitlines()
-        yield from (f"left mounted: {one}" for one in MOUNTS.read_text().splitlines()
-                    if one not in before)  # fmt: skip
+        before, now = (
+            {line.split()[4] for line in file.read_text().splitlines()}
+            for file in (folder / "mounts", MOUNTS)
+        )
+        yield from (f"left mounted: {place}" for place in sorted(now - before))
     for process in psutil.wait_procs(psutil.Process().children(recursive=True), timeout=5)[1]:
         with suppress(psutil.Error):
             test = process.environ().get("PYTEST_CURRENT_TEST", "a test")
