@@ -93,7 +93,6 @@ def test_every_framework_leaves_the_same_record(trial: Bench) -> None:
         assert record.data == horovod.data and record.world.nodes == 1
         assert record.world.size == len(record.world.hostnames) == 2
         assert record.world.cores_per_rank == horovod.world.cores_per_rank
-        assert record.world.oversubscribed == horovod.world.oversubscribed
         assert record.world.data_plane == "tf.distribute"
         for ours, theirs in zip(horovod.epochs, record.epochs, strict=True):
             for field in ("images", "steps", "validation_images", "lr_first", "lr_last"):
