@@ -118,9 +118,10 @@ def part(folder: Path) -> None:
             mount("--bind", str(folder / name), f"/etc/{name}")
     if Path("/etc/slurm").is_dir():
         mount("-t", "tmpfs", "tmpfs", "/etc/slurm")
-    for name in INSTALLERS:  # also for who names no PATH, or the whole path
-        if real := shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin"):
-            mount("--bind", str(folder / "bin" / name), os.path.realpath(real))
+    # also for who names no PATH, or the whole path; some are links to others
+    found = {name: shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in INSTALLERS}
+    for real, name in {os.path.realpath(at): name for name, at in found.items() if at}.items():
+        mount("--bind", str(folder / "bin" / name), real)
     Path("/run/netns").mkdir(exist_ok=True)  # `ip netns add` mounts it, and leaves it so
     mount("-t", "tmpfs", "tmpfs", "/run/netns")
     (folder / "mounts").write_text(MOUNTS.read_text())
