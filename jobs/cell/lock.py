@@ -14,7 +14,7 @@ from typing import TextIO
 
 from train.config.frozen import Frozen
 from train.errors import ConfigError, remedy
-from train.record.mount import LOCKS_REMEDY, boot_id, device_of, machine_at, mount_in_words
+from train.record import mount as mounts
 
 LOCK_NAME, SWEEP_LOCK = ".running", ".lock"
 #: Reports of preflights, in the folder of results: ``locks`` says which machine saw whose lock.
@@ -45,8 +45,7 @@ class Holder:
 
     @property
     def machine(self) -> str:
-        """Its kernel and mount, as preflights name them; '' where they are not known."""
-        return f"{self.boot} {self.mount}" if self.boot and self.mount else ""
+        return mounts.machine_named(self.boot, self.mount)
 
     def has_ended(self, here: Holder, results: Path) -> bool:
         """Whether this one is provably gone, seen by ``here``, who has got its lock."""
@@ -158,9 +157,10 @@ def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
     """Whose lock this machine sees there, and itself, as preflights name machines; nothing where it
     sees its own, or none."""
     other = holder(folder, name)
-    if other and other.machine and other.boot != boot_id():
-        return [(other.machine, machine_at(folder / name))]
-    return []
+    if other is None or other.boot == mounts.boot_id():
+        return []
+    pair = other.machine, mounts.machine_at(folder / name)
+    return [pair] if all(pair) else []
 
 
 def is_abandoned(cell: Path) -> bool:
@@ -174,8 +174,8 @@ def is_abandoned(cell: Path) -> bool:
 
 
 def _ourselves(handle: TextIO, job: str | None = None) -> Holder:
-    mount = device_of(handle.fileno())
-    return Holder(os.getpid(), os.uname().nodename, boot_id(), mount, job)
+    mount = mounts.device_of(handle.fileno())
+    return Holder(os.getpid(), os.uname().nodename, mounts.boot_id(), mount, job)
 
 
 def _taken(handle: TextIO, kind: int) -> bool:
@@ -184,8 +184,8 @@ def _taken(handle: TextIO, kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        words = f"{error.strerror}: flock fails on {mount_in_words(handle.fileno())}: "
-        raise OSError(error.errno, words + LOCKS_REMEDY, handle.name) from error
+        words = f"{error.strerror}: flock fails on {mounts.mount_in_words(handle.fileno())}: "
+        raise OSError(error.errno, words + mounts.LOCKS_REMEDY, handle.name) from error
     return True
 
 

@@ -32,9 +32,14 @@ def device_of(file: int | Path) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
+def machine_named(boot: str | None, device: str | None) -> str:
+    """A machine as preflights name it: its kernel, and a file's mount; '' if one is not known."""
+    return f"{boot} {device}" if boot and device else ""
+
+
 def machine_at(file: int | Path) -> str:
-    """This machine as preflights name it: its kernel, and the file's mount."""
-    return f"{boot_id()} {device_of(file)}"
+    """This machine, by the file's mount."""
+    return machine_named(boot_id(), device_of(file))
 
 
 def file_system(device: str) -> tuple[str, str]:

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from train.record import mount
-from train.record.mount import device_of, file_system, local_file_system, mount_in_words
+from train.record.mount import (
+    device_of,
+    file_system,
+    local_file_system,
+    machine_at,
+    mount_in_words,
+)
 
 
 def test_a_mount_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +36,11 @@ def test_a_file_system_that_no_node_can_see(tmp_path: Path) -> None:
     """/dev/shm is memory of this machine; a disk of it may be served to others."""
     assert local_file_system(Path("/dev/shm")) == "tmpfs"
     assert local_file_system(tmp_path / "nowhere") is None
+
+
+def test_a_machine_without_a_known_kernel_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them would count as one machine that shares locks with itself."""
+    monkeypatch.setattr(mount, "BOOT_ID", tmp_path / "none")
+    assert machine_at(tmp_path) == ""

@@ -116,7 +116,7 @@ def check_lock(file: Path, holder: str) -> tuple[Finding, str]:
     except OSError as error:
         said = f"{file}: {error.strerror}, on {where}"
         return finding("locks", False, said, expected, LOCKS_REMEDY), ""
-    if not holder or holder.split(maxsplit=1)[0] == here.split()[0]:
+    if not (holder and here) or holder.partition(" ")[0] == here.partition(" ")[0]:
         return finding("locks", None, f"flock works on {where}", expected, ""), ""
     said = f"{file}: {'held' if held else 'free, and another node holds it'}, on {where}"
     return finding("locks", held, said, expected, LOCKS_REMEDY), here if held else ""
