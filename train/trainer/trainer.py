@@ -115,7 +115,6 @@ class Trainer:
             if self.runtime.local_rank == 0 and self.runtime.size > 1
             else ()
         )
-        self.oversubscribed |= any(self.ranks.allgather(self.runtime.shares_cores()))
         self.beat("comparing the ranks' weights")
         target = self.config.target
         return Trained(
@@ -226,7 +225,9 @@ class Trainer:
         if not self.config.deterministic:  # sums in no fixed order must not part the ranks
             self.ranks.common_hash(self.model.variables)
         mine = trained, ended(), Stretch(self.stepper.sampled_s, trained.suspended_s)
-        of_all = zip(*self.ranks.allgather(mine), strict=True)
+        every = self.ranks.allgather((*mine, self.runtime.shares_cores()))
+        *of_all, shared = zip(*every, strict=True)
+        self.oversubscribed |= any(shared)
         trained, evaluated, sampled = map(common, mine, of_all)
         measured = Measured(
             self.attempt, sums, self.checked, trained, evaluated, sampled.took_s,
@@ -270,10 +271,9 @@ class Trainer:
         return sharpness(self.model, self.data, self.parts.used, images, self.ranks, self.beat)
 
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
-        """Collective. Every rank: its steps. Rank 0: checkpoint first, progress line second, so
-        that a line is never ahead of it."""
+        """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
+        never ahead of it."""
         append_steps(self.stepper.samples.last_epoch(), self.steps_file)
-        self.oversubscribed |= any(self.ranks.allgather(self.runtime.shares_cores()))
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")
