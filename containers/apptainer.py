@@ -183,7 +183,7 @@ def install_privately() -> None:
             put(file, place / file.relative_to(top))
     SESSION.mkdir(parents=True, exist_ok=True)
     version = run([str(PREFIX / "usr/bin/apptainer"), "--version"], "starting Apptainer").strip()
-    put(PREFIX / "usr/bin/apptainer", PROGRAM)  # last: an interrupted installation is done anew
+    put(PREFIX / "usr/bin/apptainer", PROGRAM)  # last: an interrupted installation starts again
     say(f"{version} is installed: {PROGRAM} (its own C library in {PREFIX})")
 
 

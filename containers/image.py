@@ -27,9 +27,8 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, atomic, check_own, errors, run, table
+from locks import LOCKS, SetupError, atomic, check_own, errors, run, table, write_all
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
-from terminal import write_all
 from users import ensure_user, enter_argv
 
 FOLDER = LOCKS / "images"

@@ -21,7 +21,8 @@ if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in the
 table = importlib.import_module("train.environment")
 atomic = importlib.import_module("train.record.atomic")
 errors = importlib.import_module("train.errors")
-run = importlib.import_module("train.program").run
+program = importlib.import_module("train.program")
+run, write_all = program.run, program.write_all
 quota = importlib.import_module("train.distributed.quota")
 
 

@@ -19,6 +19,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from locks import write_all
+
 PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 #: So long a terminal shows nothing when all is copied; so many reads empty the kernel's 12 KiB.
 QUIET_S, READS_AFTER_END = 0.1, 64
@@ -95,12 +97,3 @@ def _copy(master: int, terminal: int, process: subprocess.Popen[bytes]) -> None:
             elif over:
                 break
     os.close(master)
-
-
-def write_all(number: int, data: bytes) -> None:
-    """Also to a terminal that a program before left without waiting (O_NONBLOCK)."""
-    while data:
-        try:
-            data = data[os.write(number, data) :]
-        except BlockingIOError:
-            select.select([], [number], [])

@@ -58,6 +58,19 @@ def place(written: str | Path) -> Path:
 place.__name__ = "path"  # what argparse and typer call it
 
 
+def write_all(descriptor: int, content: memoryview | bytes) -> None:
+    """Write all of it, also to a terminal that another program made non-blocking.
+
+    Raises:
+        OSError: the rest cannot be written.
+    """
+    while content:
+        try:
+            content = content[os.write(descriptor, content) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
 class _Output(io.RawIOBase):
     """A descriptor that takes everything; what it could not write is lost, and ``failure`` says
     why."""
@@ -67,16 +80,13 @@ class _Output(io.RawIOBase):
         self.failure: OSError | None = None
 
     def write(self, content: object, /) -> int:
-        left = memoryview(content).cast("B")  # type: ignore[arg-type]
-        size = len(left)
-        while left and self.failure is None:
+        octets = memoryview(content).cast("B")  # type: ignore[arg-type]
+        if self.failure is None:
             try:
-                left = left[os.write(self.descriptor, left) :]
-            except BlockingIOError:  # another program made the terminal non-blocking
-                select.select([], [self.descriptor], [])
+                write_all(self.descriptor, octets)
             except OSError as error:
                 self.failure = error
-        return size
+        return len(octets)
 
     def fileno(self) -> int:
         return self.descriptor

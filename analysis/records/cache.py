@@ -25,6 +25,7 @@ from analysis.records.gather import TABLES, Gathered, array_of, gather, of_cells
 from analysis.table import Names
 from train.errors import is_private
 from train.record.atomic import write_atomically
+from train.record.cell_folder import file_mark
 from train.record.run import RECORD_NAME
 
 #: Fewer records than this are read as quickly as the cache is.
@@ -43,13 +44,9 @@ _NONE: Stamp = (-1, -1, -1)
 
 
 def stamps(folder: Path, cells: Sequence[str]) -> dict[str, Stamp]:
-    """Inode, size and time in ns of each record; a cell without one is left out."""
-    found = {}
-    for cell in cells:
-        with contextlib.suppress(OSError):
-            stat = (folder / cell / RECORD_NAME).stat()
-            found[cell] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-    return found
+    """The mark of each record's file; a cell without one is left out."""
+    marks = {cell: file_mark(folder / cell / RECORD_NAME) for cell in cells}
+    return {cell: mark for cell, mark in marks.items() if mark is not None}
 
 
 def load(folder: Path, now: Mapping[str, Stamp]) -> Gathered:

@@ -26,7 +26,7 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
 from jobs.slurm.job.task import SubmissionContext, minutes_for
 from jobs.slurm.request import SweepRequest, context_for, with_array_limit
-from jobs.slurm.submissions import SCRIPT_NAME, Array, shared
+from jobs.slurm.submissions import SCRIPT_NAME, Array
 from jobs.slurm.submit import batch_script, tasks_of
 from jobs.slurm.throttle import Throttle
 from jobs.slurm.watch.preflight import preflight_layout
@@ -56,7 +56,7 @@ def plan_cluster(wish: SweepRequest) -> None:
         trouble = f"\nSlurm gives no answer here, so limits of the cluster are not known ({error})"
     arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
     first = Throttle(sending.site.array_parallel, watched=False).admitted(arrays)
-    arrays = (*first, *shared(later := arrays[len(first) :], {one.key: 1 for one in later}))
+    arrays = (*first, *arrays[len(first) :])
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site, len(first))]
@@ -66,8 +66,8 @@ def plan_cluster(wish: SweepRequest) -> None:
             f"{LEAST_MIN} min, for {len(sending.minutes)} cells, {sending.site.longest_min} min "
             "for others; jobs of one array have the longest of its cells' limits"
         )
-    everywhere = basic_needs(str(sending.root), sending.image.path, sending.site.scratch)
-    lines += ["", *need_lines((*everywhere, *sending.needs))]
+    shared = basic_needs(str(sending.root), sending.image.path, sending.site.scratch)
+    lines += ["", *need_lines((*shared, *sending.needs))]
     lines += _scripts(sending, arrays, {config.cell_id(): config for config in configs})
     if arrays:
         lines.append(

@@ -47,7 +47,7 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     nodes: int = Field(ge=1)
     ranks_per_node: int = Field(ge=1)
     minutes: int = Field(ge=1)  # time limit of an element
-    parallel: int = Field(default=64, ge=1)  # elements that may run at once when it is submitted
+    parallel: int = Field(default=1, ge=1)  # elements that may run at once when it is submitted
 
     @property
     def shape(self) -> NodeLayout:

@@ -164,8 +164,8 @@ def _last_epoch(file: Path, _mark: tuple[int, ...]) -> EpochRecord | None:
     return None
 
 
-def file_mark(file: Path) -> tuple[int, ...] | None:
-    """Differs when the file has changed; None where it is not there, or not seen."""
+def file_mark(file: Path) -> tuple[int, int, int] | None:
+    """Inode, size and time in ns: differs when the file has changed; None if it is not seen."""
     with contextlib.suppress(OSError):
         status = file.stat()
         return status.st_ino, status.st_size, status.st_mtime_ns

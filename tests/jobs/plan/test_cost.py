@@ -24,7 +24,7 @@ WHOLE = SITE.model_copy(update={"exclusive": True})
 def array(nodes: int, ranks: int, jobs: int, minutes: int = 30, pack: int = 1) -> Array:
     name = f"c{nodes * ranks}"
     units = tuple(tuple(f"{name}-{job}-{i}" for i in range(pack)) for job in range(jobs))
-    return Array(units=units, nodes=nodes, ranks_per_node=ranks, minutes=minutes)
+    return Array(units=units, nodes=nodes, ranks_per_node=ranks, minutes=minutes, parallel=64)
 
 
 #: 4 x 1 GPU and 6 x 16 GPUs for half an hour: 2 and 48 GPU-hours.
