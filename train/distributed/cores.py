@@ -69,7 +69,7 @@ class Claims:
 def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
     """As many cores as are wanted: these or, where another process holds some of them, spare ones.
 
-    With too few of them, it is the wanted ones, and all who hold them are told.
+    If too few are free, it takes the wanted ones and sends a message to everybody who holds them.
     """
     wanted, claims = tuple(wanted), Claims()
     chosen = [core for core in wanted if claims.take(core)]
@@ -85,7 +85,7 @@ def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
         for core in {*wanted} - {*claims.held}:
             any(claims.sit(core, seat) for seat in SEATS)  # first, so that later ones tell us
             for seat in SEATS:
-                with contextlib.suppress(OSError):  # nobody's, or was told often enough
+                with contextlib.suppress(OSError):  # nobody sits there, or its queue is full
                     sender.sendto(b"shared", socket.MSG_DONTWAIT, _address(core, seat))
     claims.cores, claims.told = wanted, True
     return claims

@@ -53,8 +53,8 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.mark.parametrize(
     ("said", "utc"),
     [("1792886400", 0), ("1792890000", 1), ("2026-10-25T01:59:59", -1 / 3600),
-     # the hour that comes twice, where a wrapper has Slurm print it so: an end that may be later
-     # is waited for
+     # the hour that comes twice, as a site's wrapper prints it: the later time counts, so nothing
+     # is settled too early
      ("2026-10-25T02:00:00", 1), ("2026-10-25T03:00:00", 2), ("tomorrow", None),
      ("9" * 20, None)],
 )  # fmt: skip

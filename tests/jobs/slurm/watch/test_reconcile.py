@@ -291,8 +291,8 @@ def looks(sweep: Path) -> Callable[..., tuple[list[str], CellState]]:
 
 
 def test_a_cell_whose_job_waits_or_runs_is_read_when_something_changes(sweep, looks) -> None:
-    """Seen: four files of each queued cell in each minute, for days. What a cell's folder holds is
-    then as it was, and its state is told by its job."""
+    """Seen: four files of each queued cell in each minute, for days. While its
+    files do not change, the job tells where a cell stands."""
     folder = sweep / ONE.cell_id()
     files, cell = looks("PENDING")
     assert set(files) == {"record.json", "attempt.json", "config.json"} and cell.state == "waiting"

@@ -76,7 +76,7 @@ def test_two_ranks_add_up(start_ranks: Callable[..., list[str]], tmp_path: Path)
 
 def test_a_dropped_environment_is_found_and_named(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with lock.open("w") as handle:  # of another node, as far as the rank is told
+    with lock.open("w") as handle:  # the rank reads that another node holds it
         fcntl.flock(handle, fcntl.LOCK_EX)
         code, report = preflight(tmp_path / "out", "--world", "4", "--lock", str(lock), "b 0:1")
     assert report.lock == f"{boot_id()} {device_of(lock)}"
