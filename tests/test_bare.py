@@ -40,7 +40,7 @@ def test_what_quick_tests_may_not_do_fails_their_session(tmp_path: Path) -> None
     argv += ["-p", "no:cacheprovider", "-p", "tests.bare", "-m", "not slow and not slurm"]
     done = ran(argv, cwd=ROOT, env=os.environ | {"PATH": path, "SLURM_CONF": "/x"})
     assert done.returncode == 1 and "1 failed, 4 passed" in done.stdout, done.stdout
-    assert "test_it.py::test_that_downloads\n" in done.stdout
+    assert "test_it.py::test_that_downloads" in done.stdout.rpartition("FAILED ")[2]
     assert "test_that_installs (call): apt-get install hello\n" in done.stderr
     assert "[bare] a test: sleep 300 (process" in done.stderr
     if os.geteuid() == 0:
