@@ -123,16 +123,14 @@ class RunConfig(Frozen):
             )
         if self.image_size is not None and not self.dataset.startswith(FOLDER_PREFIX):
             raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
-        if self.pretrained is not None and self.model in BUILT_IN and self.model != "resnet50":
-            raise ValueError(
-                f"pretrained weights are for resnet50 and networks of your own, found {self.model}"
-            )
-        if (
-            self.pretrained is not None
-            and self.runs_as_built
-            and not split_hash(self.pretrained)[1]
-        ):
-            raise ValueError(f"pretrained: expected FILE@SHA256, found {self.pretrained!r}")
+        if (weights := self.pretrained) is not None and self.model != "resnet50":
+            if not self.runs_as_built:
+                own = "networks of your own"
+                raise ValueError(
+                    f"pretrained weights are for resnet50 and {own}, found {self.model}"
+                )
+            if split_hash(weights)[1] is None:
+                raise ValueError(f"pretrained: expected FILE@SHA256, found {weights!r}")
         if self.model != "resnet_mini" and not (self.width == 1 and self.shortcuts):
             raise ValueError(f"width and shortcuts are for resnet_mini, found model {self.model}")
         if self.model == "linear" and self.technique.normalisation != "none":
