@@ -125,7 +125,7 @@ class RunConfig(Frozen):
             raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
         if (weights := self.pretrained) is not None and self.model != "resnet50":
             if not self.runs_as_built:
-                own = "networks of your own"
+                own = "own networks"
                 raise ValueError(
                     f"pretrained weights are for resnet50 and {own}, found {self.model}"
                 )
