@@ -34,6 +34,7 @@ from train.record.run import (
     Status,
     read_own_record,
 )
+from train.run.check import main as check
 from train.run.failure import describe, headline, leave, leave_record
 from train.run.task import Task
 from train.trainer.budget import Budget
@@ -81,6 +82,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["check"]:
+        return check(arguments[1:])
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
     try:
