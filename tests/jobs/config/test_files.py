@@ -87,7 +87,7 @@ def test_weights_are_named_by_content_where_the_network_is_ones_own(load: Load) 
         ({"model": "nets/latin.py:build"}, 6, r"nets/latin\.py:3: expected UTF-8, found 0xe9"),
         ({"model": MOBILE, "pretrained": "no.h5"}, 7, r"no\.h5 found unreadable .*DATA=DIR"),
         (
-            {"model": MOBILE, "technique": "tuned", "batch_per_rank": 256},
+            {"model": MOBILE, "technique": "tuned", "batch_per_rank": 256, "dataset": "cifar10"},
             5,
             "zero_gamma of tuned .*runs as built",
         ),

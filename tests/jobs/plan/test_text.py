@@ -176,5 +176,8 @@ def test_times_and_what_they_are_estimated_from() -> None:
     assert table == ["done", "~0:20", "~0:30", "?"]
     text = summary(rows, {runs[0].cell_id()})
     assert "1 have a good record and are skipped" in text
-    assert "time: about 0:50 one cell after another, without 1 of time unknown" in text
+    assert (
+        "time: about 0:50 one cell after another, without 1 of time unknown (none alike ran here)"
+        in text
+    )
     assert summary(rows, {run.cell_id() for run in runs})[-1] == "nothing to train"
