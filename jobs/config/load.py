@@ -21,6 +21,7 @@ from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import DATA, SWEEPS, Sweep, without_repeats
 from jobs.config.techniques import PARAMETERS, changed, load_techniques, spelled_out
 from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
+from train.config.checks import new_cell_problem
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
@@ -205,6 +206,9 @@ def _config(cell: Cell, named: NamedFiles) -> RunConfig:
         model = Technique if error.title == "Technique" else RunConfig
         place, text = problem_of(model, cell.settings, error)
         raise cell.error(str(place[0]) if place else "technique", text) from error
+    if text := new_cell_problem(config):
+        first = min((key for key in cell.settings if key in text), key=text.find, default=None)
+        raise cell.error(first or "technique", text)
     _refuse_bare_noise(cell, config)
     row = config.technique
     if config.runs_as_built and (row.zero_gamma or row.initialisation != "glorot"):
