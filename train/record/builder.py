@@ -15,6 +15,7 @@ from train.config.run import RunConfig
 from train.errors import read_whole
 from train.record.cell_folder import EPOCHS_NAME, START_NAME, earlier_attempts, read_epochs
 from train.record.measurements import (
+    NO_ACCURACY,
     Classification,
     DataRecord,
     EpochRecord,
@@ -146,7 +147,7 @@ def _record(
         unknown = f"the run ended as {status} before this was known"
         parts = {path for path in nulls if "." not in path} - {"why_no_overlap"}
         reasons = dict.fromkeys(parts, unknown) | reasons
-    missing = {path: reasons.get(path) or nulls[path] for path in sorted(nulls)}
+    missing = {path: why for path in sorted(nulls) if (why := reasons.get(path, nulls[path]))}
     return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
 
 
@@ -164,12 +165,11 @@ def _reasons(
     if not isinstance(technique.optimizer, Lamb | Larc | Lars):
         reasons["epochs.trust"] = f"optimizer {technique.optimizer.name} has no layer-wise factors"
     if status == "diverged":
-        names = ("classification", "sharpness", "epochs.train_loss", "epochs.validation_loss",
-                 "epochs.train_accuracy", "epochs.validation_accuracy")  # fmt: skip
-        reasons |= dict.fromkeys(names, "diverged")
+        names = ("train_loss", "validation_loss", "validation_accuracy")
+        reasons |= dict.fromkeys([f"epochs.{name}" for name in names], "diverged")
+        reasons |= dict.fromkeys(["classification", "sharpness"], "diverged")
     if not labelled:
-        accuracy = "random labels: accuracy has no meaning"
-        reasons |= {"epochs.train_accuracy": accuracy, "epochs.validation_accuracy": accuracy}
+        reasons["epochs.validation_accuracy"] = NO_ACCURACY
         reasons["classification"] = "random labels: classes have no meaning"
     if config.target is None:
         reasons["target"] = "the config sets none"

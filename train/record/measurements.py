@@ -22,6 +22,7 @@ class Why(str):
     __slots__ = ()
 
 
+NO_ACCURACY = Why("random labels: accuracy has no meaning")
 _NOT_FINITE = Why("not a finite number in that epoch")
 _OLDER = Why("an epoch of an older version of this suite")
 _CENSORED = Why(
@@ -117,9 +118,9 @@ class EpochRecord(Frozen):
     # mean per image, without skipped steps whose own loss had overflowed (accuracy keeps them)
     train_loss: Annotated[float | None, _NOT_FINITE]
     # mean over the epoch's batches while weights change: the metric of the background documents
-    train_accuracy: Share | None
+    train_accuracy: Annotated[Share | None, NO_ACCURACY]
     validation_loss: Annotated[float | None, _NOT_FINITE]
-    validation_accuracy: Share | None
+    validation_accuracy: Annotated[Share | None, Why("the epoch was not evaluated")]
     validation_images: Count
     # over the steps that were applied, so without the skipped
     lr_mean: Annotated[float | None, _OLDER] = None

@@ -138,7 +138,7 @@ class RunRecord(Frozen):
     adapted: tuple[str, ...] = ()
     # without interfaces that moved nothing; empty for one rank, or where no counter could be read
     traffic: tuple[LinkTraffic, ...] = ()
-    classification: Classification | None = None
+    classification: Annotated[Classification | None, Why("the last epoch was not evaluated")] = None
     target: TargetOutcome | None = None
     sharpness: Annotated[Sharpness | None, Why("second derivatives were no finite numbers")] = None
     # findings that make the numbers doubtful, as that all ranks trained on the same images
