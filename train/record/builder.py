@@ -55,6 +55,9 @@ class Trained:
     alarms: tuple[str, ...] = ()
     gradient_bytes: int = 1  # of one rank and step, as they travel
     adapted: tuple[str, ...] = ()  # variables with learning rates of their own
+    origin_from: int = (
+        0  # epochs before the first that ran on the same devices and code as the last
+    )
 
 
 def finished_record(
@@ -129,7 +132,7 @@ def _record(
         world=world,
         data=data,
         epochs=epochs,
-        throughput=throughput(epochs) if trained else None,
+        throughput=throughput(epochs, trained.origin_from) if trained else None,
         why_no_overlap=config.technique.why_no_overlap(),
         adapted=trained.adapted if trained else (),
         traffic=trained.traffic if trained else (),
@@ -225,11 +228,14 @@ def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
     ]
 
 
-def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together."""
+def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:
+    """Images really processed over the training seconds they took, all ranks together.
+
+    first: epochs before the first that ran on the same devices and code as the last.
+    """
     samples = tuple(
         ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
-        for epoch in steady_epochs(epochs)
+        for epoch in steady_epochs(epochs[first:])
         if epoch.usual_images > 0 and epoch.usual_s > 0
     )
     kept = {sample.epoch for sample in samples}

@@ -59,14 +59,14 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     parts = build_parts(config, data, runtime, task.data)
-    world = describe_world(runtime, cpu_name())
+    world, provenance = describe_world(runtime, cpu_name()), collect(config, runtime)
     trainer = Trainer(
-        config, runtime, data, parts, task.out, task.attempt, beat, task.budget, watchdog.awake,
-        os.environ.get(IMAGE_DIGEST), world.oversubscribed,
+        config, runtime, data, parts, task.out, task.attempt, beat, _origin(world, provenance),
+        task.budget, watchdog.awake, world.oversubscribed,
     )  # fmt: skip
     announced = Announcement(
-        world=world, data=describe_data(config, data, parts.plan),
-        provenance=collect(config, runtime), labelled=data.labelled, remark=data.remark,
+        world=world, data=describe_data(config, data, parts.plan), provenance=provenance,
+        labelled=data.labelled, remark=data.remark,
     )  # fmt: skip
     if runtime.rank == 0:
         _announce(task, announced)
@@ -89,8 +89,18 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
             started_at=task.started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
+        if config.keep_weights:
+            save_weights(task.out / WEIGHTS_NAME, user_network(parts.model))
         _keep(task, record)
     _leave(runtime)
+
+
+def _origin(world: World, provenance: Provenance) -> Origin:
+    changed = ", changed" if provenance.git_dirty else ""
+    return Origin(
+        device=world.device, ranks=world.size, nodes=world.nodes,
+        commit=(provenance.git_commit or "") + changed, image=provenance.image_digest or "",
+    )  # fmt: skip
 
 
 ORDERS = {
