@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from train.config.frozen import Frozen
 from train.config.optimizer import Lamb, Larc, Lars
@@ -26,7 +27,16 @@ from train.record.measurements import (
     Throughput,
     ThroughputSample,
 )
-from train.record.run import Attempt, Provenance, RunError, RunRecord, Status, World, null_paths
+from train.record.run import (
+    GOOD,
+    Attempt,
+    Provenance,
+    RunError,
+    RunRecord,
+    Status,
+    World,
+    null_paths,
+)
 
 
 class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fault
@@ -41,38 +51,34 @@ class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fau
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run that came to its own end leaves behind (the same on all ranks)."""
+    """What a start leaves behind (the same on all ranks); names are those of the record."""
 
-    error: RunError | None  # None: completed; else why it counts as diverged
+    error: RunError | None  # None: completed
     epochs: tuple[EpochRecord, ...]
     resumed_from: int
-    steps: tuple[RankSteps, ...] | None
-    weights_sha256: str
+    steps: tuple[RankSteps, ...] | None = None
+    weights_sha256: str | None = None
     traffic: tuple[LinkTraffic, ...] = ()
     classification: Classification | None = None
     target: TargetOutcome | None = None
     sharpness: Sharpness | None = None
     alarms: tuple[str, ...] = ()
-    gradient_bytes: int = 1  # of one rank and step, as they travel
-    adapted: tuple[str, ...] = ()  # variables with learning rates of their own
-    origin_from: int = (
-        0  # epochs before the first that ran on the same devices and code as the last
-    )
+    gradient_bytes: int | None = None
+    adapted: tuple[str, ...] = ()
+    #: epochs before the first that ran on the same devices and code as the last
+    origin_from: int = 0
 
 
 def finished_record(
     config: RunConfig, trained: Trained, announced: Announcement, attempt: int,
     earlier: tuple[Attempt, ...], started_at: datetime, ended_at: datetime,
 ) -> RunRecord:  # fmt: skip
-    """Of a run that completed or diverged."""
+    """Of a run that came to its own end: it completed, or diverged with ``trained.error``."""
     this = Attempt(
-        number=attempt,
-        resumed_from_epoch=trained.resumed_from,
-        started_at=started_at,
-        ended_at=ended_at,
-        status="completed" if trained.error is None else "diverged",
-    )
-    return _record(config, trained.error, (*earlier, this), trained.epochs, announced, trained)
+        number=attempt, resumed_from_epoch=trained.resumed_from, started_at=started_at,
+        ended_at=ended_at, status="diverged" if trained.error else "completed",
+    )  # fmt: skip
+    return _record(config, trained, (*earlier, this), announced)
 
 
 def ended_record(
@@ -91,62 +97,47 @@ def ended_record(
     earlier = earlier_attempts(cell, config)
     # one that was killed by hand left epochs and no record
     number = max([len(earlier) + 1, *(epoch.attempt for epoch in epochs)])
+    trained = Trained(error, epochs, sum(epoch.attempt < number for epoch in epochs))
     this = Attempt(
-        number=number,
-        resumed_from_epoch=sum(epoch.attempt < number for epoch in epochs),
-        started_at=started_at,
-        ended_at=ended_at,
-        status=status,
-    )
-    return _record(config, error, (*earlier, this), epochs, _announced(cell), None)
-
-
-def _announced(cell: Path) -> Announcement | None:
-    """None where the ranks never met."""
+        number=number, resumed_from_epoch=trained.resumed_from, started_at=started_at,
+        ended_at=ended_at, status=status,
+    )  # fmt: skip
     try:
-        return Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
-    except (OSError, ValueError):
-        return None
+        announced = Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
+    except (OSError, ValueError):  # the ranks never met
+        announced = None
+    return _record(config, trained, (*earlier, this), announced)
 
 
 def _record(
-    config: RunConfig, error: RunError | None, attempts: tuple[Attempt, ...],
-    epochs: tuple[EpochRecord, ...], announced: Announcement | None, trained: Trained | None,
+    config: RunConfig, trained: Trained, attempts: tuple[Attempt, ...],
+    announced: Announcement | None,
 ) -> RunRecord:  # fmt: skip
-    """``trained``: None where the start did not come to its own end."""
+    """Of the start that is the last of ``attempts``."""
     status = attempts[-1].status
-    world = data = provenance = None
-    alarms = trained.alarms if trained else ()
+    known: dict[str, Any] = dict(vars(trained))
+    del known["resumed_from"], known["origin_from"]
     if announced:
-        world = _with_interface(announced.world, trained.traffic if trained else ())
-        data, provenance = announced.data, announced.provenance
-        alarms = (*([announced.remark] if announced.remark else []), *alarms)
-    nullable = ("steps", "weights_sha256", "classification", "target", "sharpness",
-                "gradient_bytes")  # fmt: skip
+        known["world"] = _with_interface(announced.world, trained.traffic)
+        known |= {"data": announced.data, "provenance": announced.provenance}
+        known["alarms"] = (*filter(None, [announced.remark]), *trained.alarms)
+    if status in GOOD:
+        known["throughput"] = throughput(trained.epochs, trained.origin_from)
+    nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
     draft = RunRecord.model_construct(
-        schema_version=1,
         cell_id=config.cell_id(),
         status=status,
-        error=error,
         config=config,
-        world=world,
-        data=data,
-        epochs=epochs,
-        throughput=throughput(epochs, trained.origin_from) if trained else None,
         why_no_overlap=config.technique.why_no_overlap(),
-        adapted=trained.adapted if trained else (),
-        traffic=trained.traffic if trained else (),
-        alarms=alarms,
-        provenance=provenance,
         attempts=attempts,
         started_at=attempts[0].started_at,
         ended_at=attempts[-1].ended_at,
         missing={},
-        **{name: getattr(trained, name, None) for name in nullable},
+        **(nothing | known),
     )
     nulls = null_paths(draft, whole=True)
-    reasons = _reasons(config, world, status, labelled=not announced or announced.labelled)
-    if trained is None:
+    reasons = _reasons(config, draft.world, status, labelled=not announced or announced.labelled)
+    if status not in GOOD:
         unknown = f"the run ended as {status} before this was known"
         parts = {path for path in nulls if "." not in path} - {"why_no_overlap"}
         reasons = dict.fromkeys(parts, unknown) | reasons

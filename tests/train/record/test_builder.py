@@ -59,7 +59,8 @@ def finish(
     of: RunConfig = OF, *, error: RunError | None = None, where: World | None = None,
     earlier: Any = (), attempt: int = 1, resumed_from: int = 0, known: Any = None, **more: Any,
 ) -> RunRecord:  # fmt: skip
-    values = {"epochs": epochs(of), "steps": None, "weights_sha256": "a" * 64} | more
+    values = {"epochs": epochs(of), "steps": None, "weights_sha256": "a" * 64,
+              "gradient_bytes": 56} | more  # fmt: skip
     return finished_record(
         of, Trained(error=error, resumed_from=resumed_from, **values),
         announcement(of, where, **(known or {})), attempt, earlier,
