@@ -239,20 +239,3 @@ def moved(
                 LinkTraffic(host=host, interface=name, received_bytes=received, sent_bytes=sent)
             )
     return tuple(found)
-
-
-def outside(traffic: Iterable[LinkTraffic], host: str) -> list[LinkTraffic]:
-    """What passed the interfaces of ``host`` that lead to others."""
-    return [link for link in traffic if link.host == host and link.interface != "lo"]
-
-
-def carriers(links: Iterable[LinkTraffic], payload: int) -> list[str]:
-    """Interfaces that both sent and received at least ``payload`` bytes.
-
-    Where ``payload`` bytes are added up over nodes, each node must send as many, since the others'
-    sums need its part, and receive as many, whatever the algorithm. What it reads from a file
-    server goes one way, however much it is.
-    """
-    return [
-        link.interface for link in links if payload <= min(link.sent_bytes, link.received_bytes)
-    ]

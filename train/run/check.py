@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from train.config.run import RunConfig, explain
 from train.config.technique import Technique
 from train.data.dataset import Dataset, make_dataset
 from train.distributed.launch import Launch, read_launch
-from train.distributed.watchdog import STALL_S, Watchdog
+from train.distributed.watchdog import Watchdog
 from train.distributed.world import start
 from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
@@ -40,6 +41,8 @@ EXIT_FAILED, EXIT_REQUEST = 1, 2
 STEPS = 3  # of each of two epochs
 #: Of the norm of a step: what float32 makes of a sum in another order stays far below.
 TOLERANCE = 1e-3
+#: To prepare the graph of a large network takes minutes on a core that does other work, too.
+PATIENCE_S = 3600.0
 #: What techniques change that not every network has.
 PROBES: dict[str, dict[str, Any]] = {
     "ghosts": {"normalisation": "ghost_batch_norm", "ghost_batch": 2},
@@ -138,7 +141,7 @@ def _findings(
     whole, resumed = folder / "whole", folder / "resumed"
     for cell in (whole, resumed):
         (cell / "logs").mkdir(parents=True)
-    with Watchdog(folder / "beat", STALL_S, launch.supervisor, lambda _: None) as watchdog:
+    with Watchdog(folder / "beat", PATIENCE_S, launch.supervisor, print) as watchdog:
         runtime = start(config, launch)
         # only now: they load TensorFlow
         import tensorflow as tf  # noqa: PLC0415
@@ -146,7 +149,10 @@ def _findings(
         from train.distributed.communicator import Ranks  # noqa: PLC0415
         from train.models.normalisation import batch_norms  # noqa: PLC0415
         from train.run.build import build_parts  # noqa: PLC0415
+        from train.trainer.checkpoint import Origin  # noqa: PLC0415
         from train.trainer.trainer import Trainer  # noqa: PLC0415
+
+        origin = Origin(device="", ranks=config.gpus, nodes=1, commit="", image="")
 
         def build(of: RunConfig) -> Any:
             tf.keras.backend.reset_uids()  # a layer without a name has the same one each time
@@ -160,7 +166,8 @@ def _findings(
         parts, size = build(config), config.gpus
         trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
-        straight = Trainer(config, runtime, data, parts, whole, 1, beat).train(resume=False)
+        trainer = partial(Trainer, config, runtime, data, attempt=1, beat=beat, origin=origin)
+        straight = trainer(parts=parts, out=whole).train(resume=False)
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         yield "-", "step", f"{step_s:.2g} s, {per} ({runtime.gpu or 'CPU'})"
@@ -169,7 +176,7 @@ def _findings(
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
         alone = "not compared, since there is one: --ranks 2 starts two"
         yield "passed" if size > 1 else "-", "ranks", equal if size > 1 else alone
-        again = Trainer(config, runtime, data, build(config), resumed, 1, beat).train(resume=True)
+        again = trainer(parts=build(config), out=resumed).train(resume=True)
         same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
         text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
         yield "passed" if same else "FAILED", "resume", text
