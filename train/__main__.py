@@ -1,4 +1,5 @@
-"""`python -m train CONFIG`: one rank of one cell, under any launcher."""
+"""`python -m train CONFIG`: one rank of one cell, under any launcher. `python -m train check NETWORK`
+looks at a network before it is trained."""
 
 from __future__ import annotations
 
@@ -34,7 +35,6 @@ from train.record.run import (
     RunRecord,
     read_own_record,
 )
-from train.run.check import main as check
 from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget
@@ -86,6 +86,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["check"]:
+        from train.run.check import main as check  # noqa: PLC0415  (runs need less)
+
         return check(arguments[1:])
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
