@@ -1,5 +1,5 @@
-"""`python -m train CONFIG`: one rank of one cell, under any launcher. `python -m train check NETWORK`
-looks at a network before it is trained."""
+"""`python -m train CONFIG`: one rank of one cell, under any launcher. `python -m train check
+NETWORK` looks at a network first."""
 
 from __future__ import annotations
 
