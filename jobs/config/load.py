@@ -206,17 +206,10 @@ def _config(cell: Cell, named: NamedFiles) -> RunConfig:
         model = Technique if error.title == "Technique" else RunConfig
         place, text = problem_of(model, cell.settings, error)
         raise cell.error(str(place[0]) if place else "technique", text) from error
-    if text := new_cell_problem(config):
-        first = min((key for key in cell.settings if key in text), key=text.find, default=None)
-        raise cell.error(first or "technique", text)
+    if problem := new_cell_problem(config):
+        keys = [key for key in cell.settings if key in problem]
+        raise cell.error(min(keys, key=problem.find, default="technique"), problem)
     _refuse_bare_noise(cell, config)
-    row = config.technique
-    if config.runs_as_built and (row.zero_gamma or row.initialisation != "glorot"):
-        key = "zero_gamma" if row.zero_gamma else "initialisation"
-        text = (
-            f"{key} of {name} is for networks of ours: {config.model} runs as built. Leave it out"
-        )
-        raise cell.error(key if key in cell.settings else "technique", text)
     return config
 
 

@@ -224,6 +224,9 @@ NEW_CELL: Rows = (
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
      "(records of it load): leave out base and clip, which are sgd and true"),
+    (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
+     "zero_gamma and initialisation are for the built-in networks, and model {c.model} runs as "
+     "built: leave them out"),
     (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
      "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
     (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",

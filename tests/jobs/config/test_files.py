@@ -88,10 +88,14 @@ def test_weights_are_named_by_content_where_the_network_is_ones_own(load: Load) 
         ({"model": MOBILE, "pretrained": "no.h5"}, 7, r"no\.h5 found unreadable .*DATA=DIR"),
         (
             {"model": MOBILE, "technique": "tuned", "batch_per_rank": 256, "dataset": "cifar10"},
-            5,
-            "zero_gamma of tuned .*runs as built",
+            6,
+            "zero_gamma and initialisation .*runs as built",
         ),
-        ({"model": MOBILE, "initialisation": "he"}, 7, "initialisation of naive is for networks"),
+        (
+            {"model": MOBILE, "initialisation": "he"},
+            7,
+            "zero_gamma and initialisation are for the built-in",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(
