@@ -102,14 +102,15 @@ class Lars(Frozen):
 
 class Larc(Frozen):
     """Layer-wise adaptive rate control, as NVIDIA's apex has it: the gradient of each variable is
-    scaled before a plain optimizer sees it. ``clip``: never by more than the plain rate would.
+    scaled before SGD sees it, never to more than the plain learning rate would make of it.
 
-    apex excludes nothing: that is ``exclude: []``. What is excluded runs at the plain rate, which
-    is only a ceiling for the others."""
+    apex excludes nothing: that is ``exclude: []``. What is excluded runs at the plain learning
+    rate, which is only a ceiling for the others. ``base: adam`` and ``clip: false`` are read from
+    records and no longer trained."""
 
     name: Literal["larc"] = "larc"
     base: Literal["sgd", "adam"] = "sgd"
-    momentum: float = Field(0.9, ge=0, lt=1)  # of sgd
+    momentum: float = Field(0.9, ge=0, lt=1)
     nesterov: bool = False
     trust: float = Field(0.02, gt=0)
     epsilon: float = Field(1e-8, gt=0)

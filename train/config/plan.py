@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-from train.config.checks import plan_problem
+from train.config.checks import new_cell_problem, plan_problem
 from train.config.datasets import DATASETS
 from train.config.run import MOST_EPOCHS, RunConfig, trainable_images, used_train_images
 from train.config.schedule import Grow, Step
@@ -265,7 +265,7 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     """
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
     plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
-    if text := plan_problem(plan):
+    if text := new_cell_problem(config) or plan_problem(plan):
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     return plan
 

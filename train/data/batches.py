@@ -104,13 +104,12 @@ def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: in
 def estimation_batches(
     config: RunConfig, data: Dataset, used: Indices, rank: int, size: int
 ) -> Iterator[Pixels]:
-    """This rank's share of about 20,000 training images as they are, uint8 [b, H, W, C]; the same
-    images in every epoch and for every seed, and as many batches on every rank."""
-    ghost = config.technique.ghost_batch or 1
-    chosen = used[shuffled(len(used), 0)][: max(ESTIMATED_FROM, size * ghost)]
-    share = len(chosen) // size
-    batch = min(config.batch_per_rank, share)
-    batch -= batch % ghost
-    own = chosen[rank::size]
-    for start in range(0, share // batch * batch, batch):
-        yield data.train_x[np.sort(own[start : start + batch])]
+    """This rank's training images as they are, in whole batches, uint8 [b, H, W, C]: as many
+    batches on every rank as fit in 20,000 images, at least one, so that a layer normalises over as
+    many images as in training, however many ranks there are. The images are the same in every epoch
+    and for every seed."""
+    step = size * config.batch_per_rank
+    batches = max(1, min(ESTIMATED_FROM, len(used)) // step)
+    own = used[shuffled(len(used), 0)][rank : batches * step : size]
+    for batch in own.reshape(batches, config.batch_per_rank):
+        yield data.train_x[np.sort(batch)]

@@ -22,7 +22,7 @@ from train.config.optimizer import (
     Sgd,
 )
 from train.errors import ConfigError
-from train.optimizers.lars import L2Penalty, LarcRule, LarsRule, RuledAdam, RuledSgd
+from train.optimizers.lars import L2Penalty, LarcRule, LarsRule, RuledSgd
 from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
@@ -82,24 +82,9 @@ def _adamw(config: AdamW, variables: Variables) -> Any:
     return _built(optimizer, variables)
 
 
-def _lars(config: Lars, variables: Variables) -> Any:
-    return _built(RuledSgd(LarsRule(config, variables), momentum=config.momentum), variables)
-
-
 def _larc(config: Larc, variables: Variables) -> Any:
-    rule = LarcRule(config, variables)
-    if config.base == "adam":
-        return _built(RuledAdam(rule), variables)
     numbers = {"momentum": config.momentum, "nesterov": config.nesterov}
-    return _built(RuledSgd(rule, **numbers), variables)
-
-
-def _novograd(config: NovoGrad, variables: Variables) -> Any:
-    return _built(NovoGradOptimizer(config), variables)
-
-
-def _muon(config: Muon, variables: Variables) -> Any:
-    return _built(MuonOptimizer(config), variables)
+    return _built(RuledSgd(LarcRule(config, variables), **numbers), variables)
 
 
 def _lamb(config: Lamb, variables: Variables) -> Any:
@@ -124,10 +109,12 @@ _BUILDERS: dict[type, Callable[[Any, Variables], Any]] = {
     Sgd: _sgd,
     Adam: _adam,
     AdamW: _adamw,
-    Lars: _lars,
+    Lars: lambda config, variables: _built(
+        RuledSgd(LarsRule(config, variables), momentum=config.momentum), variables
+    ),
     Larc: _larc,
-    NovoGrad: _novograd,
-    Muon: _muon,
+    NovoGrad: lambda config, variables: _built(NovoGradOptimizer(config), variables),
+    Muon: lambda config, variables: _built(MuonOptimizer(config), variables),
     Lamb: _lamb,
     NovoGradTfa: _novograd_tfa,
 }

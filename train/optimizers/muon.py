@@ -25,7 +25,8 @@ def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
 
 
 def _is_convolution(variable: tf.Variable) -> bool:
-    return len(variable.shape) == 4
+    """A channel of a depthwise convolution sees one map, so its kernel is no matrix."""
+    return len(variable.shape) == 4 and "depthwise_kernel" not in variable.name
 
 
 class MuonOptimizer(OwnOptimizer):

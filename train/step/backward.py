@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from train.config.technique import Technique
+from train.errors import ConfigError
 from train.models.layers import StepSeed
 from train.step.loss_scale import LossScale, NoLossScale
 
@@ -23,9 +24,10 @@ from train.step.loss_scale import LossScale, NoLossScale
 class Backward(NamedTuple):
     """Of one batch, or the mean of several; in the graph."""
 
-    gradients: list[tf.Tensor]  # float32
+    gradients: list[tf.Tensor]  # float32, dense; of the regularisation losses, too
     square: tf.Tensor  # squared norm over all of them, float32
-    loss: tf.Tensor  # mean cross-entropy, unweighted, float32
+    # mean cross-entropy, unweighted, float32: without regularisation losses, as in validation
+    loss: tf.Tensor
     hits: tf.Tensor  # images whose class was predicted, int64
 
 
@@ -41,8 +43,14 @@ def backward(
 ) -> Backward:
     """Forward and backward pass over uint8 images [b, H, W, C] and int64 labels [b].
 
+    The model's own losses (regularisers) are added to what is differentiated. They are the same for
+    every batch, or means over its images, so the mean over batches and ranks is that of one batch.
+
     number: of the draws of dropout and noise, int64. sigma: deviation of the images' weights; None
-    where all weigh the same.
+    if all weigh the same.
+
+    Raises:
+        ConfigError: the loss does not depend on a variable.
     """
     seed.set_step(number)
     with tf.GradientTape() as tape:
@@ -53,10 +61,29 @@ def backward(
         if sigma is not None:
             weights = sample_weights(tf.shape(labels)[0], sigma, seed.value)
             objective = tf.reduce_mean(losses * weights)
+        if penalties := model.losses:
+            objective += tf.add_n([tf.cast(penalty, tf.float32) for penalty in penalties])
         (objective,) = loss_scale.scaled([objective])
-    gradients = loss_scale.unscaled(tape.gradient(objective, model.trainable_variables))
+    variables = model.trainable_variables
+    gradients = loss_scale.unscaled(_dense(tape.gradient(objective, variables), variables))
     hits = tf.math.count_nonzero(tf.equal(tf.argmax(logits, axis=-1), labels))
     return Backward(gradients, squared_norm(gradients), loss, hits)
+
+
+def _dense(gradients: Sequence[Any], variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """An embedding's gradient has the rows that were used; all others are 0. Reductions, norms and
+    optimizers need the whole."""
+    unused = [v.name for v, g in zip(variables, gradients, strict=True) if g is None]
+    if unused:
+        raise ConfigError(
+            f"the loss does not depend on {len(unused)} of the network's {len(variables)} trainable "
+            f"variables ({', '.join(unused[:4])}), so they have no gradient: use their layers, "
+            "leave these out, or set trainable = False"
+        )
+    return [
+        tf.ensure_shape(tf.convert_to_tensor(g), v.shape) if isinstance(g, tf.IndexedSlices) else g
+        for g, v in zip(gradients, variables, strict=True)
+    ]
 
 
 def _losses(labels: tf.Tensor, logits: tf.Tensor, share: float) -> tf.Tensor:

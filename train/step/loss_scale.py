@@ -9,7 +9,6 @@ optimizer inside it and decides by the gradients of one rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import tensorflow as tf
 
@@ -67,7 +66,5 @@ class NoLossScale:
         return
 
 
-def build_loss_scale(
-    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"],
-) -> LossScale | NoLossScale:
+def build_loss_scale(precision: str) -> LossScale | NoLossScale:
     return LossScale() if precision == "mixed_float16" else NoLossScale()
