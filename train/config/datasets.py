@@ -58,7 +58,7 @@ def check_dataset(name: str) -> None:
     known = [*DATASETS, f"{FOLDER_PREFIX}PATH", f"{ARRAYS_PREFIX}FILE.npz"]
     near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown dataset {name!r}.{hint} Known: {', '.join(known)}")
+    raise ValueError(f"unknown dataset {name!r}; known: {', '.join(known)}.{hint}")
 
 
 def parse_arrays(name: str) -> tuple[str, str | None]:

@@ -152,11 +152,12 @@ class RunConfig(Frozen):
         return 1 if self.framework == "mirrored" else self.gpus
 
     @property
-    def image_side(self) -> int:
-        """Pixels along the shorter side of an image."""
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of an image; None: only the file of arrays shows it."""
         if self.dataset in DATASETS:
-            return min(DATASETS[self.dataset].shape[:2])
-        return self.image_size or FOLDER_SIDE
+            return DATASETS[self.dataset].shape
+        side = self.image_size or FOLDER_SIDE
+        return (side, side, 3) if self.dataset.startswith(FOLDER_PREFIX) else None
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
