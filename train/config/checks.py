@@ -230,6 +230,11 @@ NEW_CELL: Rows = (
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
      "(records of it load): leave out base and clip, which are sgd and true"),
+    (lambda c, t: t.noise_batch and t.noise_batch < c.global_batch
+     and not (t.clip_norm and t.warmup_epochs) and (c.global_batch / t.noise_batch - 1) ** 0.5,
+     "noise_batch {t.noise_batch} multiplies the gradients of {c.global_batch:,} images by weights "
+     "with a deviation of {x:.1f}, which needs a clip and a warm-up: set clip_norm, e.g. 1.0, and "
+     "warmup_epochs, with warmup_from: zero where no rule scales the learning rate"),
     (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
      "zero_gamma and initialisation are for the built-in networks, and model {c.model} runs as "
      "built: leave them out"),
