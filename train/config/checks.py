@@ -48,7 +48,7 @@ CELL: Rows = (
     (lambda c, t: c.model != "resnet_mini" and not (c.width == 1 and c.shortcuts),
      "width and shortcuts are for resnet_mini, found model {c.model}: leave them out"),
     (lambda c, t: c.model not in NETWORKS and t.bn_momentum != 0.9,
-     "bn_momentum {t.bn_momentum:g}: model {c.model} runs as built, with the momentum of its own "
+     "bn_momentum {t.bn_momentum:g}: model {c.model:.24} runs as built, with the momentum of its own "
      "layers: leave it out"),
     (lambda c, t: c.model == "linear" and t.normalisation != "none",
      "normalisation {t.normalisation}: model linear has no hidden layer that it could normalise: "
@@ -149,6 +149,14 @@ NEW_CELL: Rows = (
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
      "(records of it load): leave out base and clip, which are sgd and true"),
+    (lambda c, t: t.noise_batch and t.noise_batch < c.global_batch
+     and not (t.clip_norm and t.warmup_epochs) and (c.global_batch / t.noise_batch - 1) ** 0.5,
+     "noise_batch {t.noise_batch} multiplies the gradients of {c.global_batch:,} images by weights "
+     "with a deviation of {x:.1f}, which needs a clip and a warm-up: set clip_norm, e.g. 1.0, and "
+     "warmup_epochs, with warmup_from: zero where no rule scales the learning rate"),
+    (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
+     "zero_gamma and initialisation are for the built-in networks, and model {c.model:.24} runs as "
+     "built: leave them out"),
     (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
      "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
     (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
@@ -175,23 +183,22 @@ NEW_CELL: Rows = (
 NETWORK: Rows = (
     (lambda c, t, has: t.initialisation == "whitened" and "conv1" not in has,
      "initialisation whitened sets the filters of a first convolution, conv1, which model "
-     "{c.model} does not have: say initialisation: he"),
+     "{c.model:.24} does not have: say initialisation: he"),
     (lambda c, t, has: t.zero_gamma and "residual branches" not in has,
-     "zero_gamma is about residual branches, which model {c.model} does not have (resnet_mini has "
+     "zero_gamma is about residual branches, which model {c.model:.24} does not have (resnet_mini has "
      "them, with shortcuts): leave it out"),
     (lambda c, t, has: t.optimizer.name == "muon" and not t.optimizer.dense
      and "convolutions" not in has,
-     "optimizer muon orthogonalises convolutions, which model {c.model} does not have, so it "
+     "optimizer muon orthogonalises convolutions, which model {c.model:.24} does not have, so it "
      "would be {t.optimizer.rest} at {t.optimizer.rest_rate:g} times the learning rate: say "
      "dense: true, or use another optimizer"),
     (lambda c, t, has: t.normalisation in ("ghost_batch_norm", "sync_batch_norm")
      and "batch norm" not in has,
      "normalisation {t.normalisation} takes the place of batch normalisation, which model "
-     "{c.model} does not have: say normalisation: none"),
+     "{c.model:.24} does not have: say normalisation: none"),
 )  # fmt: skip
 
-# --- a cell whose number of steps is known -------------------------------------------------------
-
+#: Of cells whose number of steps is known.
 PLAN: Rows = (
     (lambda p, c, t: t.warmup_epochs and not p.warmup_steps
      and (p.step_at(1), math.ceil(1000 / p.step_at(1)) / 1000),

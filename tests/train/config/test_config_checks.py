@@ -135,6 +135,9 @@ NEW: list[tuple[dict[str, Any], dict[str, Any], str]] = [
       for changes in ({"model": "mlp"}, {"model": "cnn"}, MINI | {"shortcuts": False})),
     (NORM | {"optimizer": Muon()}, {"model": "mlp"}, "adam at 0.1 times the .* dense: true"),
     ({"optimizer": Muon(fix_norm=False, rest="lamb")}, {"model": "linear"}, "it would be lamb at"),
+    *(({"noise_batch": 8} | tamed, {}, "deviation of 2.6, .* set clip_norm, e.g. 1.0, and warmup")
+      for tamed in (WARM | {"warmup_epochs": 1}, {"clip_norm": 1.0})),
+    (NORM | {"zero_gamma": True}, {"model": "keras.applications.MobileNetV2"}, "runs as built: le"),
     (WARM | {"warmup_epochs": 0.01}, {}, r"of 15 steps .* or to 0.067 \(one step\)"),
     ({"schedule": Step(milestones=(0.5, 0.501))}, {}, r"steps \[90, 90\] of 180; .* 0.0056 apart"),
     ({}, {"target": Target(train_accuracy=0.7, held_for=13)}, "than a run of 12 epochs has: set"),
