@@ -48,8 +48,7 @@ CELL: Rows = (
     (lambda c, t: c.model != "resnet_mini" and not (c.width == 1 and c.shortcuts),
      "width and shortcuts are for resnet_mini, found model {c.model}: leave them out"),
     (lambda c, t: c.model not in NETWORKS and t.bn_momentum != 0.9,
-     "bn_momentum {t.bn_momentum:g}: model {c.model:.24} runs as built, with the momentum of its own "
-     "layers: leave it out"),
+     "bn_momentum {t.bn_momentum:g}: {c.model:.20} runs as built, with its own: leave it out"),
     (lambda c, t: c.model == "linear" and t.normalisation != "none",
      "normalisation {t.normalisation}: model linear has no hidden layer that it could normalise: "
      "set normalisation: none"),
@@ -185,8 +184,8 @@ NETWORK: Rows = (
      "initialisation whitened sets the filters of a first convolution, conv1, which model "
      "{c.model:.24} does not have: say initialisation: he"),
     (lambda c, t, has: t.zero_gamma and "residual branches" not in has,
-     "zero_gamma is about residual branches, which model {c.model:.24} does not have (resnet_mini has "
-     "them, with shortcuts): leave it out"),
+     "zero_gamma is about residual branches, which model {c.model:.24} does not have (resnet_mini "
+     "has them, with shortcuts): leave it out"),
     (lambda c, t, has: t.optimizer.name == "muon" and not t.optimizer.dense
      and "convolutions" not in has,
      "optimizer muon orthogonalises convolutions, which model {c.model:.24} does not have, so it "

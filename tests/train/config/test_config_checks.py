@@ -191,7 +191,7 @@ def test_a_network_is_judged_by_what_it_has() -> None:
     assert checks.network_problem(ghosts, frozenset({"batch norm"})) is None
     own = cell(NORM | {"bn_momentum": 0.99}).model_copy(update={"model": "vit.py:build@f0"})
     text = checks.cell_problem(own)
-    assert text is not None and "vit.py:build@f0 runs as built, with the momentum" in text
+    assert text is not None and "vit.py:build@f0 runs as built, with its own" in text
 
 
 @pytest.mark.parametrize(
