@@ -82,7 +82,7 @@ def cifar_pickles(n: int) -> dict[str, bytes]:
     }
 
 
-def cifar_pictures(per_class: tuple[int, int], suffix: str = "png") -> dict[str, bytes]:
+def cifar_pictures(per_class: tuple[int, int]) -> dict[str, bytes]:
     """train/<class>/<n> and test/<class>/<n> as files."""
     made = {}
     for part, count in zip(("train", "test"), per_class, strict=True):
@@ -90,8 +90,8 @@ def cifar_pictures(per_class: tuple[int, int], suffix: str = "png") -> dict[str,
             for i in range(count):
                 out = io.BytesIO()
                 pixels = noise(3072, 1000 * number + i + (500 if part == "test" else 0))
-                Image.frombytes("RGB", (32, 32), pixels).save(out, suffix.replace("jpg", "jpeg"))
-                made[f"{part}/{name}/{i:04d}.{suffix}"] = out.getvalue()
+                Image.frombytes("RGB", (32, 32), pixels).save(out, "jpeg")
+                made[f"{part}/{name}/{i:04d}.jpg"] = out.getvalue()
     return made
 
 

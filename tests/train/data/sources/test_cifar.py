@@ -25,7 +25,6 @@ from train.data.dataset import Dataset
 from train.data.registry import load, prepare
 from train.data.sources import cifar10
 from train.data.sources.cifar10 import CLASSES, find
-from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
 ARCHIVE, JPEG = "cifar-10-python.tar.gz", "cifar10-imagefolder.tar.xz"
@@ -51,7 +50,7 @@ def test_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -
     archive = write_tar(tmp_path / folder / ARCHIVE, cifar_pickles(4))
     publish(monkeypatch, "cifar10", archive)
     # the published form goes first
-    write_tree(tmp_path / "cifar10", cifar_pictures((2, 1), "jpg"))
+    write_tree(tmp_path / "cifar10", cifar_pictures((2, 1)))
     data, batches = decoded(tmp_path), cifar_batches(4)
     assert (data.name, data.classes) == ("CIFAR-10", CLASSES)
     assert data.train_x.shape == (20, 32, 32, 3)
@@ -90,7 +89,7 @@ def assert_is_pictures(data: Dataset, files: Mapping[str, bytes]) -> None:
 def test_pictures_in_a_folder_and_in_an_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = cifar_pictures((3, 2), "jpg")
+    files = cifar_pictures((3, 2))
     write_tree(tmp_path / "one" / "cifar10", files)
     with pytest.raises(DataError, match="other images than the repository") as caught:
         decoded(tmp_path / "one")
@@ -105,7 +104,7 @@ def test_pictures_in_a_folder_and_in_an_archive(
 
 
 def test_other_sizes_and_damage_are_named_together(tmp_path: Path) -> None:
-    files = cifar_pictures((2, 1), "jpg")
+    files = cifar_pictures((2, 1))
     out = io.BytesIO()
     Image.new("RGB", (33, 32)).save(out, "jpeg")
     files["train/cat/0000.jpg"] = out.getvalue()
@@ -128,12 +127,6 @@ def test_what_was_downloaded_and_prepared_is_found_without_its_raw_files(
     (root / ARCHIVE).unlink()
     assert prepare("cifar10", None, root) == made
     assert len(load("cifar10", None, root).train_y) == 20
-
-
-def test_keys_of_prepared_forms_stay() -> None:
-    """What earlier versions prepared of the published files is used on."""
-    assert cifar10.keys()[0] == "c30f2fd3baec"
-    assert PUBLISHED["cifar10"].files[0].size == 170_498_071
 
 
 @needs_pictures

@@ -13,6 +13,7 @@ import pytest
 from tests.train.data.raw_files import IDX, idx, idx_files, publish
 from train.data.dataset import Dataset
 from train.data.registry import prepare
+from train.data.sources import cifar10
 from train.data.sources.mnist import FASHION, MNIST, Family, find, keys
 from train.errors import DataError
 
@@ -104,3 +105,4 @@ def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_keys_of_prepared_forms_stay() -> None:
     """What earlier versions prepared of the published files is used on."""
     assert (keys(MNIST), keys(FASHION)) == (("6f66c86c2394",), ("7abf1aa9a69a",))
+    assert cifar10.keys()[0] == "c30f2fd3baec"
