@@ -91,13 +91,13 @@ sweep: setup-login ## run the cells of SWEEP that have no good record yet, then 
 	exit $$code
 
 status: setup-login ## show where every cell of SWEEP stands, on a cluster or here
-	@$(PY) -m jobs status $(WHERE)
+	@$(PY) -m jobs status $(WHERE) --data "$$DATA"
 
 cancel: setup-login ## end the jobs of SWEEP on a cluster; what was done stays
-	@$(PY) -m jobs cancel $(WHERE)
+	@$(PY) -m jobs cancel $(WHERE) --data "$$DATA"
 
 logs: setup-login ## show why a cell ended: CELL= its id or a part of it
-	@$(PY) -m jobs logs $(WHERE) --cell "$$CELL"
+	@$(PY) -m jobs logs $(WHERE) --data "$$DATA" --cell "$$CELL"
 
 preflight: setup-login ## check on a cluster's nodes, inside the image, what SWEEP needs there
 	@$(PY) -m jobs preflight $(WHERE) $(FROM) $(ASKED) $${NODES:+--nodes "$$NODES"}

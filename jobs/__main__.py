@@ -21,9 +21,9 @@ if __name__ == "__main__" and INTERRUPT != signal.SIG_IGN:
 import typer
 
 from jobs.cell.lock import only_sweep
-from jobs.config.load import load_sweep
+from jobs.config.load import load_sweep, sweep_name
 from jobs.config.site import NamedSite
-from jobs.config.sweep import Sweep
+from jobs.config.sweep import DATA, Sweep
 from jobs.local.sweep import machine_for, plan_here, sweep_here
 from jobs.messages import ROOT, refusals, say, without_links
 from jobs.plan.cluster import plan_cluster
@@ -41,7 +41,7 @@ from train.environment import enter, unheard
 from train.errors import ConfigError, interrupt_on_signals
 from train.program import place, run
 
-RESULTS, DATA = ROOT / "results", ROOT / ".data"
+RESULTS = ROOT / "results"
 
 SweepName = Annotated[str, typer.Argument(help="name under jobs/sweeps, or a path")]
 Results = Annotated[Path, typer.Option(parser=place, help="folder of all results")]
@@ -102,9 +102,9 @@ def written(folder: Path, store: Path | None) -> list[Path]:
     return places + ([store] if store and not os.access(store, os.F_OK) else [])
 
 
-def named(sweep: str, results: Path) -> tuple[Sweep, Path]:
+def named(sweep: str, results: Path, data: Path) -> tuple[Sweep, Path]:
     """The sweep, and the folder of its results."""
-    wanted = load_sweep(sweep)
+    wanted = load_sweep(sweep, data=data)
     return wanted, without_links(results) / wanted.name
 
 
@@ -124,7 +124,9 @@ def plan(
     budget: Budget = None,
 ) -> int:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
-    wanted, folder = named(sweep, results)
+    wanted, folder = named(sweep, results, data)
+    for remark in wanted.remarks:
+        say(remark)
     store = store or store_for(data, results)
     # images in folders are prepared to be counted
     own = any(config.dataset not in DATASETS for config in wanted.configs)
@@ -141,7 +143,7 @@ def plan(
 def where(sweep: SweepName = "quickstart", results: Results = RESULTS) -> int:
     """Print the folder of a sweep's results."""
     # the bytes of the name, whatever the terminal knows
-    sys.stdout.buffer.write(os.fsencode(f"{results / load_sweep(sweep).name}\n"))
+    sys.stdout.buffer.write(os.fsencode(f"{results / sweep_name(sweep)}\n"))
     return 0
 
 
@@ -169,7 +171,7 @@ def sweep(
     ] = False,
 ) -> int:
     """Run every cell that has no good record yet; print the folder of the results."""
-    wanted, folder = named(sweep, results)
+    wanted, folder = named(sweep, results, data)
     names = unheard(os.environ)
     gives = written(results / wanted.name, store)
     cluster = cluster_for(site, account, partition, qos, time, gives=gives, data=data)
@@ -203,16 +205,17 @@ def sweep(
 def status(
     sweep: SweepName = "quickstart",
     results: Results = RESULTS,
+    data: Data = DATA,
     as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> int:
     """Show where every cell stands; one question to Slurm, however many there are."""
-    return commands.status(*named(sweep, results), for_programs=as_json)
+    return commands.status(*named(sweep, results, data), for_programs=as_json)
 
 
 @command
-def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS) -> int:
+def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS, data: Data = DATA) -> int:
     """End all jobs of a sweep on a cluster; what was done stays, and can be gone on with."""
-    return commands.cancel_jobs(*named(sweep, results))
+    return commands.cancel_jobs(*named(sweep, results, data))
 
 
 @command
@@ -220,9 +223,10 @@ def logs(
     sweep: SweepName = "quickstart",
     cell: Annotated[str, typer.Option(help="id of a cell, or a part that only it has")] = "",
     results: Results = RESULTS,
+    data: Data = DATA,
 ) -> int:
     """Show why a cell ended and the ends of its logs, the first cause first."""
-    return commands.logs(*named(sweep, results), cell)
+    return commands.logs(*named(sweep, results, data), cell)
 
 
 @command
@@ -239,7 +243,7 @@ def preflight(
     nodes: Annotated[int | None, typer.Option(min=1, help="on how many nodes")] = None,
 ) -> int:
     """Check on the cluster's nodes, inside the image, all that a sweep needs there."""
-    wanted, folder = named(sweep, results)
+    wanted, folder = named(sweep, results, data)
     gives = written(results / wanted.name, store)
     cluster = cluster_for(
         site, account, partition, qos, time, of_cells=False, gives=gives, data=data

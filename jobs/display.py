@@ -140,6 +140,8 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     done = [cell for cell in cells if cell.done]
     to_run = sum(cell.to_run for cell in cells)
     say(f"{wanted.name}: {wanted.title}: {len(cells)} cells, {to_run} to run")
+    for remark in wanted.remarks:
+        say(remark)
     if done:
         what = "nothing to train" if len(done) == len(cells) else "these are skipped"
         say(f"good records are there already ({_counted(done)}): {what}; FORCE=1 runs them again")

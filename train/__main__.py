@@ -7,13 +7,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
-from train.errors import ConfigError, Unfinished, WorldError
+from train.errors import ConfigError, Unfinished, WorldError, remedy
 from train.program import open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
@@ -23,6 +24,7 @@ from train.record.cell_folder import (
     read_epochs,
     refuse_other_config,
 )
+from train.record.lock import hold, holder
 from train.record.run import (
     GOOD,
     RECORD_NAME,
@@ -49,6 +51,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--data", type=place, help="folder with the data sets (default: $DATA)")
     parser.add_argument(
         "--store", type=place, help="folder of prepared data (default: prepared/ in --data)"
+    )
+    parser.add_argument(
+        "--model-file", type=place, help="file of the network (default: the copy of its sweep)"
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
     parser.add_argument("--force", action="store_true", help="replace a good record")
@@ -81,36 +86,38 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
-    try:
-        config = load_config(options.config)
-        launch = read_launch(os.environ, supervised=options.supervised)
-        out = options.out or options.config.resolve().parent
-        data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
-        _prepare_folder(out)
-        earlier = _earlier(config, out, force=options.force)
-        if not options.force and earlier is not None and earlier.status in GOOD:
-            if launch.rank == 0:
-                print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
-            return 0
-        trained = read_epochs(out) if options.resume else ()
-        number = start_number(options.attempt, earlier, trained)
-        if not launch.supervised:
-            forget_earlier(out, launch.rank, resume=options.resume)
-    except (ConfigError, OSError) as error:
-        print(f"train: {error}", file=sys.stderr)
-        return EXIT_REQUEST
-    budget = Budget(options.stop_at, out / "logs" / STOP_NAME)
-    task = Task(out, data, options.store, options.resume, options.force, number, started_at, budget)
-    return _run(config, launch, task, options.stall_s)
-
-
-def _prepare_folder(out: Path) -> None:
-    try:
-        (out / "logs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {out}: {error.strerror}; name another with --out"
-        ) from error
+    out = options.out or options.config.resolve().parent
+    data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
+    with ExitStack() as stack:
+        try:
+            config = load_config(options.config)
+            launch = read_launch(os.environ, supervised=options.supervised)
+            by_hand = not launch.supervised
+            (out / "logs").mkdir(parents=True, exist_ok=True)
+            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out)):
+                other = holder(out) or "another process"
+                raise ConfigError(
+                    f"{other} runs the cell in {out}: wait, stop it, or name another "
+                    "folder with --out"
+                )
+            earlier = _earlier(config, out, force=options.force)
+            if not options.force and earlier is not None and earlier.status in GOOD:
+                if launch.rank == 0:
+                    print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
+                return 0
+            trained = read_epochs(out) if options.resume else ()
+            number = start_number(options.attempt, earlier, trained)
+            if by_hand:
+                forget_earlier(out, launch.rank, resume=options.resume)
+        except (ConfigError, OSError) as error:
+            todo = remedy(error) if isinstance(error, OSError) else ""
+            print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
+            return EXIT_REQUEST
+        task = Task(
+            out, data, options.store, options.resume, options.force, number, started_at,
+            Budget(options.stop_at, out / "logs" / STOP_NAME), options.model_file,
+        )  # fmt: skip
+        return _run(config, launch, task, options.stall_s)
 
 
 def start_number(

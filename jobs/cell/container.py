@@ -149,10 +149,10 @@ def _checked(path: Path, hint: str, known: Image | None = None) -> Image:
         # a network file system asks its server again when a file is opened
         with path.open("rb") as file:
             _check_head(path, file, hint)
-            mark = _mark(file)
+            mark = mark_of(file)
             if known is not None and known.mark == mark:
                 return known
-            return Image(str(path), _digest(file, mark), mark)
+            return Image(str(path), digest_of(file, mark), mark)
     except FileNotFoundError:
         raise ConfigError(f"there is no image {path}: {hint}") from None
     except OSError as error:
@@ -172,12 +172,12 @@ def _check_head(path: Path, file: BufferedReader, hint: str) -> None:
         )
 
 
-def _mark(file: BufferedReader) -> FileMark:
+def mark_of(file: BufferedReader) -> FileMark:
     status = os.fstat(file.fileno())
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _digest(file: BufferedReader, mark: FileMark) -> str:
+def digest_of(file: BufferedReader, mark: FileMark) -> str:
     """The sha256 of the open file with this mark, computed or noted earlier in the user's cache.
 
     Raises:
@@ -191,7 +191,7 @@ def _digest(file: BufferedReader, mark: FileMark) -> str:
             return text
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if _mark(file) != mark:
+    if mark_of(file) != mark:
         raise OSError(errno.EBUSY, "it is being written: wait for that to end", file.name)
     if time.time() - mark[-1] / 1e9 > TICK_S:
         with contextlib.suppress(OSError):  # it only saves time

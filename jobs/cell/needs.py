@@ -17,8 +17,9 @@ from typing import Literal
 
 from jobs.cell.container import NO_IMAGE, check_path
 from jobs.config.sweep import Sweep
-from train.config.datasets import FOLDER_PREFIX, place_of
+from train.config.datasets import ARRAYS_PREFIX, FOLDER_PREFIX, place_of
 from train.config.frozen import Frozen
+from train.config.networks import MODELS, split_hash
 from train.errors import ConfigError
 
 #: A bind of one of these would hide the image's own programs.
@@ -56,15 +57,20 @@ def needs_of(
         ConfigError: a folder of images or a file of weights is missing or cannot be read here.
     """
     places: list[tuple[str, Path]] = [("the data folder", data), ("the data store", store)]
+    for sha256 in wanted.networks:
+        places.append(("the network's file", results / MODELS / f"{sha256}.py"))
     for name in dict.fromkeys(config.dataset for config in wanted.configs):
         if name.startswith(FOLDER_PREFIX):
             place = place_of(name.removeprefix(FOLDER_PREFIX), data)
             _look(place, "dataset", name, wanted, binds)
             places.append(("the data set", place))
+        if name.startswith(ARRAYS_PREFIX):  # which was read for its hash
+            file, _ = split_hash(name.removeprefix(ARRAYS_PREFIX))
+            places.append(("the data set", place_of(file, data)))
         linked = (link for folder in (data, store) for link in _links_out_of(folder, name))
         places += [("the data set", link) for link in linked]
     for name in dict.fromkeys(c.pretrained for c in wanted.configs if c.pretrained is not None):
-        place = place_of(name, data)
+        place = place_of(split_hash(name)[0], data)
         _look(place, "pretrained", name, wanted, binds)
         places.append(("the pretrained weights", place))
     found = [*_needs("the results folder", results, binds, "write")]

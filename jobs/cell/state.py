@@ -12,9 +12,10 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from jobs.cell.heartbeat import read_sign
-from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
 from jobs.cell.missing_record import Begun, begun_in, settle_lost
 from jobs.cell.ranks import end_leftovers
+from jobs.config.sweep import Sweep
+from train.config.networks import MODELS
 from train.config.run import RunConfig
 from train.errors import ConfigError, Unreadable, read_whole
 from train.record.atomic import write_atomically
@@ -25,6 +26,7 @@ from train.record.cell_folder import (
     read_last_epoch,
     refuse_other_config,
 )
+from train.record.lock import LOCK_NAME, hold, holder, is_running
 from train.record.run import (
     GOOD,
     MANIFEST_NAME,
@@ -223,6 +225,20 @@ def lay_out(
         (folder / CONFIG_NAME).write_text(_text(config), encoding="utf-8")
     if not _holds(sweep / MANIFEST_NAME, manifest):
         write_atomically(sweep / MANIFEST_NAME, _text(manifest))
+
+
+def keep_networks(wanted: Sweep, folder: Path) -> None:
+    """Copy the files of a sweep's networks to where its cells read them, each once: what the user
+    changes later makes other cells.
+
+    Raises:
+        OSError: the results folder cannot be written.
+    """
+    for sha256, content in wanted.networks.items():
+        copy = folder / MODELS / f"{sha256}.py"
+        if read_whole(copy) != content:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(copy, content)
 
 
 def write_config(folder: Path, config: RunConfig) -> None:

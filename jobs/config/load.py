@@ -16,8 +16,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from jobs.config.files import FILE_KEYS, NamedFiles
 from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
-from jobs.config.sweep import SWEEPS, Sweep
+from jobs.config.sweep import DATA, SWEEPS, Sweep, without_repeats
 from jobs.config.techniques import PARAMETERS, changed, load_techniques, spelled_out
 from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
 from train.config.run import RunConfig
@@ -51,22 +52,26 @@ class Cell:
         return self.file.document.error(setting.path if setting else (), text)
 
 
-def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
-    """Read a sweep by its name in ``folder`` or by its path.
+def sweep_name(name_or_path: str) -> str:
+    """Of the folder of its results. Raises ConfigError as :func:`load_sweep`."""
+    return SweepFile(load_yaml(find_file("sweep", name_or_path, SWEEPS))).heading.name
+
+
+def load_sweep(name_or_path: str, folder: Path = SWEEPS, *, data: Path = DATA) -> Sweep:
+    """Read a sweep by its name in ``folder`` or by its path. ``data``: folder of the data sets.
 
     Raises:
         ConfigError: no such sweep, or an error in its file: with the line, what was found, what is
             known and the nearest.
     """
     file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
-    cells = [(cell, _config(cell)) for cell in expand(file)]
+    named = NamedFiles(file.document.source.parent, data)
+    cells = [(cell, _config(cell, named)) for cell in expand(file)]
     _refuse_moving_base(cells)
-    configs = _unique(cells)
+    configs, remarks = without_repeats(_unique(cells))
     parts = [file.common, *chain.from_iterable(chain(file.axes, *file.include))]
     written = [str(part["technique"].value) for part in parts if "technique" in part]
     used = [config.technique.name for config in configs]
-    named = (cell.settings.get(key) for cell, _ in cells for key in ("dataset", "pretrained"))
-    paths = {str(setting.value): setting.path for setting in named if setting is not None}
     return Sweep(
         name=file.heading.name,
         title=" ".join((file.heading.title or file.heading.name).split()),
@@ -74,7 +79,14 @@ def load_sweep(name_or_path: str, folder: Path = SWEEPS) -> Sweep:
         configs=configs,
         techniques=tuple(name for name in dict.fromkeys([*written, *used]) if name in used),
         cores_per_rank=file.heading.cores_per_rank,
-        lines={value: file.document.line(path) for value, path in paths.items()},
+        lines={
+            str(getattr(config, key)): file.document.line(cell.settings[key].path)
+            for cell, config in cells
+            for key in ("dataset", "pretrained")
+            if key in cell.settings
+        },
+        networks=named.networks,
+        remarks=remarks,
     )
 
 
@@ -164,7 +176,7 @@ def _is(own: Any, wanted: Any) -> bool:
     return wanted.items() <= own.items() if parts else bool(own == wanted)
 
 
-def _config(cell: Cell) -> RunConfig:
+def _config(cell: Cell, named: NamedFiles) -> RunConfig:
     values, rows = _values(cell.settings), load_techniques()
     strong = values["scaling"] == "strong"
     fixed = "global_batch" if strong else "batch_per_rank"
@@ -181,6 +193,11 @@ def _config(cell: Cell) -> RunConfig:
         raise cell.error("technique", unknown("technique", values["technique"], rows))
     technique = {"name": name, "base_batch": base_batch, **{key: values[key] for key in PARAMETERS}}
     fields = {key: value for key, value in values.items() if key in _FIELDS}
+    for key in FILE_KEYS:
+        try:
+            fields[key] = named.in_config(key, fields)
+        except ConfigError as error:
+            raise cell.error(key, f"{key}: {error}") from error
     try:
         fields["technique"] = _technique(json.dumps(technique))
         config = RunConfig.model_validate(fields, strict=True)
@@ -189,6 +206,13 @@ def _config(cell: Cell) -> RunConfig:
         place, text = problem_of(model, cell.settings, error)
         raise cell.error(str(place[0]) if place else "technique", text) from error
     _refuse_bare_noise(cell, config)
+    row = config.technique
+    if config.runs_as_built and (row.zero_gamma or row.initialisation != "glorot"):
+        key = "zero_gamma" if row.zero_gamma else "initialisation"
+        text = (
+            f"{key} of {name} is for networks of ours: {config.model} runs as built. Leave it out"
+        )
+        raise cell.error(key if key in cell.settings else "technique", text)
     return config
 
 

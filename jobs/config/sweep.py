@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from train.config.networks import model_label
 from train.config.run import RunConfig
 from train.errors import ConfigError
 from train.record.run import SweepManifest
 
 SWEEPS = Path(__file__).parent.parent / "sweeps"
+#: Analysis compares with this technique, where a sweep has it.
+REFERENCE = "naive"
+DATA = Path(__file__).parents[2] / ".data"
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class Sweep:
     cores_per_rank: int | None
     #: Of the data sets and the pretrained weights: name -> line of the file.
     lines: Mapping[str, int] = field(default_factory=dict)
+    networks: Mapping[str, bytes] = field(default_factory=dict)  # sha256 -> content of the file
+    remarks: tuple[str, ...] = ()  # what the user should know of the cells
 
     @property
     def asked(self) -> str:
@@ -42,3 +48,33 @@ def manifest_of(wanted: Sweep) -> SweepManifest:
         cells=tuple(config.cell_id() for config in wanted.configs),
         techniques=wanted.techniques,
     )
+
+
+def without_repeats(
+    configs: Sequence[RunConfig],
+) -> tuple[tuple[RunConfig, ...], tuple[str, ...]]:
+    """The cells without those that are the same condition as another, and a sentence on these.
+
+    A network that runs as built is the same with normalisation none and batch_norm. The first row
+    stays, or the reference.
+    """
+    kept: dict[RunConfig, RunConfig] = {}
+    for config in sorted(configs, key=lambda config: config.technique.name != REFERENCE):
+        kept.setdefault(_as_built(config), config)
+    first = {config: kept[_as_built(config)] for config in configs}
+    remarks = (
+        f"{config.technique.name} is left out for {model_label(config.model)}: the network runs as "
+        f"built, so it is the same condition as {other.technique.name}"
+        for config, other in first.items()
+        if other is not config
+    )
+    return tuple(c for c, other in first.items() if other is c), tuple(dict.fromkeys(remarks))
+
+
+def _as_built(config: RunConfig) -> RunConfig:
+    """Equal for cells that train the same."""
+    row = config.technique
+    if not config.runs_as_built or row.normalisation not in ("none", "batch_norm"):
+        return config
+    alike = row.model_copy(update={"name": "", "normalisation": "none"})
+    return config.model_copy(update={"technique": alike})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobs.cell.launch import Groups, core_groups
 from jobs.cell.needs import basic_needs, needs_of, usable_tmpdir
-from jobs.cell.state import CellState, checked, lay_out, recorded, stand
+from jobs.cell.state import CellState, checked, keep_networks, lay_out, recorded, stand
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.config.sweep import Sweep, manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -71,6 +71,7 @@ def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) ->
     """Run every cell that has no good record; returns the exit code."""
     plans_of(wanted.configs, train_images(wanted.configs, machine.data, machine.store))
     lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
+    keep_networks(wanted, folder)
     cells = checked([stand(c, folder / c.cell_id()) for c in wanted.configs], force=force)
     say_standing(wanted, cells)
     if all(cell.done for cell in cells):

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from train.config.networks import split_hash
 from train.config.run import RunConfig, Target
 
 #: Said by the ids, or by ``batch``: what scaling fixes, the batch per rank or the global batch.
@@ -82,4 +83,4 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
-    return "-" if value is None else str(value)
+    return "-" if value is None else split_hash(str(value))[0]

@@ -55,7 +55,10 @@ class Estimate(NamedTuple):
 def rate_key(config: RunConfig) -> RateKey:
     technique = config.technique
     data = config.dataset, config.image_size
-    network = config.model, config.width, config.shortcuts, technique.normalisation
+    norm = technique.normalisation
+    if config.runs_as_built and norm == "none":
+        norm = "batch_norm"  # which changes no layer, either
+    network = config.model, config.width, config.shortcuts, norm
     work = (*data, *network, config.framework, technique.precision)
     return RateKey(work, config.gpus, config.batch_per_rank)
 

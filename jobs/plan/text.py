@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from jobs.messages import clock, columns
 from jobs.plan.differences import common_start
 from jobs.plan.rows import PlanRow
+from train.config.networks import model_label, split_hash
 from train.config.plan import RunPlan
 
 #: Of what sets cells apart: these have columns of their own, or (a target) a remark.
@@ -74,7 +75,8 @@ def summary(rows: Sequence[PlanRow], done: Collection[str] = ()) -> list[str]:
     """Size of the sweep, remarks on its cells, time of those that are to run, and what that is
     estimated from. ``done``: ids of cells that have a good record."""
     configs = [row.plan.config for row in rows]
-    data = ", ".join(dict.fromkeys(f"{config.model} on {config.dataset}" for config in configs))
+    named = (f"{model_label(c.model)} on {split_hash(c.dataset)[0]}" for c in configs)
+    data = ", ".join(dict.fromkeys(named))
     lines = [f"{len(rows)} cells: {data}; batch = images per step over all ranks"]
     targets = Counter(config.target.in_words() for config in configs if config.target)
     lines += [f"{n} stop at {goal}, or when that is out of reach" for goal, n in targets.items()]
@@ -171,9 +173,9 @@ def _time(ahead: Sequence[PlanRow]) -> list[str]:
         return ["nothing to train"]
     times = [row.time.seconds for row in ahead if row.time.seconds is not None]
     if not times:
-        return ["time: never run here, so there is nothing to estimate from"]
+        return ["time unknown: no cell like these ran here, so there is nothing to estimate from"]
     total = f"time: about {clock(sum(times))} one cell after another"
     if len(times) < len(ahead):
-        total += f", {len(ahead) - len(times)} never run here left out"
+        total += f", without {len(ahead) - len(times)} of time unknown (none alike ran here)"
     sources = Counter(row.time.source for row in ahead if row.time.seconds is not None)
     return [total, *(f"  {n} estimated from {source}" for source, n in sources.items())]

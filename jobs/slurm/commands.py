@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jobs.cell.state import CellState
+from jobs.cell.state import CellState, keep_networks
 from jobs.config.site import NodeLayout
 from jobs.config.sweep import Sweep
 from jobs.logs import find_cell, show
@@ -160,6 +160,7 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
     """
     context = prepare(request)
     request.folder.mkdir(parents=True, exist_ok=True)
+    keep_networks(request.wanted, request.folder)
     shape = preflight_layout(arrays_of(request.wanted.configs, context.site))
     if nodes is not None:
         shape = NodeLayout(nodes, context.site.ranks_per_node)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
-from jobs.cell.state import UNREADABLE, CellState, checked, lay_out
+from jobs.cell.state import UNREADABLE, CellState, checked, keep_networks, lay_out
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -41,6 +41,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         images = train_images(wanted.configs, request.data, request.store)
         plans = plans_of(wanted.configs, images)
         lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
+        keep_networks(wanted, request.folder)
         cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
         cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)

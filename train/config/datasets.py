@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
+#: ``arrays:FILE.npz@SHA256`` is one, too: a file of arrays.
+ARRAYS_PREFIX = "arrays:"
 #: Side in pixels of a folder's images where nothing is said.
 FOLDER_SIDE = 64
 

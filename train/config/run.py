@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from train.config.checks import combination_problem
 from train.config.datasets import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
 from train.config.frozen import Frozen
+from train.config.networks import BUILT_IN, model_slug, parse_model, split_hash
 from train.config.technique import Technique
 from train.errors import ConfigError, read_whole
 
@@ -64,10 +65,12 @@ class RunConfig(Frozen):
     schema_version: Literal[1] = 1
     dataset: str
     image_size: int | None = Field(None, ge=8, le=1024)  # side in pixels; folders only
-    model: Literal["linear", "mlp", "cnn", "resnet_mini", "resnet50"]
+    # ours, keras.applications.NAME or FILE.py:FUNCTION@SHA256; the last two run as built
+    model: str
     width: float = Field(1.0, gt=0, le=16)  # resnet_mini only: multiplies its filters
     shortcuts: bool = True  # resnet_mini only: residual blocks, or the same without their shortcuts
-    pretrained: str | None = None  # file of Keras weights; resnet50 only
+    # file of Keras weights, for resnet50; for networks that run as built FILE@SHA256
+    pretrained: str | None = None
     technique: Technique
     # who averages the gradients; the notebook's comparison of libraries for the same cell
     framework: Literal["horovod", "mirrored", "multi_worker_mirrored"] = "horovod"
@@ -95,6 +98,7 @@ class RunConfig(Frozen):
     sharpness_images: int | None = Field(None, ge=1)
     # TensorFlow's deterministic operations: two runs are equal bit for bit, at the price of time
     deterministic: bool = True
+    keep_weights: bool = False  # weights.h5 stays in the cell's folder
 
     @field_validator("dataset")
     @classmethod
@@ -103,6 +107,12 @@ class RunConfig(Frozen):
             return value
         known = ", ".join([*DATASETS, f"{FOLDER_PREFIX}PATH"])
         raise ValueError(f"unknown dataset {value!r}; known: {known}")
+
+    @field_validator("model")
+    @classmethod
+    def _known_model(cls, value: str) -> str:
+        parse_model(value)
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
@@ -113,8 +123,14 @@ class RunConfig(Frozen):
             )
         if self.image_size is not None and not self.dataset.startswith(FOLDER_PREFIX):
             raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
-        if self.pretrained is not None and self.model != "resnet50":
-            raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
+        if (weights := self.pretrained) is not None and self.model != "resnet50":
+            if not self.runs_as_built:
+                own = "own networks"
+                raise ValueError(
+                    f"pretrained weights are for resnet50 and {own}, found {self.model}"
+                )
+            if split_hash(weights)[1] is None:
+                raise ValueError(f"pretrained: expected FILE@SHA256, found {weights!r}")
         if self.model != "resnet_mini" and not (self.width == 1 and self.shortcuts):
             raise ValueError(f"width and shortcuts are for resnet_mini, found model {self.model}")
         if self.model == "linear" and self.technique.normalisation != "none":
@@ -136,6 +152,15 @@ class RunConfig(Frozen):
             raise ValueError(text)
         return self
 
+    def _pretrained_problem(self) -> str | None:
+        if self.pretrained is None or self.model == "resnet50":
+            return None
+        if self.model in BUILT_IN:
+            return (
+                f"pretrained weights are for resnet50 and networks of your own, found {self.model}"
+            )
+        return None if split_hash(self.pretrained)[1] else "pretrained: expected FILE@SHA256"
+
     def _steps_per_epoch_problem(self) -> str | None:
         row = self.technique
         counts_passes = {
@@ -147,6 +172,12 @@ class RunConfig(Frozen):
         if self.steps_per_epoch is None or not found:
             return None
         return f"steps_per_epoch: {found[0]} counts in passes over the images: leave one out"
+
+    @property
+    def runs_as_built(self) -> bool:
+        """Whether the network is no network of ours, so that normalisation none and batch_norm
+        both leave its layers as they are."""
+        return self.model not in BUILT_IN
 
     @property
     def global_batch(self) -> int:
@@ -176,7 +207,7 @@ class RunConfig(Frozen):
         if name is None:
             data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
             data = (re.sub(r"^folder_", "", data) or "folder")[:24]
-            what = f"{data}-{self.model}-{self.technique.name}"
+            what = f"{data}-{model_slug(self.model)}-{self.technique.name}"
             name = f"{what}-g{self.gpus}-s{self.seed}-{self.digest()[:6]}"
             object.__setattr__(self, "_cell_id", name)
         return name

@@ -1,13 +1,16 @@
-"""Layers whose randomness is a function of (seed, rank, step), so that a resumed run is exact; and
-how graphs are made from functions.
+"""What all networks share: randomness that is a function of (seed, rank, step), so that a resumed
+run is exact; a walk through all layers; how graphs are made from functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from keras.src.backend import RandomGenerator
 
 
 def draw_number(step: int, micro: int) -> int:
@@ -29,25 +32,59 @@ class StepSeed(tf.Module):
         self.value.assign(tf.stack([self.value[0], tf.cast(number, tf.int64)]))
 
 
-class SeededDropout(tf.keras.layers.Layer):
-    """Dropout whose mask depends on (stream, step, layer) alone.
+class SeededGenerator(RandomGenerator):
+    """What a random layer of Keras draws from: a function of (stream, step, layer) alone.
 
-    Keras' own layer draws from a state that no checkpoint holds, and with equal global seeds all
-    ranks draw the same mask.
+    Keras' own generator has a state that no checkpoint holds, and with equal global seeds all ranks
+    draw the same dropout masks.
     """
 
-    def __init__(self, rate: float, index: int, seed: StepSeed, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.rate = rate
-        self.index = index
+    def __init__(self, seed: StepSeed, index: int) -> None:
+        super().__init__(0, rng_type=self.RNG_STATELESS)
+        self._index = index
         # hidden from Keras' tracking: the seed belongs to the step, not to the layer's weights
-        self._seed = (lambda: seed.value,)
+        self._value = lambda: seed.value
+        #: Draws since the forward pass began; None: the layer draws once in each.
+        self.draws: int | None = None
 
-    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        if not training:
-            return inputs
-        seed = tf.random.experimental.stateless_fold_in(self._seed[0](), self.index)
-        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=seed)
+    def make_seed_for_stateless_op(self) -> tf.Tensor:
+        own = tf.random.experimental.stateless_fold_in(self._value(), self._index)
+        if self.draws is None:
+            return own
+        self.draws += 1
+        return own if self.draws == 1 else tf.random.experimental.stateless_fold_in(own, self.draws)
+
+
+def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGenerator]:
+    """Let each random layer, dropout above all, draw from ``seed``; the generators, one a layer."""
+    random = tf.keras.__internal__.layers.BaseRandomLayer
+    layers = [layer for layer in all_layers(model) if isinstance(layer, random)]
+    generators = [SeededGenerator(seed, index) for index in range(len(layers))]
+    for layer, generator in zip(layers, generators, strict=True):
+        layer._random_generator = generator
+    return generators
+
+
+def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
+    """Each layer of a network once, those inside nested networks and inside other layers, too."""
+    return iter(model._flatten_layers(include_self=False))
+
+
+@contextmanager
+def precision_of(policy: str) -> Iterator[None]:
+    """Keras' policy for the layers made meanwhile: what they compute in; weights stay float32."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
+def stream_of(seed: int, part: object) -> int:
+    """31 bits: the stream of one rank, or of another part of a run, that has ``seed``."""
+    digest = hashlib.sha256(f"{seed}/{part}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def graph(function: Callable[..., Any]) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,10 @@ from train.config.datasets import place_of
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
-from train.models.layers import SeededDropout, StepSeed
+from train.models.layers import StepSeed, precision_of, seed_random_layers
 from train.models.normalisation import normalisation_layer
-from train.models.standardise import ChannelStatistics
+from train.models.own import own_network
+from train.models.standardise import ChannelStatistics, scaled
 
 L = tf.keras.layers
 Shape = tuple[int, int, int]  # height, width, channels
@@ -29,47 +28,42 @@ def build_model(
     pixels: ChannelStatistics | None = None,
     size: int = 1,
     folder: Path = Path(),
+    file: Path | None = None,
 ) -> tf.keras.Model:
     """Build ``config.model`` for images of ``shape``.
 
     Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
     and the logits are float32 in any precision. pixels: of the training images, for a technique
     that standardises. size: ranks, for one that synchronises batch norm. folder: of the data sets,
-    where a relative path of pretrained weights begins.
+    where a relative path of pretrained weights begins. file: the copy of the file that
+    ``config.model`` names, if it names one.
 
     Raises:
-        ConfigError: the weights file does not fit, or ``pixels`` are missing or cannot be divided
-            by.
+        ConfigError: the network or the weights file does not fit, or ``pixels`` are missing or
+            cannot be divided by.
     """
+    if config.runs_as_built:
+        return own_network(config, shape, classes, seed, size, pixels, folder, file)
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique, size)
-    with _policy(config.technique.precision):
+    with precision_of(config.technique.precision):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
             return _resnet50(shape, classes, config.technique, weights)
         images = tf.keras.Input(shape, dtype="uint8", name="images")
-        scaled = _scaled(images, config.technique, pixels)
+        x = scaled(images, config.technique, pixels)
         if config.model == "linear":  # softmax regression: the loss is convex
-            features = L.Flatten()(scaled)
+            features = L.Flatten()(x)
         elif config.model == "mlp":
-            features = _mlp(scaled, parts)
+            features = _mlp(x, parts)
         elif config.model == "cnn":
-            features = _cnn(scaled, parts, seed)
+            features = _cnn(x, parts)
         else:
-            features = _resnet_mini(scaled, parts, config.width, shortcuts=config.shortcuts)
+            features = _resnet_mini(x, parts, config.width, shortcuts=config.shortcuts)
         logits = parts.dense(classes, name="logits", dtype="float32")(features)
-        return tf.keras.Model(images, logits, name=config.model)
-
-
-@contextmanager
-def _policy(precision: str) -> Iterator[None]:
-    """Keras' policy for the layers made meanwhile: what they compute in; weights stay float32."""
-    before = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(precision)
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_global_policy(before)
+        model = tf.keras.Model(images, logits, name=config.model)
+    seed_random_layers(model, seed)
+    return model
 
 
 class _Parts:
@@ -93,22 +87,6 @@ class _Parts:
         return x if layer is None else layer(x)
 
 
-def _scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | None) -> tf.Tensor:
-    """Pixels from 0 to 1, or with mean 0 and deviation 1 per channel; in float32."""
-    if not technique.standardise:
-        return L.Rescaling(1 / 255, name="scale", dtype="float32")(images)
-    channels = images.shape[-1]
-    if pixels is None or len(pixels.mean) != channels or min(pixels.deviation) == 0:
-        raise ConfigError(
-            f"technique {technique.name} standardises the images, which needs mean and deviation "
-            f"(not 0) of {channels} channels of the training images, found {pixels}: say "
-            "standardise: false for images with a constant channel"
-        )
-    scale = [1 / (255 * deviation) for deviation in pixels.deviation]
-    offset = [-mean / deviation for mean, deviation in zip(*pixels, strict=True)]
-    return L.Rescaling(scale, offset, name="scale", dtype="float32")(images)
-
-
 def _mlp(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
     """The network in which batch norm was first shown (Ioffe and Szegedy 2015, 1502.03167, section
     4.1), up to its last dense layer: three times 100 sigmoids, normalised before the sigmoid."""
@@ -124,7 +102,7 @@ def a_sigmoid_input(model: tf.keras.Model) -> tf.Tensor | None:
     return model.get_layer("sigmoid3").input[:, 0] if model.name == "mlp" else None
 
 
-def _cnn(x: tf.Tensor, parts: _Parts, seed: StepSeed) -> tf.Tensor:
+def _cnn(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
     """The two-convolution network of the Fashion-MNIST notebook, up to its last dense layer.
 
     Conv 32 3x3, conv 64 3x3, max-pool 2, dropout 1/4, dense 128, dropout 1/2, dense. Where the
@@ -135,10 +113,10 @@ def _cnn(x: tf.Tensor, parts: _Parts, seed: StepSeed) -> tf.Tensor:
     x = parts.conv(64, 3, name="conv2")(x)
     x = L.ReLU()(parts.normalise(x, "bn2"))
     x = L.MaxPooling2D(2)(x)
-    x = SeededDropout(0.25, 0, seed)(x)
+    x = L.Dropout(0.25)(x)
     x = parts.dense(128, name="hidden")(L.Flatten()(x))
     x = L.ReLU()(parts.normalise(x, "bn3"))
-    return SeededDropout(0.5, 1, seed)(x)
+    return L.Dropout(0.5)(x)
 
 
 def _resnet_mini(x: tf.Tensor, parts: _Parts, width: float, *, shortcuts: bool) -> tf.Tensor:

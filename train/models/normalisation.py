@@ -13,6 +13,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from train.config.technique import Technique
+from train.models.layers import all_layers
 
 
 def normalisation_layer(
@@ -61,35 +62,43 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
         self.ghost_batch = ghost_batch
         self.momentum_per = momentum_per
 
-    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """inputs: [batch, channels] or [batch, height, width, channels], the batch known.
+    def call(self, inputs: tf.Tensor, training: bool = False, mask: None = None) -> tf.Tensor:
+        """inputs: [batch, ..., channels], or with the channels on another axis; all but the
+        batch's share of it known.
 
         Raises:
             ValueError: in training, the batch is no multiple of ``ghost_batch``, or not known.
         """
         if not training or not self.trainable:
             return super().call(inputs, training=False)
-        batch = inputs.shape[0]
+        self.rows = batch = inputs.shape[0]
         if batch is None or batch % self.ghost_batch:
             raise ValueError(
                 f"{self.name}: the batch has {batch} images, expected a multiple of ghost_batch "
                 f"{self.ghost_batch}, known when the graph is made: drop the rest of the images"
             )
-        images = inputs if inputs.shape.rank == 4 else inputs[:, None, None, :]
-        parts = [self._fused(ghost) for ghost in tf.split(images, batch // self.ghost_batch)]
-        outputs, means, variances = zip(*parts, strict=True)
+        last = channels_last(self, inputs)
+        is_map = last.shape.rank == 4
+        images = last if is_map else tf.reshape(last, [batch, -1, 1, last.shape[-1]])
+        ghosts = tf.split(images, batch // self.ghost_batch)
+        outputs, means, variances = zip(*(self._fused(ghost) for ghost in ghosts), strict=True)
         unbiased = tf.stack(variances)
-        seen = unbiased if images is inputs else unbiased * (1 - 1 / self.ghost_batch)
-        kept = self.momentum if self.momentum_per == "ghost" else self.momentum ** (1 / len(parts))
+        self.numbers = ghosts[0].shape[:3].num_elements()
+        seen = unbiased if self.fused else unbiased * (1 - 1 / self.numbers)
+        kept = self.momentum if self.momentum_per == "ghost" else self.momentum ** (1 / len(ghosts))
         _move_in_turn(self.moving_mean, tf.stack(means), kept)
         _move_in_turn(self.moving_variance, seen, kept)
         joined = tf.concat(outputs, axis=0)
-        return joined if images is inputs else joined[:, 0, 0, :]
+        return channels_back(self, joined if is_map else tf.reshape(joined, tf.shape(last)))
 
     def _fused(self, ghost: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Normalised images, and their mean and unbiased variance per channel."""
         return tf.compat.v1.nn.fused_batch_norm(
-            ghost, self.gamma, self.beta, epsilon=self.epsilon, is_training=True
+            ghost,
+            tf.ones(ghost.shape[-1]) if self.gamma is None else self.gamma,
+            tf.zeros(ghost.shape[-1]) if self.beta is None else self.beta,
+            epsilon=self.epsilon,
+            is_training=True,
         )
 
 
@@ -120,11 +129,13 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         super().__init__(**kwargs)
         self.size = size
 
-    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """inputs: [batch, ..., channels], the same batch on all ranks."""
+    def call(self, inputs: tf.Tensor, training: bool = False, mask: None = None) -> tf.Tensor:
+        """inputs: [batch, ..., channels], the same batch on all ranks; or with the channels on
+        another axis."""
         if not training or not self.trainable:
             return super().call(inputs, training=False)
-        x = tf.cast(inputs, tf.float32)
+        x = channels_last(self, tf.cast(inputs, tf.float32))
+        self.numbers = (x.shape[:-1].num_elements() or 0) * self.size
         axes = list(range(x.shape.rank - 1))
         own_mean, own_variance = tf.nn.moments(x, axes)
         mean = self._mean_over_ranks(own_mean, "mean")
@@ -132,8 +143,11 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         variance = self._mean_over_ranks(spread, "variance")
         self._move(mean, self._unbiased(variance, x))
         # not tf.nn.batch_normalization, which takes a difference of large numbers after scaling
-        output = (x - mean) * (tf.math.rsqrt(variance + self.epsilon) * self.gamma) + self.beta
-        return tf.cast(output, inputs.dtype)
+        scale = tf.math.rsqrt(variance + self.epsilon)
+        output = (x - mean) * (scale if self.gamma is None else scale * self.gamma)
+        if self.beta is not None:
+            output += self.beta
+        return channels_back(self, tf.cast(output, inputs.dtype))
 
     def _mean_over_ranks(self, value: tf.Tensor, what: str) -> tf.Tensor:
         """Differentiable: the gradient of an average over ranks is the average of gradients."""
@@ -143,7 +157,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
 
     def _unbiased(self, variance: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         """The variance that Keras' layer keeps: unbiased for images, biased for vectors."""
-        if x.shape.rank != 4:
+        if not self.fused:
             return variance
         count = tf.cast(tf.size(x) // x.shape[-1] * self.size, tf.float32)
         return variance * (count / tf.maximum(count - 1, 1))
@@ -156,11 +170,46 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
 def biased_part(layer: tf.keras.layers.BatchNormalization, images: int) -> float:
     """Factor from the variance that ``layer`` keeps of a batch to that of its numbers themselves.
 
-    (n - 1)/n for feature maps, of which Keras keeps the unbiased variance of n = images x height x
-    width numbers per channel, and 1 for vectors.
+    (n - 1)/n where Keras keeps the unbiased variance of n numbers per channel, as it does of maps;
+    1 for vectors. For a layer of ours n is that of its last call.
     """
-    shape = layer.input_shape
-    if len(shape) != 4:
+    if not layer.fused:
         return 1.0
-    ranks = layer.size if isinstance(layer, SyncBatchNormalization) else 1
-    return 1 - 1 / (images * math.prod(shape[1:3]) * ranks)
+    if isinstance(layer, GhostBatchNormalization | SyncBatchNormalization):
+        return 1 - 1 / layer.numbers
+    return 1 - 1 / (images * math.prod(layer.input_shape[1:]) // layer.moving_mean.shape[0])
+
+
+def channels_last(layer: tf.keras.layers.BatchNormalization, x: tf.Tensor) -> tf.Tensor:
+    (axis,) = layer.axis
+    order = [*(n for n in range(x.shape.rank) if n != axis), axis]
+    return x if axis == x.shape.rank - 1 else tf.transpose(x, order)
+
+
+def channels_back(layer: tf.keras.layers.BatchNormalization, x: tf.Tensor) -> tf.Tensor:
+    (axis,) = layer.axis
+    last = x.shape.rank - 1
+    return x if axis == last else tf.transpose(x, [*range(axis), last, *range(axis, last)])
+
+
+def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalization]:
+    """The layers that normalise by the batch in training: those that are frozen do not."""
+    kind = tf.keras.layers.BatchNormalization
+    return [layer for layer in all_layers(model) if isinstance(layer, kind) and layer.trainable]
+
+
+def replace_batch_norms(model: tf.keras.Model, technique: Technique, size: int) -> None:
+    """Make each batch norm of a network one by ghosts or over the ranks, if ``technique`` has that.
+
+    The layer takes another class and stays the object that it is. All that it was made with and
+    its variables remain, wherever it stands. ``clone_model`` would need the config of every layer,
+    draws the weights again, and does not see the layers inside other layers.
+    """
+    for layer in batch_norms(model):
+        if technique.normalisation == "ghost_batch_norm":
+            layer.__class__ = GhostBatchNormalization
+            layer.ghost_batch = technique.ghost_batch
+            layer.momentum_per = technique.bn_momentum_per
+        elif technique.normalisation == "sync_batch_norm":
+            layer.__class__ = SyncBatchNormalization
+            layer.size = size

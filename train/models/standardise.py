@@ -1,4 +1,4 @@
-"""Mean and deviation of each colour channel of the training images."""
+"""Pixels as networks get them, by mean and deviation of each channel of the training images."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
+from train.config.technique import Technique
 from train.data.dataset import Pixels
 from train.data.sampling import Indices
+from train.errors import ConfigError
 
 _AT_ONCE = 1 << 20  # pixels, which become eight bytes each while they are counted
 
@@ -41,3 +44,19 @@ def channel_statistics(images: Pixels, used: Indices) -> ChannelStatistics:
         mean=tuple(s / (255 * number) for s in sums),
         deviation=tuple(math.sqrt(spread) / (255 * number) for spread in spreads),
     )
+
+
+def scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | None) -> tf.Tensor:
+    """Pixels from 0 to 1, or with mean 0 and deviation 1 per channel; in float32."""
+    if not technique.standardise:
+        return tf.keras.layers.Rescaling(1 / 255, name="scale", dtype="float32")(images)
+    channels = images.shape[-1]
+    if pixels is None or len(pixels.mean) != channels or min(pixels.deviation) == 0:
+        raise ConfigError(
+            f"technique {technique.name} standardises the images, which needs mean and deviation "
+            f"(not 0) of {channels} channels of the training images, found {pixels}: say "
+            "standardise: false for images with a constant channel"
+        )
+    scale = [1 / (255 * deviation) for deviation in pixels.deviation]
+    offset = [-mean / deviation for mean, deviation in zip(*pixels, strict=True)]
+    return tf.keras.layers.Rescaling(scale, offset, name="scale", dtype="float32")(images)

@@ -65,6 +65,8 @@ class Trained:
     alarms: tuple[str, ...] = ()
     gradient_bytes: int | None = None
     adapted: tuple[str, ...] = ()
+    #: epochs before the first that ran on the same devices and code as the last
+    origin_from: int = 0
 
 
 def finished_record(
@@ -114,13 +116,13 @@ def _record(
     """Of the start that is the last of ``attempts``."""
     status = attempts[-1].status
     known: dict[str, Any] = dict(vars(trained))
-    del known["resumed_from"]
+    del known["resumed_from"], known["origin_from"]
     if announced:
         known["world"] = _with_interface(announced.world, trained.traffic)
         known |= {"data": announced.data, "provenance": announced.provenance}
         known["alarms"] = (*filter(None, [announced.remark]), *trained.alarms)
     if status in GOOD:
-        known["throughput"] = throughput(trained.epochs)
+        known["throughput"] = throughput(trained.epochs, trained.origin_from)
     nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
     draft = RunRecord.model_construct(
         cell_id=config.cell_id(),
@@ -217,11 +219,14 @@ def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
     ]
 
 
-def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together."""
+def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:
+    """Images really processed over the training seconds they took, all ranks together.
+
+    first: epochs before the first that ran on the same devices and code as the last.
+    """
     samples = tuple(
         ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
-        for epoch in steady_epochs(epochs)
+        for epoch in steady_epochs(epochs[first:])
         if epoch.usual_images > 0 and epoch.usual_s > 0
     )
     kept = {sample.epoch for sample in samples}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from train.data.dataset import Dataset
 from train.data.sampling import Indices, used_subset
 from train.distributed.strategy import Distribution
 from train.distributed.world import Runtime
-from train.models.layers import StepSeed
+from train.models.layers import StepSeed, stream_of
 from train.models.networks import build_model
 from train.models.standardise import channel_statistics
 from train.models.whitening import whiten_first_layer
@@ -25,11 +24,17 @@ from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSe
 from train.trainer.parts import Parts
 
 
-def build_parts(config: RunConfig, data: Dataset, runtime: Runtime, folder: Path = Path()) -> Parts:
-    """``folder``: of the data sets.
+def build_parts(
+    config: RunConfig,
+    data: Dataset,
+    runtime: Runtime,
+    folder: Path = Path(),
+    model_file: Path | None = None,
+) -> Parts:
+    """folder: of the data sets; model_file: the copy of the file that ``config.model`` names.
 
     Raises:
-        ConfigError: the data or the images do not fit the config.
+        ConfigError: the data, the images or the network do not fit the config.
     """
     technique = config.technique
     plan = checked_plan(config, len(data.train_y))
@@ -39,14 +44,16 @@ def build_parts(config: RunConfig, data: Dataset, runtime: Runtime, folder: Path
 
     def build(seed: StepSeed) -> tf.keras.Model:
         shape = (height, width, channels)
-        model = build_model(config, shape, len(data.classes), seed, pixels, config.gpus, folder)
+        model = build_model(
+            config, shape, len(data.classes), seed, pixels, config.gpus, folder, model_file
+        )
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)
         return model
 
     if runtime.distribution is not None:
         return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)
-    seed = StepSeed(_stream(config.seed, runtime.rank))
+    seed = StepSeed(stream_of(config.seed, runtime.rank))
     model = build(seed)
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
     scaled = technique.lr_scaling == "adascale"
@@ -71,7 +78,7 @@ def _distributed(
     """The same parts, made by a strategy of tf.distribute, from the same first weights."""
     technique, strategy = config.technique, distribution.strategy
     first = rank * distribution.replicas
-    streams = [_stream(config.seed, first + own) for own in range(distribution.replicas)]
+    streams = [stream_of(config.seed, first + own) for own in range(distribution.replicas)]
     shown = build(StepSeed(streams[0]))
     seed = ReplicaSeed(strategy, streams)
     with strategy.scope():
@@ -82,9 +89,3 @@ def _distributed(
     step = DistributedStep(trained, optimizer, technique, seed, strategy)
     variables = [*trained.variables, *optimizer_variables(optimizer), *step.state]
     return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)
-
-
-def _stream(seed: int, rank: int) -> int:
-    """Of the random layers of one rank."""
-    digest = hashlib.sha256(f"{seed}/{rank}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1

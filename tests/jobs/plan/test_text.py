@@ -167,14 +167,17 @@ def test_times_and_what_they_are_estimated_from() -> None:
     # 2 x (5 + 10 + 5) s on two ranks; 5 + 7040 / 352 + 5 = 30 s on one
     assert summary(rows) == [
         "4 cells: cnn on digits, resnet_mini on digits; batch = images per step over all ranks",
-        "time: about 1:10 one cell after another, 1 never run here left out",
+        "time: about 1:10 one cell after another, without 1 of time unknown (none alike ran here)",
         "  2 estimated from 2 earlier cells like it",
         "  1 estimated from 2 earlier cells on gpus=2, scaled in proportion",
     ]
-    assert "never run here" in summary(rows[3:])[1]
+    assert "time unknown: no cell like these ran here" in summary(rows[3:])[1]
     table = [line.split()[-1] for line in plan_lines(rows, {}, {runs[0].cell_id()})[1:5]]
     assert table == ["done", "~0:20", "~0:30", "?"]
     text = summary(rows, {runs[0].cell_id()})
     assert "1 have a good record and are skipped" in text
-    assert "time: about 0:50 one cell after another, 1 never run here left out" in text
+    assert (
+        "time: about 0:50 one cell after another, without 1 of time unknown (none alike ran here)"
+        in text
+    )
     assert summary(rows, {run.cell_id() for run in runs})[-1] == "nothing to train"

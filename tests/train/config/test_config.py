@@ -29,7 +29,7 @@ def test_cell_id_is_readable_and_stable() -> None:
     [{"seed": 1}, {"gpus": 2}, {"epochs": 3}, {"batch_per_rank": 32}, {"data_fraction": 0.5},
      {"model": "resnet_mini"}, {"partition": "whole"}, {"partition": "same"}, {"scaling": "strong"},
      {"accumulation": 2}, {"framework": "mirrored"}, {"target": Target(train_accuracy=0.5)},
-     {"target": Target(train_accuracy=0.5, within_s=9)},
+     {"target": Target(train_accuracy=0.5, within_s=9)}, {"keep_weights": True},
      {"technique": Technique(name="naive", base_lr=0.002, base_batch=64)}],
 )  # fmt: skip
 def test_any_change_is_another_cell(change) -> None:

@@ -1,0 +1,65 @@
+"""Names of networks in configs: their three forms, labels, ids and places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.builders import config
+from train.config.networks import (
+    NetworkSource,
+    model_file,
+    model_label,
+    model_slug,
+    parse_model,
+    split_hash,
+)
+
+SHA = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "label", "slug"),
+    [
+        ("cnn", NetworkSource("built_in", "cnn"), "cnn", "cnn"),
+        ("keras.applications.MobileNetV2", NetworkSource("applications", "MobileNetV2"),
+         "MobileNetV2", "mobilenetv2"),
+        (f"vit.py:build@{SHA}", NetworkSource("file", "build", "vit.py", SHA), "vit", "vit"),
+        (f"My ViT-2.x.py:small@{SHA}", NetworkSource("file", "small", "My ViT-2.x.py", SHA),
+         "My ViT-2.x", "my_vit_2_x"),
+        (f"é.py:b@{SHA}", NetworkSource("file", "b", "é.py", SHA), "é", "network"),
+    ],
+)  # fmt: skip
+def test_a_network_has_a_source_a_label_and_a_place_in_ids(model, source, label, slug) -> None:
+    assert parse_model(model) == source
+    assert (model_label(model), model_slug(model)) == (label, slug)
+    assert config(model=model).cell_id().startswith(f"digits-{slug}-naive-g1-s0-")
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["resnet", "vit.py:build", f"nets/vit.py:build@{SHA}", f"a:b.py:build@{SHA}", "vit.py",
+     f"vit.py@{SHA}", f"vit.py:1st@{SHA}", f"vit\n.py:build@{SHA}", "keras.applications.",
+     "keras.applications.a.b", f"vit.py:build@{SHA.upper()}"],
+)  # fmt: skip
+def test_other_forms_are_refused(model) -> None:
+    with pytest.raises(ValidationError, match=r"unknown model .*expected linear, .*FILE\.py:FUNC"):
+        config(model=model)
+
+
+def test_other_content_is_another_cell_and_the_folder_of_cells_has_the_copy() -> None:
+    one, other = (config(model=f"vit.py:build@{sha}") for sha in (SHA, SHA[::-1]))
+    assert one.cell_id() != other.cell_id()
+    assert one.runs_as_built and not config().runs_as_built
+    copy = model_file(parse_model(one.model), Path("results/mine/cell"))
+    assert copy == Path(f"results/mine/models/{SHA}.py")
+
+
+def test_weights_of_an_own_network_are_named_with_their_hash() -> None:
+    assert split_hash(f"w.h5@{SHA}") == ("w.h5", SHA) and split_hash("a@b.h5") == ("a@b.h5", None)
+    own = {"model": "keras.applications.MobileNetV2"}
+    assert config(**own, pretrained=f"w.h5@{SHA}").pretrained == f"w.h5@{SHA}"
+    with pytest.raises(ValidationError, match="pretrained: expected FILE@SHA256"):
+        config(**own, pretrained="w.h5")
