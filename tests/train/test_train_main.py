@@ -1,8 +1,7 @@
-"""`python -m train` by hand: every wrong request in words, and a record of every start."""
+"""`python -m train` by hand: every wrong request in words."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,17 +15,16 @@ from tests.builders import config, epoch, record
 from train.environment import environment_of
 from train.record.atomic import append_line
 from train.record.cell_folder import (
+    CHECKPOINT_NAME,
     EPOCHS_NAME,
     EXIT_UNFINISHED,
     START_NAME,
     STOP_NAME,
-    ended_record,
     rank_file,
     read_epochs,
     read_failures,
 )
 from train.record.run import RECORD_NAME, RunError, read_record, write_record
-from train.run.failure import leave_record
 from train.schemas import main as export_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,18 +82,15 @@ def test_a_config_that_is_none_is_told_without_a_traceback(cell: Path, text: str
 
 def test_a_start_by_hand_shows_nothing_of_an_earlier_start(cell: Path) -> None:
     """Traces of another world in the folder are not those of this start."""
-    of = config(gpus=2)
-    whole = record(of)
-    told = {name: getattr(whole, name).model_dump(mode="json") for name in
-            ("world", "data", "provenance")}  # fmt: skip
-    (cell / "logs" / START_NAME).write_text(json.dumps(told))
-    append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
+    (cell / "logs" / START_NAME).write_text("{}")
+    append_line(cell / EPOCHS_NAME, epoch(1, config(gpus=2)).model_dump_json())
     rank_file(cell, 0, "error.json").write_text("{}")
     done = train(cell)
     assert done.returncode == 2 and "found a world of 1 rank" in done.stderr
-    found = read_record(cell / RECORD_NAME)
-    assert found.status == "failed" and found.world is None and found.epochs == ()
-    assert "rank-0.log" not in found.error.what_to_do, "by hand there is no such file"
+    (failure,) = read_failures(cell)
+    assert "rank-0.log" not in failure.error.what_to_do, "by hand there is no such file"
+    left = (RECORD_NAME, EPOCHS_NAME, f"logs/{START_NAME}")
+    assert not any((cell / name).exists() for name in left)
 
 
 def test_a_supervised_rank_leaves_its_error_and_no_record(cell: Path) -> None:
@@ -110,30 +105,27 @@ def test_a_supervised_rank_leaves_its_error_and_no_record(cell: Path) -> None:
     assert "world of 1 rank" in failure.error.what and not failure.consequence
 
 
-def test_a_stop_by_hand_leaves_a_record_that_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_stop_by_hand_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config(epochs=3).model_dump_json())
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / STOP_NAME).touch()  # of an earlier start: it must not stop this one
     done = train(tmp_path, "--data", str(tmp_path), "--stop-at", "1")
     assert done.returncode == EXIT_UNFINISHED, done.stderr
-    found = read_record(tmp_path / RECORD_NAME)
-    assert found.status == "timeout" and "1 of 3 epochs are done" in found.error.what
-    assert "--resume" in found.error.what_to_do and len(found.epochs) == 1
+    assert "1 of 3 epochs are done" in done.stderr and "--resume goes on" in done.stderr
+    assert not (tmp_path / RECORD_NAME).exists() and len(read_epochs(tmp_path)) == 1
     assert not (tmp_path / "logs" / STOP_NAME).exists()
     done = train(tmp_path, "--data", str(tmp_path), "--resume")
     assert done.returncode == 0, done.stderr
     found = read_record(tmp_path / RECORD_NAME)
     assert found.status == "completed"
-    assert [(a.status, a.resumed_from_epoch) for a in found.attempts] == [
-        ("timeout", 0), ("completed", 1),
-    ]  # fmt: skip
+    assert [(a.number, a.resumed_from_epoch) for a in found.attempts] == [(2, 1)]
 
 
 def test_a_resumed_run_remembers_that_cores_were_shared(tmp_path: Path) -> None:
     """Seen: 12 epochs at half the speed counted in a throughput of a run alone."""
     (tmp_path / "config.json").write_text(config(epochs=2).model_dump_json())
 
-    def marked(answers: str, *options: str) -> bool:
+    def run(answers: str, *options: str) -> None:
         code = (
             "import sys\nfrom train.__main__ import main\n"
             f"from train.distributed.cores import Claims\nanswers = iter({answers})\n"
@@ -142,18 +134,15 @@ def test_a_resumed_run_remembers_that_cores_were_shared(tmp_path: Path) -> None:
         words = [str(tmp_path / "config.json"), "--data", str(tmp_path), *options]
         subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, check=False, timeout=600,
                        env=environment_of("ranks", os.environ))  # fmt: skip
+
+    def marked(answers: str, *options: str) -> bool:
+        run(answers, *options)
         return read_record(tmp_path / RECORD_NAME).world.oversubscribed
 
-    assert marked("[False, True]", "--stop-at", "1"), "from the first epoch on, not before"
-    assert marked("[]", "--resume")
+    run("[False, True]", "--stop-at", "1")
+    assert marked("[]", "--resume"), "from the first epoch on, not before"
     assert not marked("[]", "--force")
     assert marked("[False, False, True]", "--force"), "in the last epoch"
-
-
-def test_starts_by_hand_are_counted(cell: Path) -> None:
-    for _ in range(2):
-        assert train(cell).returncode == 2
-    assert [a.number for a in read_record(cell / RECORD_NAME).attempts] == [1, 2]
 
 
 def test_a_good_record_is_kept_and_its_traces_too(cell: Path) -> None:
@@ -210,26 +199,13 @@ def test_the_folder_of_another_cell_that_has_no_record_yet_is_left_alone(
     assert (there / "epochs.jsonl").exists()
 
 
-def test_forced_over_the_record_of_another_config_counts_from_one(cell: Path) -> None:
+def test_forced_over_the_record_of_another_config_it_starts(cell: Path) -> None:
     write_record(cell / RECORD_NAME, record(config(gpus=2, seed=3), status="failed"))
     assert "found a world of 1 rank" in train(cell, "--force").stderr
-    found = read_record(cell / RECORD_NAME)
-    assert found.config == config(gpus=2) and [a.number for a in found.attempts] == [1]
+    assert read_record(cell / RECORD_NAME).config.seed == 3, "replaced by a run that ended well"
 
 
-def test_a_full_disk_when_the_record_of_a_failure_is_due_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("train.record.run.write_new", full)
-    leave_record(config(), "failed", ERROR, tmp_path, record().started_at)
-    said = capsys.readouterr().err
-    assert "No space left" in said and "record.json" in said and said.count("\n") == 1
-
-
-def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
+def test_ctrl_c_by_hand_keeps_the_checkpoint_and_leaves_no_record(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config(epochs=5000).model_dump_json())
     process = subprocess.Popen(
         [sys.executable, "-m", "train", str(tmp_path / "config.json"), "--data", str(tmp_path)],
@@ -246,11 +222,9 @@ def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert process.returncode == 130, said
-    found = read_record(tmp_path / RECORD_NAME)
-    assert found.status == "cancelled" and "Ctrl-C" in found.error.what
-    assert found.epochs and found.world.size == 1
-    assert found.missing["provenance.gpu"] == "no GPU on this machine"
-    assert found.missing["world.interface"] == "a world of one talks to nobody"
+    assert "--resume goes on" in said and (tmp_path / CHECKPOINT_NAME).exists()
+    (failure,) = read_failures(tmp_path)
+    assert "Ctrl-C" in failure.error.what and not (tmp_path / RECORD_NAME).exists()
 
 
 def test_schemas_without_a_folder_is_a_wrong_request() -> None:
@@ -265,14 +239,3 @@ def test_schemas_into_a_place_that_cannot_be_written(tmp_path: Path, capsys) -> 
         export_schemas([str(tmp_path / "file" / "folder")])
     assert ended.value.code == 2
     assert f"cannot write to {tmp_path}/file/folder: Not a directory" in capsys.readouterr().err
-
-
-def test_ended_records_of_this_start_only(tmp_path: Path) -> None:
-    """--force by hand that fails keeps the good record."""
-    good = record()
-    write_record(tmp_path / RECORD_NAME, good)
-    leave_record(good.config, "failed", ERROR, tmp_path, good.started_at)
-    assert read_record(tmp_path / RECORD_NAME) == good
-    assert ended_record(
-        tmp_path, good.config, "failed", ERROR, started_at=good.started_at, ended_at=good.ended_at
-    ).status == "failed"  # fmt: skip
