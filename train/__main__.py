@@ -15,7 +15,7 @@ from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, Unfinished, WorldError, remedy
-from train.program import open_streams, place, positive
+from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
     STOP_NAME,
@@ -38,7 +38,7 @@ from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget
 
-EXIT_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED = 1
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
@@ -123,15 +123,14 @@ def main(arguments: Sequence[str]) -> int:
 def start_number(
     given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
 ) -> int:
-    """Which start of the cell this is: what the supervisor says, else one more than its earlier
-    record counts, or than trained the epochs to go on from, since one that is killed leaves no
-    record; a good record that is to be replaced begins a new story."""
+    """What the supervisor gives, else one more than the earlier record, or the epochs to go on
+    from, count; a good record that is to be replaced counts for nothing."""
     if given is not None:
         return given
     if earlier is not None and earlier.status in GOOD:
         return 1
-    recorded = len(earlier.attempts) if earlier else 0
-    return 1 + max([recorded, *(epoch.attempt for epoch in trained)])
+    counted = len(earlier.attempts) if earlier else 0
+    return 1 + max([counted, *(epoch.attempt for epoch in trained)])
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
