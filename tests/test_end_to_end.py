@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +106,26 @@ def test_report_of_real_records(trial: Bench) -> None:
     assert lines(report / "runs.csv") == 1 + 4
     for record in trial.records():
         assert record.cell_id in (report / "runs.csv").read_text()
+
+
+@pytest.mark.slow
+def test_the_example_of_an_own_network_runs_to_its_report(tmp_path: Path, data_root: Path) -> None:
+    example = ROOT / "jobs" / "sweeps" / "own_network.yaml"
+    bench = make_bench(tmp_path, data_root, example.read_text(), "own_network")
+    shutil.copytree(example.parent / "networks", tmp_path / "networks")
+    done = bench.run()
+    assert done.returncode == 0, done.stderr
+    (copy,) = bench.sweep.glob("models/*.py")
+    assert copy.read_bytes() == (tmp_path / "networks" / "small.py").read_bytes()
+    shutil.rmtree(tmp_path / "networks")  # records are read without it
+    records = bench.records()
+    assert {r.status for r in records} == {"completed"} and len(records) == 5
+    assert all(record.epochs[-1].validation_accuracy > 0.3 for record in records)
+    assert all((cell / "weights.h5").is_file() for cell in bench.cells())
+    done = ran([sys.executable, "-m", "analysis", "report", bench.sweep], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    page = (bench.sweep / "report" / "report.html").read_text()
+    assert " small " in page and copy.stem not in page
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def build_model(
         return own_network(config, shape, classes, seed, size, pixels, folder, file)
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique, size)
-    with precision_of(config.technique.precision):
+    with precision_of(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
             return _resnet50(shape, classes, config.technique, weights)
