@@ -31,20 +31,17 @@ class Ranks:
             hvd.allreduce(tf.zeros(1), op=hvd.Sum)
 
     def summed(self, mine: Sums) -> Sums:
-        """Element-wise, float64."""
         if self.size == 1:
             return mine
         return np.asarray(hvd.allreduce(tf.constant(mine), op=hvd.Sum).numpy(), np.float64)
 
     def broadcast_int(self, mine: int) -> int:
-        """What rank 0 says."""
+        """Rank 0's."""
         if self.size == 1:
             return mine
-        told = tf.constant(mine if self.rank == 0 else 0)
-        return int(hvd.allreduce(told, op=hvd.Sum).numpy())
+        return int(hvd.allreduce(tf.constant(mine if self.rank == 0 else 0), op=hvd.Sum).numpy())
 
     def allgather(self, mine: T) -> list[T]:
-        """One value of each rank."""
         return hvd.allgather_object(mine) if self.size > 1 else [mine]
 
     def broadcast_state(self, variables: list[tf.Variable], value: T) -> T:
@@ -55,10 +52,10 @@ class Ranks:
         return hvd.broadcast_object(value, root_rank=0)
 
     def common_hash(self, variables: list[Any]) -> str:
-        """sha256 over all of them, equal on all ranks.
+        """sha256 over all of them.
 
         Raises:
-            UnequalRanks: it is not.
+            UnequalRanks: it is not equal on all ranks.
         """
         digest = hashlib.sha256()
         for variable in variables:
@@ -66,8 +63,6 @@ class Ranks:
         mine = digest.hexdigest()
         found = self.allgather(mine)
         if len(set(found)) > 1:
-            raise UnequalRanks(
-                "the ranks' weights differ after training: "
-                + ", ".join(f"rank {r} {h[:12]}" for r, h in enumerate(found))
-            )
+            hashes = ", ".join(f"rank {rank} {one[:12]}" for rank, one in enumerate(found))
+            raise UnequalRanks(f"the ranks' weights differ after training: {hashes}")
         return mine

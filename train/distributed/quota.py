@@ -39,9 +39,8 @@ def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
     found: dict[str, Quota] = {}
     for folder in _folders(groups, mounts, root):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            cores = _cores(folder)
             group = str(folder.stat().st_ino)
-            if cores is not None:
+            if (cores := _cores(folder)) is not None:
                 found.setdefault(group, Quota(group, cores))
     return tuple(found.values())
 

@@ -121,6 +121,23 @@ class Provenance(Frozen):
     slurm_job_id: str | None
     seeds: dict[str, int]
     environment: dict[str, str]  # allow-listed names only
+    # what is not equal on all ranks: name -> value -> ranks that have it; above, rank 0's
+    unequal: dict[str, dict[str, tuple[Count, ...]]] = Field({})
+
+    def facts(self) -> dict[str, str]:
+        """What is expected to be equal on all ranks."""
+        names = ("git_commit", "git_dirty", "image_digest", "cpu", "driver", "kernel")
+        single = {name: str(getattr(self, name)) for name in names}
+        return single | {f"versions.{name}": text for name, text in self.versions.items()}
+
+    def alarm(self) -> str | None:
+        if not self.unequal:
+            return None
+        parts = (
+            f"{name} ({', '.join(f'{value}: {len(ranks)}' for value, ranks in values.items())})"
+            for name, values in self.unequal.items()
+        )
+        return f"not equal on all ranks (value: number of ranks): {'; '.join(parts)}"
 
 
 class Attempt(Frozen):

@@ -9,7 +9,6 @@ from train.config.optimizer import Lamb, Larc, Lars
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
-from train.distributed.interfaces import carriers, outside
 from train.record.cell_folder import with_reasons
 from train.record.run import Attempt, DataRecord, Provenance, RunRecord, Status, World
 from train.record.target import REASONS as TARGET_REASONS
@@ -62,11 +61,10 @@ def finished_record(
     started_at: datetime,
     ended_at: datetime,
     remark: str = "",
-    named_interface: str | None = None,
 ) -> RunRecord:
     """The record of a run that completed or diverged.
 
-    ``remark``: of its data. ``named_interface``: what the site wants its ranks to use.
+    ``remark``: of its data.
     """
     status: Status = "completed" if trained.error is None else "diverged"
     this = Attempt(
@@ -77,7 +75,7 @@ def finished_record(
         status=status,
     )
     attempts = (*earlier, this)
-    world, reason = with_measured_interface(world, trained, named_interface)
+    world = with_measured_interface(world, trained)
     return with_reasons(
         RunRecord.model_construct(
             schema_version=1,
@@ -97,7 +95,7 @@ def finished_record(
             classification=trained.classification,
             target=trained.target,
             sharpness=trained.sharpness,
-            alarms=(*([remark] if remark else []), *trained.alarms),
+            alarms=(*filter(None, [remark, provenance.alarm()]), *trained.alarms),
             weights_sha256=trained.weights_sha256,
             provenance=provenance,
             attempts=attempts,
@@ -105,42 +103,18 @@ def finished_record(
             ended_at=ended_at,
             missing={},
         ),
-        _reasons(config, world, labelled=labelled, diverged=trained.error is not None) | reason,
+        _reasons(config, world, labelled=labelled, diverged=trained.error is not None),
     )
 
 
-def with_measured_interface(
-    world: World, trained: Trained, named: str | None
-) -> tuple[World, dict[str, str]]:
-    """Neither MPI nor NCCL tells which interface it takes: between nodes the counters do, where one
-    alone can have carried the gradients, or is the one of several that was ``named``.
-
-    Returns:
-        The world, and the reason where the interface stays unknown.
-    """
+def with_measured_interface(world: World, trained: Trained) -> World:
+    """Neither MPI nor NCCL shows which interface it takes: between nodes it is the one of rank 0's
+    node that moved most both ways, as gradients do."""
     if not _untold(world):
-        return world, {}
-    host, payload = world.hostnames[0], trained.reduced_bytes
-    links = outside(trained.traffic, host)
-    found = carriers(links, payload) if payload else []
-    if named in found:
-        found = [named]
-    told = ", ".join(
-        f"{n.interface} sent {n.sent_bytes:,} and received {n.received_bytes:,}" for n in links
-    )
-    if len(found) == 1:
-        return world.model_copy(update={"interface": found[0]}), {}
-    if not links:
-        why = "no counter of one was read at the end of the training"
-    elif not found:
-        why = f"none of {host} alone carried the {payload:,} bytes of gradients both ways: {told}"
-    else:
-        why = (
-            f"several of {host} can have carried the {payload:,} bytes of gradients (a bond and "
-            f"its parts?): {told}; `interface` of the site file says which one is meant"
-        )
-    reason = f"{_plane(world)} does not tell which interface it uses, and {why}"
-    return world.model_copy(update={"interface": None}), {"world.interface": reason}
+        return world
+    links = [t for t in trained.traffic if t.host == world.hostnames[0] and t.interface != "lo"]
+    most = max(links, key=lambda link: min(link.sent_bytes, link.received_bytes), default=None)
+    return world.model_copy(update={"interface": most and most.interface})
 
 
 def _untold(world: World) -> bool:
@@ -162,7 +136,7 @@ def known_reasons(world: World, *, labelled: bool) -> dict[str, str]:
     elif _untold(world) or world.controller == "mpi":
         interface = f"{_plane(world)} does not tell which interface it uses"
         if world.nodes > 1:
-            interface += ", and the counters are compared at the end of the training"
+            interface += ", and no counter of one was read at the end of the training"
     else:
         interface = "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
     reasons = {**REASONS, "world.interface": interface}

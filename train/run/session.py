@@ -11,7 +11,6 @@ from train.config.run import RunConfig
 from train.data.registry import load
 from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
-from train.distributed.interfaces import NAME as INTERFACE
 from train.distributed.launch import Launch
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import Runtime, describe_world, start
@@ -25,7 +24,7 @@ from train.record.cell_folder import (
     earlier_attempts,
 )
 from train.record.run import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
-from train.run.provenance import IMAGE_DIGEST, collect, cpu_name
+from train.run.provenance import IMAGE_DIGEST, collect
 from train.run.record_builder import describe_data, finished_record, known_reasons
 from train.run.task import Task
 
@@ -55,13 +54,12 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     parts = build_parts(config, data, runtime, task.data)
-    world = describe_world(runtime, cpu_name())
+    world, provenance = describe_world(runtime, collect(config, runtime.gpus))
     trainer = Trainer(
         config, runtime, data, parts, task.out, task.attempt, beat, task.budget, watchdog.awake,
         os.environ.get(IMAGE_DIGEST), world.oversubscribed,
     )  # fmt: skip
     facts = describe_data(config, data)
-    provenance = collect(config, runtime)
     reasons = known_reasons(world, labelled=data.labelled)
     if runtime.rank == 0:
         _announce(task, world, facts, provenance, reasons)
@@ -92,7 +90,6 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             started_at=task.started_at,
             ended_at=datetime.now(timezone.utc),
             remark=data.remark,
-            named_interface=os.environ.get(INTERFACE),
         )
         _keep(task, record)
     _leave(runtime)

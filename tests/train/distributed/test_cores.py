@@ -44,7 +44,7 @@ def test_who_shares_holds_the_core_as_well() -> None:
     second = claim((A,), ())
     del first
     assert is_held(A) and claim((A,), (B,)).cores == (B,)
-    second.told = False
+    second.others = False
     third, fourth = claim((A,), ()), claim((A,), ())
     assert third.shared() and fourth.shared() and second.shared(), "all of them know"
     del second, third

@@ -1,4 +1,4 @@
-"""CPU quotas: found in both kinds of control groups, also above the own one."""
+"""CPU quotas: of both kinds of control groups, also above the own one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from train.distributed.launch import Launch, own_cores
 from train.distributed.quota import Quota, quotas_here, usable_cores
 from train.distributed.world import share_cores
 
@@ -85,14 +84,6 @@ def test_a_real_quota_of_a_group_above() -> None:
 @pytest.mark.parametrize(("quota", "usable"), [(0.5, 1), (1.5, 1), (2, 2), (64, 8)])
 def test_the_smaller_of_mask_and_quota_can_be_used(quota: float, usable: int) -> None:
     assert usable_cores(8, (Quota("a", 100), Quota("b", quota))) == usable
-
-
-def test_ranks_take_no_more_cores_of_a_shared_mask_than_the_quota_gives() -> None:
-    def cores(local: int) -> tuple[int, ...]:
-        launch = Launch("horovodrun", local, 2, local, 2, None, None, None)
-        return own_cores(range(16), launch, 16, (Quota("a", 4.5),))
-
-    assert [cores(local) for local in range(2)] == [(0, 1), (8, 9)]
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,11 @@ def finish(result, *, labelled: bool = True, where: World | None = None, **more)
     whole = record(OF)
     values = {
         "earlier": (), "attempt": 1, "started_at": BEGAN, "ended_at": BEGAN + timedelta(seconds=9),
+        "provenance": whole.provenance,
     }  # fmt: skip
     return finished_record(
         OF, result, world=where or whole.world, data=whole.data, labelled=labelled,
-        provenance=whole.provenance, **(values | more),
+        **(values | more),
     )  # fmt: skip
 
 
@@ -106,33 +107,21 @@ ETH0, LO, IB0, NFS, BOND = (
         ({"controller": "gloo", "data_plane": "gloo"}, (ETH0, IB0), "eth9"),
         # a file server's bytes are more, and go one way
         ({"controller": "mpi", "data_plane": "mpi"}, (NFS, IB0), "ib0"),
-        ({"controller": "gloo", "data_plane": "nccl"}, (NFS, ETH0), None),
-        ({"controller": "mpi", "data_plane": "mpi"}, (BOND, IB0), None),
+        ({"controller": "mpi", "data_plane": "mpi"}, (ETH0, BOND, IB0), "bond0"),
         ({"controller": "mpi", "data_plane": "tf.distribute", "interface": "eth9"}, (IB0,), "eth9"),
         ({"controller": "mpi", "data_plane": "mpi", "nodes": 1}, (IB0,), None),
         ({"controller": "mpi", "data_plane": "mpi"}, (LO,), None),
         ({"controller": "mpi", "data_plane": "mpi"}, (), None),
     ],
 )
-def test_between_nodes_the_counters_tell_the_interface(changes, traffic, interface) -> None:
+def test_between_nodes_it_is_the_interface_that_moved_most_both_ways(
+    changes, traffic, interface
+) -> None:
     told = "eth9" if changes["controller"] == "gloo" else None
     values = {"size": 2, "nodes": 2, "hostnames": ("n1", "n2"), "interface": told} | changes
     found = finish(trained(traffic=traffic), where=world(**values))
     assert found.world.interface == interface and found.traffic == traffic
     assert ("world.interface" in found.missing) is (interface is None)
-
-
-def test_of_several_that_can_have_carried_the_gradients_the_named_one_did() -> None:
-    where = world(size=2, nodes=2, hostnames=("n1", "n2"), controller="mpi", data_plane="mpi")
-    result = trained(traffic=(BOND, IB0))
-    assert finish(result, where=where, named_interface="bond0").world.interface == "bond0"
-    # naming one does not make it carry what went another way
-    other = finish(trained(traffic=(NFS, IB0)), where=where, named_interface="eth1")
-    assert other.world.interface == "ib0"
-    reason = finish(result, where=where).missing["world.interface"]
-    assert "bond0 sent 1,000" in reason and "`interface` of the site file" in reason
-    spread = finish(trained(traffic=(NFS, ETH0)), where=where).missing["world.interface"]
-    assert "none of n1 alone carried the 504 bytes" in spread
 
 
 def test_what_is_known_beforehand_says_nothing_of_what_is_still_to_be_measured() -> None:
@@ -143,6 +132,12 @@ def test_what_is_known_beforehand_says_nothing_of_what_is_still_to_be_measured()
 def test_what_is_doubtful_about_the_data_is_an_alarm_of_the_record() -> None:
     assert finish(trained(), remark="of other files").alarms == ("of other files",)
     assert finish(trained()).alarms == ()
+
+
+def test_ranks_on_different_gpus_are_an_alarm_of_the_record() -> None:
+    own = record(OF).provenance.model_copy(update={"unequal": {"gpu": {"A": (0, 2), "B": (1,)}}})
+    (alarm,) = finish(trained(), provenance=own).alarms
+    assert alarm == "not equal on all ranks (value: number of ranks): gpu (A: 2, B: 1)"
 
 
 def test_attempts_accumulate() -> None:
