@@ -225,7 +225,7 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     hosts, machines, cores, quotas, claimed, gpus, gpu_shared, provenances = them
     # one per rank, of which a process of tf.distribute may have several
     ranks = [
-        (host, of.facts() | {"gpu": gpu or "none"})
+        (host, _facts(of) | {"gpu": gpu or "none"})
         for host, of, models in zip(hosts, provenances, gpus, strict=True)
         for gpu in models or (None,) * runtime.replicas
     ]
@@ -252,6 +252,13 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     )
     differing = unequal([facts for _, facts in ranks])
     return world, provenances[0].model_copy(update={"unequal": differing})
+
+
+def _facts(of: Provenance) -> dict[str, str]:
+    """What is expected to be equal on all ranks."""
+    names = ("git_commit", "git_dirty", "image_digest", "cpu", "driver", "kernel")
+    single = {name: str(getattr(of, name)) for name in names}
+    return single | {f"versions.{name}": text for name, text in of.versions.items()}
 
 
 def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:

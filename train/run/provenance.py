@@ -34,15 +34,6 @@ ENVIRONMENT = (
 
 #: By which the supervisor, outside the image, hands down what it runs.
 IMAGE_DIGEST = "HOROSCALE_IMAGE_DIGEST"
-REASONS = {
-    "provenance.git_commit": "the code does not run from a git checkout, or git is not there",
-    "provenance.git_dirty": "the code does not run from a git checkout, or git is not there",
-    "provenance.image_digest": "not run from a container image",
-    "provenance.gpu": "no GPU on this machine",
-    "provenance.driver": "no GPU driver on this machine",
-    "provenance.unused_gpus": "no GPU was seen that the ranks did not use",
-    "provenance.slurm_job_id": "not run under Slurm",
-}
 #: What decides a result: the code, its locks and the rows of techniques.
 CODE = ("train", "jobs", "containers", "pyproject.toml")
 NEW_CODE = ("train/*.py", "jobs/*.py")
