@@ -14,7 +14,7 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from train.distributed.launch import Launch
@@ -108,7 +108,8 @@ def _address(core: int, seat: int) -> str:
 
 
 def take_cores(launch: Launch) -> Claims:
-    """Pin this process to cores of its own, and claim them.
+    """Claim cores for this process, pin it to them, and size the thread pools that read the
+    environment.
 
     Two pinned one-core ranks process about 1.5 times the images of two that share both cores.
 
@@ -124,20 +125,15 @@ def take_cores(launch: Launch) -> Claims:
         near = near_gpus(launch)
         own, left = plan_processors(mask, launch, os.cpu_count(), quotas_here(), near)
         claims = claim(own[launch.local_rank], left)
-    _pin(claims.cores, mask)
+    try:
+        os.sched_setaffinity(0, claims.cores)
+    except OSError as error:
+        wanted, mine = (",".join(map(str, each)) for each in (claims.cores, sorted(mask)))
+        raise ConfigError(
+            f"cannot run on cores {wanted}: {error.strerror}; this process may use {mine}"
+        ) from error
+    os.environ["OMP_NUM_THREADS"] = str(len(claims.cores))
     if claims.others and launch.local_rank == 0:
         what = "another run, or another rank, holds cores that this one uses, too"
         print(f"train: {what}: its times are no scaling figures (oversubscribed)", file=sys.stderr)
     return claims
-
-
-def _pin(cores: tuple[int, ...], mask: Collection[int]) -> None:
-    """Also size the thread pools that read the environment."""
-    try:
-        os.sched_setaffinity(0, cores)
-    except OSError as error:
-        wanted, mine = (",".join(map(str, each)) for each in (cores, sorted(mask)))
-        raise ConfigError(
-            f"cannot run on cores {wanted}: {error.strerror}; this process may use {mine}"
-        ) from error
-    os.environ["OMP_NUM_THREADS"] = str(len(cores))

@@ -103,7 +103,7 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
         return host.named(name)
     if nodes == 1:
         return host.named(LOOPBACK)
-    addresses = _addresses_of(host.name)
+    addresses = addresses_of(host.name)
     holders = {a: held for a in addresses if (held := host.holder(a))}
     outside = {a: held for a, held in holders.items() if not ipaddress.ip_address(a).is_loopback}
     for address, held in outside.items():
@@ -121,12 +121,7 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
 
 def network_here() -> str:
     """Of this kernel and network namespace: pretended nodes may share one, and so its addresses."""
-    host = socket.gethostname()
-    try:
-        namespace = str(Path("/proc/self/ns/net").stat().st_ino)
-    except OSError:
-        namespace = host
-    return f"{boot_id() or host}:{namespace}"
+    return f"{boot_id() or socket.gethostname()}:{Path('/proc/self/ns/net').readlink()}"
 
 
 def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interface:
@@ -146,7 +141,7 @@ def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interf
     return host.named(environment.get(NAME) or preferred)
 
 
-def _addresses_of(host: str) -> list[str]:
+def addresses_of(host: str) -> list[str]:
     """Of both families, in the order in which Gloo tries them."""
     with contextlib.suppress(OSError):
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

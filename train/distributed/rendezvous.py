@@ -10,7 +10,6 @@ stands for loopback leaves ranks of several nodes unable to connect.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import json
 import socket
@@ -24,6 +23,7 @@ from train.distributed.interfaces import (
     LOOPBACK,
     NAME,
     Interface,
+    addresses_of,
     network_here,
     own_interface,
     this_host,
@@ -149,16 +149,9 @@ def _wait_for(file: Path, patience_s: float) -> Meeting:
 
 def address_of(name: str) -> str | None:
     """The address that Gloo would take for a name: the first one that is this host's own."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return None
-    for family, kind, _, _, address in found:
-        # a kernel without IPv6 has no such sockets, whatever the name stands for
-        with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
-            probe.bind(address)
-            return str(address[0])
-    return None
+    host, addresses = this_host(), addresses_of(name)
+    own = (a for a in addresses if a.startswith("127.") or host.holder(a.partition("%")[0]))
+    return next(own, None)
 
 
 def data_address() -> str | None:

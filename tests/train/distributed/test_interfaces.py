@@ -36,7 +36,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch):
 
     def choose(addresses: list[str], source: str | None = None, host: Host = N7) -> str:
         monkeypatch.setattr(interfaces, "this_host", lambda: host)
-        monkeypatch.setattr(interfaces, "_addresses_of", lambda _: addresses)
+        monkeypatch.setattr(interfaces, "addresses_of", lambda _: addresses)
         monkeypatch.setattr(interfaces, "_source_towards", lambda _: source)
         return own_interface({}, nodes=2).name
 

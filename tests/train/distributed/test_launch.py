@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.cell.launch import core_groups, rank_argv, rank_environment
+from jobs.cell.launch import core_groups, rank_environment
 from train.distributed.launch import Launch, read_launch, tasks_per_node
 from train.errors import ConfigError
 
@@ -27,14 +27,6 @@ def test_a_rank_reads_what_the_supervisor_wrote() -> None:
         "horoscale", 1, 2, 1, 2, cores=(1,),
         rendezvous=Path("/r/it's a cell/logs/rendezvous-2-42"), supervisor=42,
     )  # fmt: skip
-
-
-def test_launch_line_is_a_token_list() -> None:
-    argv = rank_argv(CELL, data="/d", store="/s", attempt=3, stall_s=300.0, resume=True)
-    assert argv == [
-        "-m", "train", "/r/it's a cell/config.json", "--data", "/d", "--store", "/s",
-        "--attempt", "3", "--stall-s", "300", "--resume",
-    ]  # fmt: skip
 
 
 def test_half_a_launcher_is_an_error() -> None:

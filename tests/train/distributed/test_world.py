@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.sweeps import ROOT
 from train.distributed.launch import Launch, read_launch
 from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores, unequal
-from train.environment import environment_of
 from train.errors import ConfigError, WorldError
 
 
@@ -86,23 +81,6 @@ def test_gloo_ends_no_exchange_that_a_suspended_job_is_in_the_middle_of() -> Non
         assert environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == told
 
 
-@pytest.mark.tf
-@pytest.mark.parametrize("wanted", [True, False])
-def test_operations_are_deterministic_if_the_config_asks(wanted: bool) -> None:
-    script = f"""
-import os
-from tests.builders import config
-from train.distributed.launch import read_launch
-from train.distributed.world import start
-
-start(config(gpus=1, deterministic={wanted}), read_launch(os.environ))
-from tensorflow.python.framework.config import is_op_determinism_enabled
-assert is_op_determinism_enabled() is {wanted}
-"""
-    seen = environment_of("ranks", os.environ)
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=seen, timeout=600, check=True)
-
-
 #: Rank 1 pretends another GPU and another driver.
 MIXED = """
 import os
@@ -113,9 +91,11 @@ from train.distributed.world import describe_world, start
 
 launch = read_launch(os.environ)
 runtime = replace(start(config(gpus=2), launch), gpus=(("A100", "V100")[launch.rank],))
+from tensorflow.python.framework.config import is_op_determinism_enabled
 own = record(config()).provenance.model_copy(update={"driver": ("535", "525")[launch.rank]})
 world, provenance = describe_world(runtime, own)
 print(world.device_kind, world.device, provenance.driver, provenance.unequal, sep="; ")
+assert is_op_determinism_enabled(), "as the config asks"
 """
 
 
