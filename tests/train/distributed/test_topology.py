@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from itertools import chain
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobs.cell.launch import core_groups
+from jobs.config.sweep import Sweep
+from jobs.local import sweep
+from tests.builders import config
 from train.distributed import topology
 from train.distributed.launch import Launch
 from train.distributed.quota import Quota
@@ -94,6 +99,16 @@ def test_epyc_with_four_numa_nodes_per_socket(fake_sysfs, ranks: int, nodes_each
         assert group == set().union(*(numa[n] for n in nodes)) and len(nodes) == nodes_each
         assert {n // 4 for n in nodes} == {near[rank] // 4}
         assert near[rank] in nodes or rank % 2
+
+
+def test_a_local_sweep_gives_its_ranks_whole_cores(fake_sysfs, tmp_path, monkeypatch) -> None:
+    fake_sysfs(4, 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(sweep, "quotas_here", lambda: ())
+    wanted = Sweep("two", "two", tmp_path, (config(gpus=4),), (), None)
+    machine = sweep.machine_for(wanted, tmp_path, tmp_path, tmp_path)
+    groups = core_groups(4, machine.per_rank, machine.cores)
+    assert groups == ((0, 4), (1, 5), (2, 6), (3, 7))
 
 
 def test_masks_with_holes(fake_sysfs) -> None:
