@@ -102,7 +102,7 @@ _INDEX = (
 _PACKAGES = ("PIP_*", "VIRTUAL_ENV", "CONDA_PREFIX", "SETUPTOOLS_*", "DISTUTILS_*",
              "DIST_EXTRA_CONFIG")  # fmt: skip
 _WAYS = ("PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in _INDEX))
-#: Flags and options of another recipe. A compiler that CXX names is used, and CC beside it.
+#: Flags and options of another recipe. A compiler that CXX names is used, and CC with it.
 _RECIPES = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "LDSHARED", "LDCXXSHARED", "CPP",
     "LD", "AR", "NM", "RANLIB", "CMAKE_*", "NINJA*", "CUDACXX", "CUDAHOSTCXX", "CUDAFLAGS",

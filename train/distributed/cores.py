@@ -99,8 +99,8 @@ def is_held(core: int) -> bool:
 
 
 def _answers(core: int, seat: int) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
-        return asking.connect_ex(_address(core, seat)) == 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        return probe.connect_ex(_address(core, seat)) == 0
 
 
 def _address(core: int, seat: int) -> str:

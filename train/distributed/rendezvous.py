@@ -60,7 +60,7 @@ def meet(
 ) -> Interface:
     """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
 
-    Both CONTROLLER and CPU_OPERATIONS must say gloo: with the first alone, a build with MPI calls
+    Both CONTROLLER and CPU_OPERATIONS must be gloo: with the first alone, a build with MPI calls
     MPI and aborts. The server is plain HTTP that anyone who can reach it may write to, so it
     listens on the one interface that the ranks use: loopback as long as one node is enough.
 

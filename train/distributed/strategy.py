@@ -1,7 +1,7 @@
 """The strategy of tf.distribute that a cell asks for, and the world that it makes.
 
 Made at program start: TensorFlow takes its devices and its server only before its first operation.
-Horovod stays beside it for all that is no gradient, so that records are alike.
+Horovod carries all that is no gradient, so that records are alike.
 """
 
 from __future__ import annotations

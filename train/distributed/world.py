@@ -59,7 +59,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     """Pin this rank, initialise Horovod, and check the world against the config.
 
     Args:
-        patience_s: how long to wait for rank 0, where it says where to meet.
+        patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
 
     Raises:
         WorldError: the number of processes is not ``config.processes``. A launcher that lost its
