@@ -20,6 +20,7 @@ from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import SWEEPS, Sweep
 from jobs.config.techniques import PARAMETERS, changed, load_techniques, spelled_out
 from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
+from train.config.checks import new_cell_problem
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
@@ -188,6 +189,9 @@ def _config(cell: Cell) -> RunConfig:
         model = Technique if error.title == "Technique" else RunConfig
         place, text = problem_of(model, cell.settings, error)
         raise cell.error(str(place[0]) if place else "technique", text) from error
+    if text := new_cell_problem(config):
+        named = (str(key) for key in cell.settings if str(key) in text)
+        raise cell.error(min(named, key=text.find, default="technique"), text)
     _refuse_bare_noise(cell, config)
     return config
 

@@ -1,297 +1,294 @@
-"""Cells that would train something else than they say, without any error: refused with the cure."""
+"""Cells that would train something other than they say, without an error, or that cannot run.
+
+A refusal is a row: a condition, and a text of what was found, what was expected and what to do.
+What a condition returns is ``{x}`` in its text. ``t`` is a technique, ``c`` a cell, ``p`` its plan;
+``has`` is what its network has.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from train.config.datasets import DATASETS
-from train.config.optimizer import NovoGradTfa
-from train.config.schedule import Constant, CropFlip, Fixed, Grow, Step
+from train.config.datasets import DATASETS, FOLDER_PREFIX
+from train.config.optimizer import NOT_ADAPTED
+from train.config.schedule import Grow, Step
+from train.config.technique_checks import Rows, first_problem, grows
 
 if TYPE_CHECKING:  # which imports this module
     from train.config.plan import RunPlan
     from train.config.run import RunConfig
+    from train.config.technique import Technique
 
-_RESNET50_SIDE = 32  # pixels, at least
+#: ``conv1``: a first convolution of this name, behind the layer ``scale``. ``convolutions``:
+#: kernels of rank 4, none of them depthwise. ``residual branches``: they end in a normalisation
+#: whose gamma can start at 0. ``batch norm``: places where normalisation stands, or may stand.
+Feature = Literal["conv1", "convolutions", "residual branches", "batch norm"]
+_CONVOLUTIONAL: frozenset[Feature] = frozenset({"conv1", "convolutions", "batch norm"})
+#: The built-in networks; all others are a researcher's own or of keras.applications.
+NETWORKS: Mapping[str, frozenset[Feature]] = {
+    "linear": frozenset(),
+    "mlp": frozenset({"batch norm"}),
+    "cnn": _CONVOLUTIONAL,
+    "resnet_mini": _CONVOLUTIONAL | {"residual branches"},
+    "resnet50": frozenset({"convolutions", "residual branches", "batch norm"}),
+}
+#: Of a step and of an epoch: sums of more would not fit into 64 bits.
+MOST_IMAGES = 10**13
+
+CELL: Rows = (
+    (lambda c, t: (n := c.global_batch * (c.steps_per_epoch or 1)) > MOST_IMAGES and n,
+     "{x:,} images are more than any machine trains: use a smaller batch_per_rank, gpus, "
+     "accumulation or steps_per_epoch"),
+    (lambda c, t: c.image_size is not None and not c.dataset.startswith(FOLDER_PREFIX),
+     f"image_size is for {FOLDER_PREFIX}PATH; {{c.dataset}} has its own"),
+    (lambda c, t: c.pretrained is not None and c.model in NETWORKS and c.model != "resnet50",
+     "pretrained weights are for resnet50 and for networks of your own, found model {c.model}"),
+    (lambda c, t: c.model != "resnet_mini" and not (c.width == 1 and c.shortcuts),
+     "width and shortcuts are for resnet_mini, found model {c.model}: leave them out"),
+    (lambda c, t: c.model not in NETWORKS and t.bn_momentum != 0.9,
+     "bn_momentum {t.bn_momentum:g}: model {c.model} runs as built, with the momentum of its own "
+     "layers: leave it out"),
+    (lambda c, t: c.model == "linear" and t.normalisation != "none",
+     "normalisation {t.normalisation}: model linear has no hidden layer that it could normalise: "
+     "set normalisation: none"),
+    (lambda c, t: c.sharpness_images is not None and t.precision != "float32",
+     "sharpness_images: second derivatives need precision float32, found {t.precision}: leave it "
+     "out"),
+    (lambda c, t: t.warmup_epochs > c.epochs,
+     "warm-up of {t.warmup_epochs:g} epochs (warmup_epochs) is longer than the run ({c.epochs} "
+     "epochs): set warmup_epochs to a fifth of it or less"),
+    (lambda c, t: c.steps_per_epoch is not None and _counts_passes(t),
+     "steps_per_epoch: {x} counts in passes over the images: leave one out"),
+    (lambda c, t: c.target is not None and c.dataset == "synthetic",
+     "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
+    (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
+     "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: use {x}"),
+    # a vector minus its own mean is zero, whatever the image was
+    (lambda c, t: last_map_side(c.model, c.image_side) == 1 and
+     {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
+     .get(t.normalisation) == 1,
+     "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "
+     "vector or map of one pixel, which would be the same for all images: use a batch_per_rank "
+     "of 2 or more, normalisation: none, or larger images"),
+    (lambda c, t: t.reduction == "adasum" and c.gpus & (c.gpus - 1)
+     and (below := 1 << (c.gpus.bit_length() - 1), 2 * below),
+     "reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
+     "{c.gpus}: use {x[0]} or {x[1]}"),
+    (lambda c, t: t.lr_scaling == "adascale" and c.global_batch < t.base_batch,
+     "lr_scaling adascale is for batches above the base_batch of {t.base_batch}, found a global "
+     "batch of {c.global_batch}: use a base_batch of at most {c.global_batch}, with its learning "
+     "rate, or lr_scaling: sqrt or linear"),
+    (lambda c, t: t.lr_scaling == "adascale" and c.global_batch > t.base_batch
+     and c.gpus * c.accumulation == 1,
+     "lr_scaling adascale compares the gradients of ranks or of accumulated batches, but there "
+     "is one batch of {c.batch_per_rank} per step, for a base_batch of {t.base_batch}: use "
+     "accumulation or gpus of 2 or more, with a smaller batch_per_rank"),
+    (lambda c, t: t.noise_batch is not None and t.noise_batch > c.global_batch,
+     "noise_batch {t.noise_batch}: noise can be added to the gradient of {c.global_batch} "
+     "images, the global batch, not taken away: use a noise_batch of at most {c.global_batch}"),
+    (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
+     "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
+     "have no effect: use batch_norm"),
+    (lambda c, t: c.model == "resnet50" and (c.image_side < 32
+     or (c.dataset in DATASETS and DATASETS[c.dataset].shape[2] == 1)),
+     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with "
+     "{c.image_side}: use cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t: c.model == "resnet50"
+     and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
+     "model resnet50 is Keras' own network with its own preparation of images: leave out "
+     "zero_gamma, initialisation and standardise"),
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.normalisation == "sync_batch_norm"
+     and c.gpus * c.batch_per_rank,
+     "normalisation sync_batch_norm with accumulation or batch_growth: each rank computes one "
+     "batch at a time, so it would normalise over {x} images, not over all of a step: use "
+     "ghost_batch_norm, or gpus in place of accumulation"),
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.reduction == "adasum",
+     "reduction adasum with accumulation or batch_growth: its tree is over ranks, and what one "
+     "rank accumulates is averaged: use gpus in place of accumulation"),
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.optimizer.name == "novograd_tfa",
+     "optimizer novograd_tfa with accumulation is the form that starts with a step up to 32 "
+     "times too long in Horovod's own wrapper: use novograd, the published rule"),
+    (lambda c, t: t.warmup_epochs >= c.epochs and t.schedule.name != "constant",
+     "warmup_epochs {t.warmup_epochs:g} are the whole run of {c.epochs} epochs, so that schedule "
+     "{t.schedule.name} would never begin: use a fifth of them or less"),
+    (lambda c, t: [round(m, 3) for m in _drops(c, t) if m < t.warmup_epochs - 1e-9],
+     "schedule or batch_growth: the milestones after {x} epochs fall into the warm-up of "
+     "{t.warmup_epochs:g}, when the learning rate still climbs: use later ones, or fewer "
+     "warmup_epochs"),
+    (lambda c, t: getattr(t.schedule, "unit", None) == "epochs"
+     and [m for m in t.schedule.milestones if m >= c.epochs],
+     "schedule: milestones {x} (epochs) never fire in a run of {c.epochs} epochs: use earlier "
+     "ones, or unit: fraction"),
+    (lambda c, t: grows(t) and not _rise_within(_drops(c, t), 1, c.epochs - 1)
+     and ([round(m, 3) for m in t.batch_growth.milestones], [*_drops(c, t)], c.epochs - 1),
+     "batch_growth: in a run of {c.epochs} epochs the milestones {x[0]} fall on the ends of "
+     "epochs {x[1]}, which must differ and lie between 1 and {x[2]}: use fewer milestones or "
+     "more epochs"),
+    (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip != "none" 
+     and c.dataset in DATASETS and DATASETS[c.dataset].characters,
+     "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
+     "characters: say flip: none"),
+    (lambda c, t: (how := t.augmentation).name == "crop_flip"
+     and max(how.crop, how.cutout) >= c.image_side and c.image_side - 1,
+     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
+     "smaller than the images of {c.dataset}, which have {c.image_side} pixels: use at most {x}, "
+     "usually an eighth to crop and a quarter to a half to cut out"),
+    (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
+     "framework {c.framework} averages gradients by itself, once for each batch of a rank, so it "
+     "cannot do {x} as given: use framework: horovod"),
+)  # fmt: skip
+
+#: Of cells that are to be trained; records that hold such a cell load. Left out, because shipped
+#: sweeps and published records have them: bn_momentum with re-estimated statistics, muon's
+#: ``rest: lamb`` with ``dense``. One rank, one ghost a batch and the base batch are the first
+#: points of a series: what acts between ranks, on ghosts or on larger batches has no effect there.
+NEW_CELL: Rows = (
+    (lambda c, t: t.optimizer.name == "larc" and (t.optimizer.base, t.optimizer.clip)
+     != ("sgd", True),
+     "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
+     "(records of it load): leave out base and clip, which are sgd and true"),
+    (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
+     "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
+    (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
+     "bn_momentum_per {t.bn_momentum_per} is about moving averages, which bn_statistics "
+     "reestimated does not use: leave one out"),
+    (lambda c, t: t.optimizer.name in ("sgd", "adamw", "novograd")
+     and t.optimizer.weight_decay == 0 and t.optimizer.exclude != NOT_ADAPTED,
+     "optimizer {t.optimizer.name}: exclude {t.optimizer.exclude} is about weight_decay, which "
+     "is 0: leave it out, or set weight_decay"),
+    (lambda c, t: t.optimizer.name == "lars" and not t.optimizer.exclude
+     and t.optimizer.rest_rate != 1,
+     "optimizer lars: rest_rate {t.optimizer.rest_rate:g} is for what exclude names, which is "
+     "nothing: leave it out"),
+    (lambda c, t: getattr(t.schedule, "final", 0) == 1,
+     "schedule {t.schedule.name}: final 1 leaves the learning rate at its peak: say schedule: "
+     "constant"),
+    (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip == "none"
+     and t.augmentation.crop == t.augmentation.cutout == 0,
+     "augmentation crop_flip with crop 0, cutout 0 and flip none changes no image: set one, or "
+     "say as_they_are"),
+)  # fmt: skip
+
+#: Of cells that are to be trained, by what the network has.
+NETWORK: Rows = (
+    (lambda c, t, has: t.initialisation == "whitened" and "conv1" not in has,
+     "initialisation whitened sets the filters of a first convolution, conv1, which model "
+     "{c.model} does not have: say initialisation: he"),
+    (lambda c, t, has: t.zero_gamma and "residual branches" not in has,
+     "zero_gamma is about residual branches, which model {c.model} does not have (resnet_mini has "
+     "them, with shortcuts): leave it out"),
+    (lambda c, t, has: t.optimizer.name == "muon" and not t.optimizer.dense
+     and "convolutions" not in has,
+     "optimizer muon orthogonalises convolutions, which model {c.model} does not have, so it "
+     "would be {t.optimizer.rest} at {t.optimizer.rest_rate:g} times the learning rate: say "
+     "dense: true, or use another optimizer"),
+    (lambda c, t, has: t.normalisation in ("ghost_batch_norm", "sync_batch_norm")
+     and "batch norm" not in has,
+     "normalisation {t.normalisation} takes the place of batch normalisation, which model "
+     "{c.model} does not have: say normalisation: none"),
+)  # fmt: skip
+
+# --- a cell whose number of steps is known -------------------------------------------------------
+
+PLAN: Rows = (
+    (lambda p, c, t: t.warmup_epochs and not p.warmup_steps
+     and (p.step_at(1), math.ceil(1000 / p.step_at(1)) / 1000),
+     "warmup_epochs {t.warmup_epochs:g} of {x[0]:,.0f} steps each come to 0 steps, so there "
+     "would be no warm-up: set warmup_epochs to 0, or to {x[1]:g} (one step) or more"),
+    (lambda p, c, t: (s := t.schedule).name == "step"
+     and not _rise_within(steps := [p.milestone(s, m) for m in s.milestones], 1, p.horizon - 1)
+     and ([*s.milestones], steps, p.horizon - 1,
+          least := (c.epochs if s.unit == "epochs" else 1) / p.horizon,
+          least * (p.horizon - 1)),
+     "schedule: the milestones {x[0]} come to the steps {x[1]} of {p.horizon:,}; they must rise, "
+     "and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to {x[4]:.4g}, at least "
+     "{x[3]:.2g} apart"),
+    (lambda p, c, t: c.target is not None and c.target.held_for > (n := len(p.epochs)) and n,
+     "target: held_for {c.target.held_for} asks for more evaluations than a run of {x} epochs "
+     "has: set held_for to {x} or less, or more epochs"),
+)  # fmt: skip
 
 
-def combination_problem(config: RunConfig) -> str | None:
-    """What is wrong with the cell as a whole, with what to do; None where nothing is."""
-    checks = (
-        _target, _ghosts, _one_image, _adasum, _adascale, _noise, _network, _accumulation, _warmup,
-        _milestones, _growth, _images, _distribute,
-    )  # fmt: skip
-    return next((text for check in checks if (text := check(config))), None)
+def cell_problem(config: RunConfig) -> str | None:
+    """The first text that applies, as of all that follow; None if nothing is wrong."""
+    return first_problem(CELL, c=config, t=config.technique)
 
 
-def _target(config: RunConfig) -> str | None:
-    if config.target is not None and config.dataset == "synthetic":
-        return "target: the labels of synthetic are random, so no accuracy can be met: leave it out"
-    return None
-
-
-def _ghosts(config: RunConfig) -> str | None:
-    ghost, batch = config.technique.ghost_batch, config.batch_per_rank
-    if ghost is None or batch % ghost == 0:
+def new_cell_problem(config: RunConfig) -> str | None:
+    """What is wrong with a cell that is to be trained; of a network that is not built in, only what
+    the config shows: see :func:`network_problem`."""
+    if text := first_problem(NEW_CELL, c=config, t=config.technique):
+        return text
+    has = NETWORKS.get(config.model)
+    if has is None:
         return None
-    fits = [n for n in range(2, batch + 1) if batch % n == 0]
-    near = min(fits, key=lambda n: abs(n - ghost)) if fits else None
-    hint = f": use {near}" if near else ""
-    return f"ghost_batch {ghost} does not divide batch_per_rank {batch}{hint}"
+    return network_problem(config, has if config.shortcuts else has - {"residual branches"})
 
 
-def _one_image(config: RunConfig) -> str | None:
-    """A vector less its own mean is zero, whatever the image was."""
-    batch, side = config.batch_per_rank, last_map_side(config.model, config.image_side)
-    over = {"batch_norm": batch, "sync_batch_norm": batch * config.gpus}
-    if side > 1 or over.get(config.technique.normalisation) != 1:
-        return None
-    what = "hidden vector" if config.model in ("mlp", "cnn") else "map of one pixel"
-    instead = "larger images" if config.model == "resnet50" else "normalisation: none"
-    return (
-        f"normalisation {config.technique.normalisation} over one image: model {config.model} "
-        f"normalises its last {what}, which would be the same for all images: use a "
-        f"batch_per_rank of 2 or more, or {instead}"
-    )
+def network_problem(config: RunConfig, has: frozenset[Feature]) -> str | None:
+    return first_problem(NETWORK, c=config, t=config.technique, has=has)
 
 
-def last_map_side(model: str, side: int) -> int:
-    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector."""
+def plan_problem(plan: RunPlan) -> str | None:
+    """What becomes of a request when it is rounded to the steps of a run."""
+    return first_problem(PLAN, p=plan, c=plan.config, t=plan.config.technique)
+
+
+# --- what conditions share -----------------------------------------------------------------------
+
+
+def last_map_side(model: str, side: int) -> int | None:
+    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector;
+    None where the network is not built in."""
     if model in ("mlp", "cnn"):
         return 1
     if model == "resnet50":
         return -(-side // 32)
     first = (side - 1) // 2 + 1
     pooled = -(-first // 2) if side < 12 else (first - 3) // 2 + 1
-    return -(-pooled // 2)
+    return -(-pooled // 2) if model == "resnet_mini" else None
 
 
-def _adasum(config: RunConfig) -> str | None:
-    k = config.gpus
-    if config.technique.reduction != "adasum" or k & (k - 1) == 0:
-        return None
-    below = 1 << (k.bit_length() - 1)
-    return (
-        f"reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
-        f"{k}: use {below} or {2 * below}"
-    )
+def _divisor(c: RunConfig, t: Technique) -> int:
+    """The largest ghost up to the asked one that divides the batch; where there is none, what the
+    batch must be a multiple of."""
+    ghost = t.ghost_batch or 2
+    return next((n for n in range(ghost, 1, -1) if c.batch_per_rank % n == 0), c.batch_per_rank)
 
 
-def _adascale(config: RunConfig) -> str | None:
-    row, batch = config.technique, config.global_batch
-    if row.lr_scaling != "adascale" or batch == row.base_batch:
-        return None
-    if batch < row.base_batch:
-        return (
-            f"lr_scaling adascale is for batches above the base_batch of {row.base_batch}, found a "
-            f"global batch of {batch}: use a base_batch of at most {batch}, with its rate, or "
-            "lr_scaling: sqrt or linear"
-        )
-    if config.gpus * config.accumulation > 1:
-        return None
-    return (
-        f"lr_scaling adascale compares the gradients of ranks or of accumulated batches, but there "
-        f"is one batch of {config.batch_per_rank} per step, for a base_batch of {row.base_batch}: "
-        "use accumulation or gpus of 2 or more, with a smaller batch_per_rank"
-    )
+def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
+    """After how many epochs the learning rate falls by a step, or the batch grows."""
+    if isinstance(t.schedule, Step):
+        unit = c.epochs if t.schedule.unit == "fraction" else 1
+        return tuple(milestone * unit for milestone in t.schedule.milestones)
+    return t.batch_growth.epochs(c.epochs) if isinstance(t.batch_growth, Grow) else ()
 
 
-def _noise(config: RunConfig) -> str | None:
-    noise, batch = config.technique.noise_batch, config.global_batch
-    if noise is None or noise <= batch:
-        return None
-    return (
-        f"noise_batch {noise}: noise can be added to the gradient of {batch} images, the global "
-        f"batch, not taken away: use a noise_batch of at most {batch}"
-    )
+def _rise_within(values: Sequence[float], least: float, most: float) -> bool:
+    rising = list(values) == sorted(set(values))
+    return bool(values) and rising and least <= values[0] and values[-1] <= most
 
 
-def _network(config: RunConfig) -> str | None:
-    row = config.technique
-    if config.model != "resnet50":
-        return None
-    if row.normalisation != "batch_norm":
-        return (
-            f"model resnet50 comes with batch norm built in, so normalisation {row.normalisation} "
-            "would have no effect: use batch_norm"
-        )
-    facts, side = DATASETS.get(config.dataset), config.image_side
-    if (facts and facts.shape[2] == 1) or side < _RESNET50_SIDE:
-        return (
-            f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found "
-            f"{config.dataset} with {side}: use cnn or resnet_mini, "
-            "or for a folder a larger image_size"
-        )
-    if row.zero_gamma or row.initialisation != "glorot" or row.standardise:
-        return (
-            "model resnet50 is Keras' own network with its own preparation of images: leave out "
-            "zero_gamma, initialisation and standardise"
-        )
-    return None
+def _counts_passes(t: Technique) -> str | None:
+    if grows(t):
+        return "batch_growth"
+    if t.regime_adaptation:
+        return "regime_adaptation"
+    return "lr_scaling: adascale" if t.lr_scaling == "adascale" else None
 
 
-def _accumulation(config: RunConfig) -> str | None:
-    row = config.technique
-    if config.accumulation == 1 and isinstance(row.batch_growth, Fixed):
-        return None
-    batch = config.gpus * config.batch_per_rank
-    if row.normalisation == "sync_batch_norm":
-        return (
-            f"normalisation sync_batch_norm with accumulation or batch_growth: each rank computes "
-            f"one batch at a time, so it would normalise over {batch} images, not over all of a "
-            "step: use ghost_batch_norm, or gpus in place of accumulation"
-        )
-    if row.reduction == "adasum":
-        return (
-            "reduction adasum with accumulation or batch_growth: its tree is over ranks, and what "
-            "one rank accumulates is averaged: use gpus in place of accumulation"
-        )
-    if isinstance(row.optimizer, NovoGradTfa):
-        return (
-            "optimizer novograd_tfa with accumulation is the form that starts with a step up to "
-            "32 times too long in Horovod's own wrapper: use novograd, the published rule"
-        )
-    return None
-
-
-def _warmup(config: RunConfig) -> str | None:
-    row, epochs = config.technique, config.epochs
-    warmup, schedule, growth = row.warmup_epochs, row.schedule, row.batch_growth
-    if warmup >= epochs and not isinstance(schedule, Constant):
-        return (
-            f"warmup_epochs {warmup:g} are the whole run of {epochs} epochs, so that schedule "
-            f"{schedule.name} would never begin: use a fifth of them or less"
-        )
-    if isinstance(schedule, Step):
-        unit = epochs if schedule.unit == "fraction" else 1
-        starts = [milestone * unit for milestone in schedule.milestones]
-    else:
-        starts = list(growth.epochs(epochs)) if isinstance(growth, Grow) else []
-    early = [round(start, 3) for start in starts if start < warmup - 1e-9]
-    if early:
-        what = "schedule" if isinstance(schedule, Step) else "batch_growth"
-        return (
-            f"{what}: the milestones after {early} epochs fall into the warm-up of {warmup:g}, "
-            "where the rate still climbs: use later ones, or fewer warmup_epochs"
-        )
-    return None
-
-
-def _milestones(config: RunConfig) -> str | None:
-    schedule = config.technique.schedule
-    if not isinstance(schedule, Step) or schedule.unit == "fraction":
-        return None
-    late = [m for m in schedule.milestones if m >= config.epochs]
-    if late:
-        return (
-            f"schedule: milestones {late} (epochs) never fire in a run of "
-            f"{config.epochs} epochs: use earlier ones, or unit: fraction"
-        )
-    return None
-
-
-def _growth(config: RunConfig) -> str | None:
-    growth = config.technique.batch_growth
-    if not isinstance(growth, Grow):
-        return None
-    starts = growth.epochs(config.epochs)
-    if starts and sorted({0, config.epochs, *starts}) == [0, *starts, config.epochs]:
-        return None
-    return (
-        f"batch_growth: in a run of {config.epochs} epochs the milestones "
-        f"{[round(m, 3) for m in growth.milestones]} fall on the ends of epochs {list(starts)}, "
-        f"which must differ and lie between 1 and {config.epochs - 1}: use fewer milestones or "
-        "more epochs"
-    )
-
-
-def _images(config: RunConfig) -> str | None:
-    images, side = config.technique.augmentation, config.image_side
-    if not isinstance(images, CropFlip):
-        return None
-    facts = DATASETS.get(config.dataset)
-    if facts and facts.characters and images.flip != "none":
-        return (
-            f"augmentation: flip {images.flip} turns digits of {config.dataset} into other "
-            "characters: say flip: none"
-        )
-    if images.crop >= side:
-        return (
-            f"augmentation: crop {images.crop} mirrors as many pixels of the border, but images "
-            f"of {config.dataset} have {side}: use at most {side - 1}, usually an eighth"
-        )
-    if images.cutout >= side:
-        return (
-            f"augmentation: cutout {images.cutout} covers whole images of {config.dataset} "
-            f"({side} pixels): use at most {side - 1}, usually a quarter to a half"
-        )
-    return None
-
-
-def _distribute(config: RunConfig) -> str | None:
-    """tf.distribute reduces by itself: what changes the reduction has no place in it."""
-    row = config.technique
-    if config.framework == "horovod":
-        return None
+def _not_distributed(c: RunConfig, t: Technique) -> list[str]:
+    """Keys that change the reduction, which tf.distribute does by itself."""
     wrong = {
-        "normalisation": row.normalisation not in ("none", "batch_norm"),
-        "reduction": row.reduction != "average",
-        "compression": row.compression != "none",
-        "lr_scaling": row.lr_scaling == "adascale",
-        "batch_growth": not isinstance(row.batch_growth, Fixed),
-        "precision": row.precision == "mixed_float16",
-        "accumulation": config.accumulation > 1,
-        "sharpness_images": config.sharpness_images is not None,
+        "normalisation": t.normalisation not in ("none", "batch_norm"),
+        "reduction": t.reduction != "average",
+        "compression": t.compression != "none",
+        "lr_scaling": t.lr_scaling == "adascale",
+        "batch_growth": grows(t),
+        "precision": t.precision == "mixed_float16",
+        "accumulation": c.accumulation > 1,
+        "sharpness_images": c.sharpness_images is not None,
     }
-    found = [name for name, bad in wrong.items() if bad]
-    if found:
-        return (
-            f"framework {config.framework} averages gradients by itself, once for each batch of "
-            f"a rank, so it cannot do {', '.join(found)} as given: use framework: horovod"
-        )
-    return None
-
-
-def plan_problem(plan: RunPlan) -> str | None:
-    """What becomes of a request when it is rounded to the steps of a run, with what to do; None
-    where nothing is wrong."""
-    return _rounded_warmup(plan) or _rounded_milestones(plan) or _rounded_target(plan)
-
-
-def _rounded_warmup(plan: RunPlan) -> str | None:
-    epochs = plan.config.technique.warmup_epochs
-    if not epochs or plan.warmup_steps:
-        return None
-    each = plan.step_at(1)
-    return (
-        f"warmup_epochs {epochs:g} of {each:,.0f} steps each come to 0 steps, so there would be no "
-        f"warm-up: set warmup_epochs to 0, or to {math.ceil(1000 / each) / 1000:g} (one step) or "
-        "more"
-    )
-
-
-def _rounded_milestones(plan: RunPlan) -> str | None:
-    schedule, last = plan.config.technique.schedule, plan.horizon - 1
-    if not isinstance(schedule, Step):
-        return None
-    steps = [plan.milestone(schedule, m) for m in schedule.milestones]
-    if steps == sorted({step for step in steps if 0 < step <= last}):
-        return None
-    whole = plan.config.epochs if schedule.unit == "epochs" else 1
-    least = whole / plan.horizon
-    return (
-        f"schedule: the milestones {list(schedule.milestones)} come to the steps {steps} of "
-        f"{plan.horizon:,}; they must rise, and lie within 1 to {last:,}: use values from "
-        f"{least:.2g} to {least * last:.4g}, at least {least:.2g} apart"
-    )
-
-
-def _rounded_target(plan: RunPlan) -> str | None:
-    target, epochs = plan.config.target, len(plan.epochs)
-    if target is None or target.held_for <= epochs:
-        return None
-    return (
-        f"target: held_for {target.held_for} asks for more evaluations than a run of {epochs} "
-        f"epochs has: set held_for to {epochs} or less, or more epochs"
-    )
+    return [name for name, bad in wrong.items() if bad]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from train.config.checks import combination_problem
+from train.config.checks import cell_problem
 from train.config.datasets import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
 from train.config.frozen import Frozen
 from train.config.technique import Technique
@@ -25,8 +25,6 @@ from train.errors import ConfigError, read_whole
 
 #: A plan has a row for each.
 MOST_EPOCHS = 100_000
-#: Of a step and of an epoch: sums of more would not fit into 64 bits.
-MOST_IMAGES = 10**13
 
 
 class Target(Frozen):
@@ -106,47 +104,9 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
-        if (images := self.global_batch * (self.steps_per_epoch or 1)) > MOST_IMAGES:
-            raise ValueError(
-                f"{images:,} images are more than any machine trains: use a smaller "
-                "batch_per_rank, gpus, accumulation or steps_per_epoch"
-            )
-        if self.image_size is not None and not self.dataset.startswith(FOLDER_PREFIX):
-            raise ValueError(f"image_size is for {FOLDER_PREFIX}PATH; {self.dataset} has its own")
-        if self.pretrained is not None and self.model != "resnet50":
-            raise ValueError(f"pretrained weights are for resnet50, found model {self.model}")
-        if self.model != "resnet_mini" and not (self.width == 1 and self.shortcuts):
-            raise ValueError(f"width and shortcuts are for resnet_mini, found model {self.model}")
-        if self.model == "linear" and self.technique.normalisation != "none":
-            raise ValueError(
-                f"normalisation {self.technique.normalisation}: model linear has no hidden layer "
-                "that it could normalise: set normalisation: none"
-            )
-        if self.sharpness_images is not None and self.technique.precision != "float32":
-            raise ValueError(
-                "sharpness_images: second derivatives need precision float32, found "
-                f"{self.technique.precision}: leave it out"
-            )
-        if self.technique.warmup_epochs > self.epochs:
-            raise ValueError(
-                f"warm-up of {self.technique.warmup_epochs:g} epochs (warmup_epochs) is longer "
-                f"than the run ({self.epochs} epochs): set warmup_epochs to a fifth of it or less"
-            )
-        if text := self._steps_per_epoch_problem() or combination_problem(self):
+        if text := cell_problem(self):
             raise ValueError(text)
         return self
-
-    def _steps_per_epoch_problem(self) -> str | None:
-        row = self.technique
-        counts_passes = {
-            "batch_growth": row.batch_growth.name != "fixed",
-            "regime_adaptation": row.regime_adaptation,
-            "lr_scaling: adascale": row.lr_scaling == "adascale",
-        }
-        found = [name for name, does in counts_passes.items() if does]
-        if self.steps_per_epoch is None or not found:
-            return None
-        return f"steps_per_epoch: {found[0]} counts in passes over the images: leave one out"
 
     @property
     def global_batch(self) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from train.config.frozen import Frozen
-from train.config.optimizer import Adam, Larc, Muon, NovoGradTfa, Optimizer, Sgd
-from train.config.schedule import AsTheyAre, Augmentation, Constant, Fixed, Grow, Growth, Schedule
+from train.config.optimizer import Adam, Optimizer
+from train.config.schedule import AsTheyAre, Augmentation, Constant, Fixed, Growth, Schedule
+from train.config.technique_checks import technique_problem
 
 
 class Technique(Frozen):
@@ -23,11 +23,11 @@ class Technique(Frozen):
     ghost_batch: int | None = Field(None, ge=2)  # images whose statistics are taken together
     # Keras' 0.99 leaves 48 % of the initial value in the moving average after 72 updates
     bn_momentum: float = Field(0.9, ge=0, lt=1)
-    # per ghost: the published form, whose averages remember few images; per batch of a rank: as
-    # without ghosts, each ghost keeps bn_momentum^(1 / ghosts of the batch)
+    # ghost: as published, the averages remember few images; batch: as without ghosts, each keeps
+    # bn_momentum^(1 / ghosts of the batch)
     bn_momentum_per: Literal["ghost", "batch"] = "ghost"
-    # what evaluation normalises with: the moving averages of training, or averages taken anew with
-    # the present weights over up to 20,000 training images
+    # what evaluation normalises with: the moving averages of training, or averages of the present
+    # weights over up to 20,000 training images
     bn_statistics: Literal["moving", "reestimated"] = "moving"
     # whitened: He's, and the first filters are principal components of the images' patches
     initialisation: Literal["glorot", "he", "whitened"] = "glorot"
@@ -40,7 +40,8 @@ class Technique(Frozen):
     # multiply each image's gradient by N(1, M/noise_batch - 1), so that the mean over M images
     # scatters as that of noise_batch (Hoffer et al. 2017, 1705.08741, section 4)
     noise_batch: int | None = Field(None, ge=1)
-    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
+    # tf32: float32 whose products are rounded to 10 bits, as tensor cores of Ampere and later do
+    precision: Literal["float32", "tf32", "mixed_float16", "mixed_bfloat16"] = "float32"
 
     # the gradient on its way
     reduction: Literal["average", "adasum"] = "average"
@@ -61,163 +62,15 @@ class Technique(Frozen):
     optimizer: Optimizer = Adam()
 
     @model_validator(mode="after")
-    def _known_to_work(self) -> Technique:
-        """Combinations that train something else than they say, without an error."""
-        ghost = self.normalisation == "ghost_batch_norm"
-        if ghost and self.ghost_batch is None:
-            raise ValueError("normalisation ghost_batch_norm needs ghost_batch, e.g. 128")
-        if not ghost and self.ghost_batch is not None:
-            raise ValueError(
-                f"ghost_batch {self.ghost_batch} has no effect with normalisation "
-                f"{self.normalisation}: say normalisation: ghost_batch_norm, or leave it out"
-            )
-        if not ghost and self.bn_momentum_per != "ghost":
-            raise ValueError(
-                f"bn_momentum_per {self.bn_momentum_per} is about ghosts, and normalisation is "
-                f"{self.normalisation}: say normalisation: ghost_batch_norm, or leave it out"
-            )
-        if self.normalisation == "none" and (self.bn_statistics != "moving" or self.zero_gamma):
-            raise ValueError(
-                "bn_statistics and zero_gamma are about normalisation, which is none: choose one, "
-                "e.g. batch_norm, or leave them out"
-            )
-        if self.normalisation == "none" and self.initialisation == "whitened":
-            raise ValueError(
-                "initialisation whitened gives the first filters their directions and leaves their "
-                "lengths to normalisation, which is none: choose one, e.g. batch_norm, or "
-                "initialisation: he"
-            )
-        if self.reduction == "adasum":
-            self._refuse_with_adasum()
-        if self.zero_gamma and isinstance(self.optimizer, NovoGradTfa):
-            raise ValueError(
-                "optimizer novograd_tfa with zero_gamma: it divides by the norm of a variable's "
-                "first gradient, which is 0 in a branch that starts closed, so the second step "
-                "there is 32 times too long; use novograd"
-            )
-        if self.lr_scaling == "adascale":
-            self._refuse_with_adascale()
-        if isinstance(self.batch_growth, Grow):
-            self._refuse_with_growth()
-        if self.warmup_epochs and self.warmup_from == "base" and self.lr_scaling == "none":
-            raise ValueError(
-                f"warmup_epochs {self.warmup_epochs:g} climb from the base rate to the scaled one, "
-                "which lr_scaling none leaves the same: say warmup_from: zero, or warmup_epochs: 0"
-            )
-        self._check_momentum()
-        self._check_patterns()
-        if (
-            self.normalisation == "none"
-            and isinstance(self.optimizer, Muon)
-            and self.optimizer.fix_norm
-        ):
-            raise ValueError(
-                "optimizer muon: fix_norm, which is on by default, gives convolutions a fixed "
-                "length; only normalisation behind them makes that harmless, and normalisation is "
-                "none: say fix_norm: false, or normalisation: batch_norm"
-            )
+    def _consistent(self) -> Technique:
+        if text := technique_problem(self):
+            raise ValueError(text)
         return self
 
-    def _refuse_with_adascale(self) -> None:
-        if self.warmup_epochs:
-            raise ValueError(
-                "lr_scaling adascale needs no warmup_epochs: its gain starts near 1 by itself "
-                "(Johnson et al. 2020, 2007.05105); set warmup_epochs: 0"
-            )
-        if self.noise_batch is not None:
-            raise ValueError(
-                "lr_scaling adascale reads the gradient's noise, which noise_batch adds to: "
-                "use one of them"
-            )
-        if self.regime_adaptation:
-            raise ValueError(
-                "lr_scaling adascale lets one step count for several of base_batch's, "
-                "regime_adaptation takes all of them: use one of them"
-            )
-        if self.normalisation == "sync_batch_norm":
-            raise ValueError(
-                "lr_scaling adascale compares gradients of the ranks' own batches, which "
-                "normalisation sync_batch_norm makes depend on each other: use batch_norm or "
-                "ghost_batch_norm"
-            )
-        if not isinstance(self.optimizer, Sgd):
-            raise ValueError(
-                f"lr_scaling adascale is a rule for SGD (2007.05105), found optimizer "
-                f"{self.optimizer.name}: use sgd, with or without momentum, or lr_scaling: sqrt"
-            )
-
-    def _refuse_with_growth(self) -> None:
-        if not isinstance(self.schedule, Constant):
-            raise ValueError(
-                f"batch_growth takes the place of a decaying rate, but schedule is "
-                f"{self.schedule.name}: say schedule: constant"
-            )
-        if self.lr_scaling == "adascale":
-            raise ValueError(
-                "batch_growth lowers the noise instead of the rate, lr_scaling adascale would "
-                "raise the rate again: say lr_scaling: none, sqrt or linear (of the first batch)"
-            )
-        if self.noise_batch is not None:
-            raise ValueError(
-                "batch_growth lowers the gradient's noise, noise_batch adds what is lacking to a "
-                "fixed level: use one of them"
-            )
-        if self.regime_adaptation:
-            raise ValueError(
-                "batch_growth takes fewer steps than base_batch, regime_adaptation as many: "
-                "use one of them"
-            )
-
-    def _check_momentum(self) -> None:
-        optimizer = self.optimizer
-        if not isinstance(optimizer, Sgd | Larc | Muon):
-            return
-        if isinstance(optimizer, Larc) and optimizer.base == "adam":
-            if optimizer.nesterov or optimizer.momentum != Larc().momentum:
-                raise ValueError(
-                    "optimizer larc: momentum and nesterov are of base sgd and have no effect on "
-                    "base adam: leave them out, or say base: sgd"
-                )
-        elif optimizer.nesterov and optimizer.momentum == 0:
-            raise ValueError(
-                f"optimizer {optimizer.name}: nesterov looks ahead along the momentum, which is 0: "
-                "say nesterov: false, or a momentum such as 0.9"
-            )
-
-    def _check_patterns(self) -> None:
-        for pattern in getattr(self.optimizer, "exclude", ()):
-            if not pattern:
-                raise ValueError("optimizer: exclude '' would match every variable: leave it out")
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(
-                    f"optimizer: exclude {pattern!r} is no regular expression ({error}): write "
-                    "parts of variable names, e.g. bias"
-                ) from error
-
-    def _refuse_with_adasum(self) -> None:
-        if self.compression != "none":
-            raise ValueError(
-                f"reduction adasum takes dot products of whole gradients, which compression "
-                f"{self.compression} rounds: say compression: none"
-            )
-        if self.lr_scaling != "none":
-            raise ValueError(
-                f"reduction adasum sums what is orthogonal by itself, so lr_scaling "
-                f"{self.lr_scaling} would scale twice (Maleki et al. 2020, 2006.02924): "
-                "say lr_scaling: none"
-            )
-        if self.noise_batch is not None:
-            raise ValueError(
-                "reduction adasum adds up what the ranks' gradients have not in common, which "
-                "noise_batch enlarges, and with it the step: use one of them"
-            )
-        if self.normalisation == "sync_batch_norm":
-            raise ValueError(
-                "reduction adasum needs the gradient of each rank's own batch, which "
-                "normalisation sync_batch_norm mixes: use batch_norm or ghost_batch_norm"
-            )
+    @property
+    def keras_policy(self) -> str:
+        """What Keras' layers compute in; TF32 is a setting of TensorFlow's products instead."""
+        return "float32" if self.precision == "tf32" else self.precision
 
     def peak_lr(self, global_batch: int) -> float:
         """The scaled rate, against the batch that the base rate belongs to, not the world size.

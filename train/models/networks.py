@@ -43,7 +43,7 @@ def build_model(
     """
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique, size)
-    with _policy(config.technique.precision):
+    with _policy(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
             return _resnet50(shape, classes, config.technique, weights)

@@ -1,12 +1,6 @@
-"""Optimizers of Keras that see each gradient through a rule first: L2, LARS, LARC.
-
-LARS gives each variable a rate from the ratio of its norm to that of its gradient; LARC takes that
-rate as a bound on the plain one.
-"""
+"""SGD of Keras that sees each gradient through a rule first: L2, LARS, LARC."""
 
 from __future__ import annotations
-
-from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -39,9 +33,9 @@ class LarsRule:
 class LarcRule:
     """NVIDIA's apex, LARC.py: g' = f (g + decay w), lam = trust |w| / (|g| + decay |w| + eps).
 
-    f = min(lam / lr, 1) with ``clip``, so that the rate in effect is min(lam, lr); else lam, which
-    multiplies the rate. As there, a variable whose norm or whose gradient's is zero takes the
-    plain optimizer's step without decay, and so do the excluded ones.
+    f = min(lam / lr, 1), so that the learning rate in effect is min(lam, lr). As there, a variable
+    whose norm or whose gradient's is zero takes SGD's step without decay, and so do the excluded
+    ones.
     """
 
     def __init__(self, config: Larc, variables: list[tf.Variable]) -> None:
@@ -58,44 +52,26 @@ class LarcRule:
         below = tf.reduce_sum(tf.stack([g, config.weight_decay * w, config.epsilon]))
         local = config.trust * w / below
         # a rate of zero, as where a warm-up starts, makes this 1
-        factor = tf.minimum(local / rate, 1.0) if config.clip else local
-        kept = tf.logical_and(moving, tf.logical_and(config.clip, local >= rate))
+        factor = tf.minimum(local / rate, 1.0)
+        kept = tf.logical_and(moving, local >= rate)
         self.trust.record(variable, tf.where(moving, factor, 1.0), tf.cast(kept, tf.float32))
         scaled = factor * (gradient + config.weight_decay * variable)
         return tf.where(moving, scaled, gradient)
 
 
-class GradientRule(Protocol):
-    @property
-    def trust(self) -> TrustLog | None: ...
+class RuledSgd(tf.keras.optimizers.SGD):
+    """Keras' SGD, which decays nothing by itself, on gradients that a rule has changed."""
 
-    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
-        """What the plain optimizer takes for the gradient; the variable's shape.
-
-        ``gradient``: mean over all ranks. ``rate``: of this step, scalar.
-        """
-
-
-class _Ruled:
-    """Goes before a Keras optimizer among the bases. The base decays nothing by itself."""
-
-    def __init__(self, rule: GradientRule, **numbers: Any) -> None:
-        super().__init__(0.0, jit_compile=False, **numbers)  # type: ignore[call-arg]
+    def __init__(
+        self, rule: LarsRule | LarcRule | L2Penalty, momentum: float, nesterov: bool = False
+    ) -> None:
+        super().__init__(0.0, momentum, nesterov, jit_compile=False)
         self.rule = rule
         self.trust = rule.trust
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        rate = tf.cast(self.learning_rate, variable.dtype)  # type: ignore[attr-defined]
-        ruled = self.rule(gradient, variable, rate)
-        super().update_step(ruled, variable)  # type: ignore[misc]
-
-
-class RuledSgd(_Ruled, tf.keras.optimizers.SGD):
-    pass
-
-
-class RuledAdam(_Ruled, tf.keras.optimizers.Adam):
-    pass
+        rate = tf.cast(self.learning_rate, variable.dtype)
+        super().update_step(self.rule(gradient, variable, rate), variable)
 
 
 class L2Penalty:

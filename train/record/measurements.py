@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from train.config.checks import MOST_IMAGES
 from train.config.frozen import Frozen
-from train.config.run import MOST_IMAGES
 
 #: Larger ones cannot be, and sums of them would not fit into 64 bits.
 Count = Annotated[int, Field(ge=0, le=MOST_IMAGES)]

@@ -28,7 +28,8 @@ class StepResult(NamedTuple):
     none of them touches its weights.
     """
 
-    # mean cross-entropy of this rank's images, unweighted, against the labels as they are smoothed
+    # mean cross-entropy of this rank's images, unweighted, against the labels as they are smoothed;
+    # without the network's regularisation losses
     loss: float
     correct: int
     images: int  # of this rank

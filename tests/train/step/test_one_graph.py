@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.invariants import Invariant
-from tests.train.step.test_step_parts import Small, batches, small
+from tests.train.step.test_step_parts import Small, batches, small, together
 from tests.train.step.test_train_step import PROGRAMS
 from train.config.optimizer import (
     Adam,
@@ -23,7 +23,6 @@ from train.config.optimizer import (
     NovoGradTfa,
     Sgd,
 )
-from train.data.batches import Batches
 
 pytestmark = pytest.mark.tf
 RATES = [0.01 * (1 + number) for number in range(7)]
@@ -33,11 +32,6 @@ OPTIMIZERS = [
     Lars(), Larc(trust=1e-4), NovoGrad(), NovoGradTfa(),
     Muon(rest="lamb", dense=True, fix_norm=False),
 ]  # fmt: skip
-
-
-def together_in(steps: list[Any]) -> Batches:
-    """The batches of some steps in one call."""
-    return Batches(*(np.array([[b[part] for b in own] for own in steps]) for part in (0, 1)))
 
 
 def one_by_one(one: Small, given: list[Any], rates: list[float]) -> list[Any]:
@@ -66,28 +60,28 @@ def apart(results: list[Any], others: list[Any]) -> int:
 def test_seven_steps_in_two_calls_are_seven_calls(
     invariant: Invariant, optimizer: Any, more: dict[str, Any]
 ) -> None:
-    split, together = (small(optimizer=optimizer, **more) for _ in range(2))
+    split, joined = (small(optimizer=optimizer, **more) for _ in range(2))
     given = [batches(1, 8, seed=number) for number in range(7)]
     told = one_by_one(split, given, RATES)
-    found = together.step.several(together_in(given[:4]), RATES[:4], 0)
-    found += together.step.several(together_in(given[4:]), RATES[4:], 4)
-    off = np.abs(split.weights() - together.weights()).max()
+    found = joined.step.several(together(given[:4]), RATES[:4], 0)
+    found += joined.step.several(together(given[4:]), RATES[4:], 4)
+    off = np.abs(split.weights() - joined.weights()).max()
     what = f"7 steps ({', '.join(more) or 'plain'}): weights in one graph and in three"
     invariant(f"T16 {optimizer.name}", what, off, 0)
     assert apart(told, found) == 0
-    assert split.step.last_rate == together.step.last_rate == RATES[-1]
+    assert split.step.last_rate == joined.step.last_rate == RATES[-1]
 
 
 def test_an_accumulated_step_in_one_graph_is_that_in_three(invariant: Invariant) -> None:
-    split, together = (small(optimizer=Adam(), noise_batch=2) for _ in range(2))
+    split, joined = (small(optimizer=Adam(), noise_batch=2) for _ in range(2))
     given = [batches(3, 8, seed=number) for number in range(3)]
     told = one_by_one(split, given, RATES[:3])
     found = [
         result
         for number, own in enumerate(given)
-        for result in together.step.several(together_in([own]), [RATES[number]], number)
+        for result in joined.step.several(together([own]), [RATES[number]], number)
     ]
-    off = np.abs(split.weights() - together.weights()).max()
+    off = np.abs(split.weights() - joined.weights()).max()
     invariant("T16 accumulation", "3 steps of 3 batches: one graph and three", off, 0)
     assert apart(told, found) == 0 and found[0].images == 24
 
@@ -97,7 +91,7 @@ def test_a_call_ends_at_the_step_that_overflows() -> None:
     one = small(precision="mixed_float16", optimizer=Lamb())
     one.step.loss_scale.scale.assign(2.0**60)
     given, before = [batches(1, 8, seed=number) for number in range(3)], one.weights()
-    (result,) = one.step.several(together_in(given), RATES[:3], 0)
+    (result,) = one.step.several(together(given), RATES[:3], 0)
     assert result.skipped and not math.isfinite(result.gradient_sq) and result.trust is None
     assert np.array_equal(one.weights(), before) and one.step.last_rate is None
     assert float(one.step.loss_scale.scale) == 2.0**59

@@ -14,6 +14,7 @@ from tests.invariants import Invariant
 from tests.train.step.test_train_step import PROGRAMS, alone
 from train.config.optimizer import Adam, Lamb, Sgd
 from train.config.technique import Technique
+from train.errors import ConfigError
 
 CLASSES, SHAPE = 3, (4, 4, 1)
 RATE = 0.05
@@ -26,6 +27,18 @@ def batches(count: int, size: int, seed: int = 0) -> Batches:
     images = rng.integers(0, 256, (count * size, *SHAPE), dtype=np.uint8)
     labels = rng.integers(0, CLASSES, count * size)
     return list(zip(np.split(images, count), np.split(labels, count), strict=True))
+
+
+def together(steps: list[Batches]) -> Any:
+    """The batches of some steps in one call."""
+    from train.data.batches import Batches as Call
+
+    return Call(*(np.array([[b[part] for b in own] for own in steps]) for part in (0, 1)))
+
+
+def softmax(logits: Any) -> np.ndarray:
+    powers = np.exp(np.asarray(logits, np.float64))
+    return powers / powers.sum(axis=1, keepdims=True)
 
 
 @dataclass
@@ -45,9 +58,10 @@ class Small:
         images, labels = (np.concatenate(parts) for parts in zip(*given, strict=True))
         with tf.GradientTape() as tape:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, self.model(images))
-            loss = tf.reduce_mean(losses)
+            loss = tf.reduce_mean(losses) + sum(self.model.losses)
         found = tape.gradient(loss, self.model.trainable_variables)
-        return np.concatenate([tf.reshape(g, [-1]).numpy() for g in found])
+        dense = [tf.convert_to_tensor(gradient) for gradient in found]
+        return np.concatenate([tf.reshape(g, [-1]).numpy() for g in dense])
 
     def moved(self, given: Batches, rate: float = RATE, number: int = 0) -> tuple[Any, np.ndarray]:
         """What the step tells, and what it adds to the weights."""
@@ -56,7 +70,26 @@ class Small:
         return result, self.weights() - before
 
 
-def small(*, adascale: Any = None, brightness: float = 1 / 255, **changes: Any) -> Small:
+def own_network(*, unused: bool = False) -> Any:
+    """Rows of an embedding are added to those of the image; weights and outputs are penalised."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    inputs = tf.keras.Input(SHAPE, dtype="uint8")
+    rows = layers.Reshape((4, 4))(layers.Rescaling(1 / 255)(inputs))
+    places = tf.cast(tf.reduce_mean(rows, axis=2) * 5, tf.int32)  # which of five rows: some twice
+    x = layers.Flatten()(rows + layers.Embedding(5, 4, name="places")(places))
+    x = layers.Dense(6, activation="relu", kernel_regularizer="l2")(x)
+    logits = layers.Dense(CLASSES, activity_regularizer="l2")(x)
+    if unused:
+        logits += tf.stop_gradient(layers.Dense(CLASSES, name="left_out")(x))
+    return tf.keras.Model(inputs, logits)
+
+
+def small(
+    *, adascale: Any = None, brightness: float = 1 / 255, model: Any = None, **changes: Any
+) -> Small:
     import tensorflow as tf
 
     from train.models.layers import StepSeed
@@ -65,13 +98,14 @@ def small(*, adascale: Any = None, brightness: float = 1 / 255, **changes: Any) 
 
     row = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}
     technique = Technique(**row)
-    layers = tf.keras.layers
-    tf.keras.utils.set_random_seed(0)
-    inputs = tf.keras.Input(SHAPE, dtype="uint8")
-    x = layers.Flatten()(layers.Rescaling(brightness)(inputs))
-    half = technique.precision if technique.precision == "mixed_float16" else "float32"
-    x = layers.Dense(6, activation="relu", dtype=tf.keras.mixed_precision.Policy(half))(x)
-    model = tf.keras.Model(inputs, layers.Dense(CLASSES)(tf.cast(x, tf.float32)))
+    if model is None:
+        layers = tf.keras.layers
+        tf.keras.utils.set_random_seed(0)
+        inputs = tf.keras.Input(SHAPE, dtype="uint8")
+        x = layers.Flatten()(layers.Rescaling(brightness)(inputs))
+        policy = tf.keras.mixed_precision.Policy(technique.keras_policy)
+        x = layers.Dense(6, activation="relu", dtype=policy)(x)
+        model = tf.keras.Model(inputs, layers.Dense(CLASSES)(tf.cast(x, tf.float32)))
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
     step = OneGraphStep(model, optimizer, technique, StepSeed(5), size=1, adascale=adascale)
     return Small(model, step)
@@ -106,8 +140,8 @@ def test_label_smoothing_is_in_the_loss_and_in_what_is_told_of_it() -> None:
     """Szegedy et al. 2016 (1512.00567), section 7: q' = (1 - e) q + e / K."""
     one, plain = small(label_smoothing=0.1), small()
     (images, labels), *_ = given = batches(1, 8)
-    logits = one.model(images).numpy().astype(np.float64)
-    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    logits = one.model(images).numpy()
+    logs = np.log(softmax(logits))
     wanted = 0.9 * np.eye(CLASSES)[labels] + 0.1 / CLASSES
     result, moved = one.moved(given)
     assert result.loss == pytest.approx(-(wanted * logs).sum(axis=1).mean(), rel=1e-6)
@@ -191,6 +225,32 @@ def test_accumulated_batches_are_one_large_batch(invariant: Invariant, optimizer
     invariant(name, "6 steps of 4 batches of 4 = 6 steps of one batch of 16", off, 1e-6)
     counted = int(parts.step.optimizer.iterations.numpy())
     invariant(name, "the optimizer's steps are the applied ones", abs(counted - 6), 0)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_penalties_and_embeddings_are_in_the_gradient_and_not_in_the_loss(precision: str) -> None:
+    """The loss that is reported is comparable with that of validation."""
+    given, more = batches(4, 4), {"precision": precision}
+    parts, whole = small(model=own_network(), **more), small(model=own_network(), **more)
+    gradient = whole.gradient(given)
+    ((images, labels),) = batches(1, 16)
+    plain = -np.log(softmax(whole.model(images)))[np.arange(16), labels]
+    assert sum(whole.model.losses) > 0.01
+    for one, cut in ((parts, given), (whole, [(images, labels)])):
+        (result,) = one.step.several(together([cut]), [RATE], 0)
+        assert result.loss == pytest.approx(plain.mean(), rel=1e-5)
+        assert result.gradient_sq == pytest.approx((gradient**2).sum(), rel=1e-4)
+    assert parts.weights() == pytest.approx(whole.weights(), abs=1e-6)
+
+
+@pytest.mark.tf
+def test_a_variable_without_a_gradient_is_refused_by_name() -> None:
+    for take in (Small.moved, lambda one, cut: one.step.several(together([cut]), [RATE], 0)):
+        with pytest.raises(
+            ConfigError, match=r"2 of the network's 7 .*left_out/kernel:0, left_out"
+        ):
+            take(small(model=own_network(unused=True)), batches(1, 8))
 
 
 @pytest.mark.tf
