@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,17 +32,20 @@ class Ranks:
             hvd.allreduce(tf.zeros(1), op=hvd.Sum)
 
     def summed(self, mine: Sums) -> Sums:
+        """Element-wise, float64."""
         if self.size == 1:
             return mine
         return np.asarray(hvd.allreduce(tf.constant(mine), op=hvd.Sum).numpy(), np.float64)
 
     def broadcast_int(self, mine: int) -> int:
-        """Rank 0's."""
+        """What rank 0 says."""
         if self.size == 1:
             return mine
-        return int(hvd.allreduce(tf.constant(mine if self.rank == 0 else 0), op=hvd.Sum).numpy())
+        told = tf.constant(mine if self.rank == 0 else 0)
+        return int(hvd.allreduce(told, op=hvd.Sum).numpy())
 
     def allgather(self, mine: T) -> list[T]:
+        """One value of each rank."""
         return hvd.allgather_object(mine) if self.size > 1 else [mine]
 
     def broadcast_state(self, variables: list[tf.Variable], value: T) -> T:
@@ -52,17 +56,31 @@ class Ranks:
         return hvd.broadcast_object(value, root_rank=0)
 
     def common_hash(self, variables: list[Any]) -> str:
-        """sha256 over all of them.
+        """sha256 over all of them, equal on all ranks.
 
         Raises:
-            UnequalRanks: it is not equal on all ranks.
+            UnequalRanks: it is not.
         """
-        digest = hashlib.sha256()
-        for variable in variables:
-            digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
-        mine = digest.hexdigest()
-        found = self.allgather(mine)
-        if len(set(found)) > 1:
-            hashes = ", ".join(f"rank {rank} {one[:12]}" for rank, one in enumerate(found))
-            raise UnequalRanks(f"the ranks' weights differ after training: {hashes}")
-        return mine
+        return equal_hash(self.allgather(weights_hash(variables)))
+
+
+def weights_hash(variables: Sequence[Any]) -> str:
+    """sha256 over all of them."""
+    digest = hashlib.sha256()
+    for variable in variables:
+        digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def equal_hash(of_ranks: Sequence[str]) -> str:
+    """The one hash of all ranks.
+
+    Raises:
+        UnequalRanks: there are several.
+    """
+    if len(set(of_ranks)) > 1:
+        raise UnequalRanks(
+            "the ranks' weights differ after training: "
+            + ", ".join(f"rank {r} {h[:12]}" for r, h in enumerate(of_ranks))
+        )
+    return of_ranks[0]
