@@ -75,7 +75,7 @@ def needed_bytes(
         for variables in (parts.model.trainable_variables, parts.state)
     )
     images = (AHEAD + 1) * config.batch_per_rank * config.accumulation * runtime.replicas
-    gradients = 2 * 4 * trained if runtime.gpu is None else 0
+    gradients = 0 if runtime.gpus else 2 * 4 * trained
     checkpoint = 2 * 4 * state if runtime.rank == 0 else 0
     return {
         "training": images * math.prod(data.train_x.shape[1:]) + gradients + checkpoint,

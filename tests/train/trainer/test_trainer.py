@@ -41,7 +41,7 @@ def squares() -> Dataset:
 
 def cell(of: Any, out: Path, beat: Any = lambda _: None, attempt: int = 1, **origin: Any) -> Any:
     """A world of one, in this process."""
-    runtime = Runtime(0, 1, 0, 1, (0,), "none", None, False)
+    runtime = Runtime(0, 1, 0, 1, (0,), "none", (), False)
     return trainer(of, runtime, out, attempt, beat, origin)
 
 
