@@ -163,8 +163,7 @@ def test_a_world_of_the_wrong_size_does_not_train(trial: Bench, tmp_path) -> Non
     done = ran(command, cwd=ROOT)
     assert done.returncode == 2
     assert "found a world of 1 rank" in done.stderr and "expected 2" in done.stderr
-    record = read_record(tmp_path / "record.json")
-    assert record.status == "failed" and "world of 1" in record.error.what
+    assert not (tmp_path / "record.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
-from train.errors import ConfigError, Unfinished, WorldError
-from train.program import open_streams, place, positive
+from train.errors import ConfigError, Unfinished, WorldError, remedy
+from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
     STOP_NAME,
@@ -23,22 +24,21 @@ from train.record.cell_folder import (
     read_epochs,
     refuse_other_config,
 )
+from train.record.lock import hold, holder
 from train.record.run import (
     GOOD,
     RECORD_NAME,
     EpochRecord,
     OtherCell,
     RecordError,
-    RunError,
     RunRecord,
-    Status,
     read_own_record,
 )
-from train.run.failure import describe, headline, leave, leave_record
+from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget
 
-EXIT_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED = 1
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
@@ -51,6 +51,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--data", type=place, help="folder with the data sets (default: $DATA)")
     parser.add_argument(
         "--store", type=place, help="folder of prepared data (default: prepared/ in --data)"
+    )
+    parser.add_argument(
+        "--model-file", type=place, help="file of the network (default: the copy of its sweep)"
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
     parser.add_argument("--force", action="store_true", help="replace a good record")
@@ -83,50 +86,51 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
-    try:
-        config = load_config(options.config)
-        launch = read_launch(os.environ, supervised=options.supervised)
-        out = options.out or options.config.resolve().parent
-        data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
-        _prepare_folder(out)
-        earlier = _earlier(config, out, force=options.force)
-        if not options.force and earlier is not None and earlier.status in GOOD:
-            if launch.rank == 0:
-                print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
-            return 0
-        trained = read_epochs(out) if options.resume else ()
-        number = start_number(options.attempt, earlier, trained)
-        if not launch.supervised:
-            forget_earlier(out, launch.rank, resume=options.resume)
-    except (ConfigError, OSError) as error:
-        print(f"train: {error}", file=sys.stderr)
-        return EXIT_REQUEST
-    budget = Budget(options.stop_at, out / "logs" / STOP_NAME)
-    task = Task(out, data, options.store, options.resume, options.force, number, started_at, budget)
-    return _run(config, launch, task, options.stall_s)
-
-
-def _prepare_folder(out: Path) -> None:
-    try:
-        (out / "logs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {out}: {error.strerror}; name another with --out"
-        ) from error
+    out = options.out or options.config.resolve().parent
+    data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
+    with ExitStack() as stack:
+        try:
+            config = load_config(options.config)
+            launch = read_launch(os.environ, supervised=options.supervised)
+            by_hand = not launch.supervised
+            (out / "logs").mkdir(parents=True, exist_ok=True)
+            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out)):
+                other = holder(out) or "another process"
+                raise ConfigError(
+                    f"{other} runs the cell in {out}: wait, stop it, or name another "
+                    "folder with --out"
+                )
+            earlier = _earlier(config, out, force=options.force)
+            if not options.force and earlier is not None and earlier.status in GOOD:
+                if launch.rank == 0:
+                    print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
+                return 0
+            trained = read_epochs(out) if options.resume else ()
+            number = start_number(options.attempt, earlier, trained)
+            if by_hand:
+                forget_earlier(out, launch.rank, resume=options.resume)
+        except (ConfigError, OSError) as error:
+            todo = remedy(error) if isinstance(error, OSError) else ""
+            print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
+            return EXIT_REQUEST
+        task = Task(
+            out, data, options.store, options.resume, options.force, number, started_at,
+            Budget(options.stop_at, out / "logs" / STOP_NAME), options.model_file,
+        )  # fmt: skip
+        return _run(config, launch, task, options.stall_s)
 
 
 def start_number(
     given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
 ) -> int:
-    """Which start of the cell this is: what the supervisor says, else one more than its earlier
-    record counts, or than trained the epochs to go on from, since one that is killed leaves no
-    record; a good record that is to be replaced begins a new story."""
+    """What the supervisor gives, else one more than the earlier record, or the epochs to go on
+    from, count; a good record that is to be replaced counts for nothing."""
     if given is not None:
         return given
     if earlier is not None and earlier.status in GOOD:
         return 1
-    recorded = len(earlier.attempts) if earlier else 0
-    return 1 + max([recorded, *(epoch.attempt for epoch in trained)])
+    counted = len(earlier.attempts) if earlier else 0
+    return 1 + max([counted, *(epoch.attempt for epoch in trained)])
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
@@ -150,16 +154,13 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
 def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
     """Train under the watchdog; every way to fail leaves this rank's error in a file."""
 
-    def failed(what: str, tail: str = "", status: Status = "failed") -> None:
-        error = describe(what, launch, task.out, tail)
-        leave(error, task.out)
-        if not launch.supervised and launch.rank == 0:
-            leave_record(config, status, error, task.out, task.started_at)
+    def failed(what: str, tail: str = "") -> None:
+        leave(describe(what, launch, task.out, tail), task.out)
 
     beats = rank_file(task.out, launch.rank, "beat")
     try:
         with Watchdog(beats, stall_s, launch.supervisor, failed) as watchdog:
-            # here, so that a broken installation leaves a record, too
+            # here, so that a broken installation leaves its error, too
             from train.run.session import run_session  # noqa: PLC0415
 
             run_session(config, launch, task, watchdog)
@@ -169,29 +170,17 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
     except Unfinished as stopped:
-        return _unfinished(config, launch, task, stopped)
+        if launch.rank == 0:
+            print(f"train: {stopped}; --resume goes on", file=sys.stderr)
+        return EXIT_UNFINISHED
     except KeyboardInterrupt:
-        failed("interrupted by Ctrl-C", status="cancelled")
+        failed("interrupted by Ctrl-C")
         print("train: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the last place that can turn it into a record)
+    except Exception as error:  # noqa: BLE001  (the last place that can leave it in a file)
         failed(headline(error), traceback.format_exc())
         traceback.print_exc()
         return EXIT_FAILED
-
-
-def _unfinished(config: RunConfig, launch: Launch, task: Task, stopped: Unfinished) -> int:
-    """No error of a rank: a supervisor starts the cell again, and by hand the record says how."""
-    if launch.rank == 0:
-        print(f"train: {stopped}; --resume goes on", file=sys.stderr)
-        if not launch.supervised:
-            error = RunError(
-                what=str(stopped),
-                where=f"the end of epoch {stopped.done}",
-                what_to_do="start it again with --resume",
-            )
-            leave_record(config, "timeout", error, task.out, task.started_at)
-    return EXIT_UNFINISHED
 
 
 if __name__ == "__main__":

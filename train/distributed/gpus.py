@@ -14,14 +14,31 @@ _KNOWS_10 = (12, 8)
 
 def driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA that the driver of this machine serves; None without one."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    version = ctypes.c_int()
-    if library.cuDriverGetVersion(ctypes.byref(version)) != 0:
+    driver, version = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return None
     return version.value // 1000, version.value % 1000 // 10
+
+
+def gpu_addresses() -> list[str]:
+    """PCI addresses of the GPUs that this process sees, as 0000:3b:00.0, in the order of CUDA,
+    which is TensorFlow's, too."""
+    driver, count, text = _driver(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    found = []
+    for number in range(count.value):
+        if driver.cuDeviceGetPCIBusId(text, len(text), number):
+            return []
+        found.append(text.value.decode("ascii").lower())
+    return found
+
+
+def _driver() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:

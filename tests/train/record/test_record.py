@@ -23,7 +23,6 @@ from train.record.run import (
     RecordError,
     RunError,
     RunRecord,
-    null_paths,
     read_own_record,
     read_record,
     write_record,
@@ -32,24 +31,10 @@ from train.record.run import (
 ERROR = RunError(what="loss is nan", where="epoch 1", what_to_do="lower the rate")
 
 
-def test_round_trip(tmp_path) -> None:
-    file = tmp_path / "record.json"
-    assert write_record(file, record())
-    assert read_record(file) == record()
-
-
 def test_a_null_without_a_reason_is_refused() -> None:
     whole = record()
     with pytest.raises(ValidationError, match=r"null without a reason.*throughput"):
         RunRecord.model_validate({**whole.model_dump(), "missing": {}})
-
-
-def test_nulls_inside_lists_are_found_once_per_path() -> None:
-    of = config()
-    epochs = tuple(epoch(n + 1, of, validation_accuracy=None) for n in range(2))
-    found = null_paths(record(of, epochs=epochs))
-    assert "epochs.validation_accuracy" in found
-    assert not any(path.startswith(("config", "error")) for path in found)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +156,6 @@ def test_any_record_round_trips_through_json(name, loss, accuracy, gpus) -> None
 def test_nan_and_infinity_are_no_numbers(value) -> None:
     with pytest.raises(ValidationError):
         epoch(1, config(), train_loss=value)
-
-
-def test_a_record_from_before_traffic_was_counted_is_read(tmp_path) -> None:
-    told = json.loads(record().model_dump_json())
-    del told["traffic"]
-    (tmp_path / "record.json").write_text(json.dumps(told))
-    assert read_record(tmp_path / "record.json") == record()
-    Draft202012Validator(RunRecord.model_json_schema()).validate(told)
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ETIMEDOUT])

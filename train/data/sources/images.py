@@ -15,6 +15,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from train.data.dataset import Pixels
 from train.data.waiting import progress, say
+from train.distributed.quota import free_memory
 from train.errors import DataError
 
 #: What is meant to be an image by its name. One that cannot be decoded is an error, not a skip.
@@ -197,15 +198,10 @@ def _cannot_decode(bad: Sequence[str], total: int) -> str:
 
 def _refuse_too_many(n: int, side: int) -> None:
     """Say so before the kernel ends the process for it."""
-    needed = n * side * side * 3
-    try:
-        table = Path("/proc/meminfo").read_text(encoding="ascii")
-        available = int(table.split("MemAvailable:")[1].split()[0]) * 1024
-    except (OSError, IndexError, ValueError):
-        return
-    if needed > available:
+    needed, free = n * side * side * 3, free_memory()
+    if free is not None and needed > free:
         raise DataError(
             f"{n:,} images of {side} x {side} pixels need {needed / 1e9:.1f} GB of memory to "
-            f"prepare; {available / 1e9:.1f} GB are available. Choose a smaller --image-size, "
+            f"prepare; {free / 1e9:.1f} GB are available. Choose a smaller --image-size, "
             "or a machine with more memory."
         )
