@@ -145,10 +145,6 @@ CELL: Rows = (
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
     (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
      "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: use {x}"),
-    (lambda c, t: _images_normalised(c, t) == 1 and last_map_side(c.model, c.image_side) == 1,
-     "normalisation {t.normalisation} over one image: model {c.model} normalises its last "
-     "hidden vector or map of one pixel, which would be the same for all images: use a "
-     "batch_per_rank of 2 or more, normalisation: none, or larger images"),
     (lambda c, t: t.reduction == "adasum" and c.gpus & (c.gpus - 1)
      and (below := 1 << (c.gpus.bit_length() - 1), 2 * below),
      "reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
@@ -168,9 +164,6 @@ CELL: Rows = (
     (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
      "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
      "have no effect: use batch_norm"),
-    (lambda c, t: c.model == "resnet50" and (_grey(c) or c.image_side < _RESNET50_SIDE),
-     f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found {{c.dataset}} "
-     "with {c.image_side}: use cnn or resnet_mini, or for a folder a larger image_size"),
     (lambda c, t: c.model == "resnet50"
      and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
      "model resnet50 is Keras' own network with its own preparation of images: leave out "
@@ -205,14 +198,27 @@ CELL: Rows = (
     (lambda c, t: _changes(t) and t.augmentation.flip != "none" and _characters(c),
      "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
      "characters: say flip: none"),
-    (lambda c, t: _changes(t) and max(t.augmentation.crop, t.augmentation.cutout) >= c.image_side
-     and c.image_side - 1,
-     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
-     "smaller than the images of {c.dataset}, which have {c.image_side} pixels: use at most "
-     "{x}, usually an eighth to crop and a quarter to a half to cut out"),
     (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
      "framework {c.framework} averages gradients by itself, once for each batch of a rank, so "
      "it cannot do {x} as given: use framework: horovod"),
+)  # fmt: skip
+
+#: By height, width and channels of an image, which of arrays only the file shows.
+IMAGES: Rows = (
+    (lambda c, t, shape: _images_normalised(c, t) == 1
+     and last_map_side(c.model, min(shape[:2])) == 1,
+     "normalisation {t.normalisation} over one image: model {c.model} normalises its last "
+     "hidden vector or map of one pixel, which would be the same for all images: use a "
+     "batch_per_rank of 2 or more, normalisation: none, or larger images"),
+    (lambda c, t, shape: c.model == "resnet50"
+     and (shape[2] != 3 or min(shape[:2]) < _RESNET50_SIDE) and min(shape[:2]),
+     f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found {{c.dataset}} "
+     "with {x}: use cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t, shape: _changes(t) and (side := min(shape[:2]))
+     <= max(t.augmentation.crop, t.augmentation.cutout) and (side, side - 1),
+     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
+     "smaller than the images of {c.dataset}, which have {x[0]} pixels: use at most {x[1]}, "
+     "usually an eighth to crop and a quarter to a half to cut out"),
 )  # fmt: skip
 
 #: Of cells that are to be trained; records that hold such a cell load. Left out, because shipped
@@ -300,7 +306,14 @@ def technique_problem(technique: Technique) -> str | None:
 
 
 def cell_problem(config: RunConfig) -> str | None:
-    return _first(CELL, c=config, t=config.technique)
+    shape = config.image_shape
+    text = _first(CELL, c=config, t=config.technique)
+    return text or (image_problem(config, shape) if shape else None)
+
+
+def image_problem(config: RunConfig, shape: tuple[int, int, int]) -> str | None:
+    """``shape``: height, width, channels of an image."""
+    return _first(IMAGES, c=config, t=config.technique, shape=shape)
 
 
 def new_cell_problem(config: RunConfig) -> str | None:
@@ -367,11 +380,6 @@ def _changes(t: Technique) -> bool:
 def _characters(c: RunConfig) -> bool:
     facts = DATASETS.get(c.dataset)
     return facts is not None and facts.characters
-
-
-def _grey(c: RunConfig) -> bool:
-    facts = DATASETS.get(c.dataset)
-    return facts is not None and facts.shape[2] == 1
 
 
 def _divisor(c: RunConfig, t: Technique) -> int:

@@ -91,7 +91,6 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             attempt=task.attempt,
             started_at=task.started_at,
             ended_at=datetime.now(timezone.utc),
-            remark=data.remark,
             named_interface=os.environ.get(INTERFACE),
         )
         _keep(task, record)

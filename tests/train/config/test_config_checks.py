@@ -171,7 +171,14 @@ def test_every_row_of_the_tables_is_tried() -> None:
     """But what only networks of one's own can lack, or have."""
     texts = [refusal(*case[:2], always=True) for case in ALWAYS]
     texts += [refusal(*case[:2], always=False) for case in NEW]
-    tables = (checks.TECHNIQUE, checks.CELL, checks.NEW_CELL, checks.NETWORK, checks.PLAN)
+    tables = (
+        checks.TECHNIQUE,
+        checks.CELL,
+        checks.IMAGES,
+        checks.NEW_CELL,
+        checks.NETWORK,
+        checks.PLAN,
+    )
     untried = []
     for _, template in (row for table in tables for row in table):
         fixed = [re.escape(part) for part in re.split(r"\{[^}]*\}", template)]
