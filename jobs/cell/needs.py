@@ -17,7 +17,7 @@ from typing import Literal
 
 from jobs.cell.container import NO_IMAGE, check_path
 from jobs.config.sweep import Sweep
-from train.config.datasets import ARRAYS_PREFIX, FOLDER_PREFIX, dataset_slug, place_of
+from train.config.datasets import ARRAYS_PREFIX, FOLDER_PREFIX, place_of
 from train.config.frozen import Frozen
 from train.config.networks import MODELS, split_hash
 from train.errors import ConfigError
@@ -169,8 +169,8 @@ def _names_of(place: Path) -> list[str]:
 
 def _links_out_of(folder: Path, dataset: str) -> Iterator[Path]:
     """Symbolic links of a data set's own files and folders that lead out of the folder."""
-    kind, _, path = dataset.partition(":")
-    wanted = _squeezed(kind + dataset_slug(dataset) if path else dataset)
+    kind, _, place = split_hash(dataset)[0].partition(":")
+    wanted = _squeezed(kind + Path(place).stem)
     top = os.path.realpath(folder)
 
     def walk(place: Path, levels: int) -> Iterator[Path]:

@@ -43,7 +43,8 @@ data_fraction (1.0), partition, framework (horovod), deterministic (true), width
 - target: {train_accuracy: 0.75, validation_accuracy: 0.25, held_for: 2, within_s: 240}, one or both
   accuracies; the run ends when they were held for as many evaluations in a row, or too late;
 - dataset: a name, folder:PATH or arrays:FILE.npz (docs/own-data.md);
-- a relative path, of data or of pretrained weights, begins in the data folder (DATA=DIR);
+- a relative path, of pretrained weights, folder:PATH or arrays:FILE.npz, begins in the data folder
+  (DATA=DIR). Cells have the sha256 of arrays, networks, and the weights of the latter;
 - any parameter of a technique (techniques.yaml), which then replaces the technique's own. What is a
   kind with numbers (optimizer, schedule, batch_growth, augmentation) is replaced when its name is
   given, else the numbers given replace the technique's.

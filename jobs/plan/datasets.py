@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.messages import ROOT
-from train.config.checks import image_problem
 from train.config.datasets import ARRAYS_PREFIX, DATASETS
+from train.config.image_checks import image_problem
 from train.config.run import RunConfig
 from train.environment import environment_of
 from train.errors import ConfigError, is_writable
@@ -61,7 +61,7 @@ def _fetched(
     try:
         facts = json.loads(done.stdout)
         images = int(facts["train_images"])
-        shape = tuple(facts["shape"]) if dataset.startswith(ARRAYS_PREFIX) else None
+        shape = tuple(facts["shape"]) if dataset.startswith(ARRAYS_PREFIX) else ()
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"the program that reads the data set {dataset} printed {done.stdout[:200]!r}, "
