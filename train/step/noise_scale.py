@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from train.config.run import RunConfig
 from train.record.run import NoiseScale
 
 Floats = npt.NDArray[np.float64]
@@ -31,20 +30,6 @@ FEWEST_BLOCKS = 8
 ROUNDING = {"none": 2.0**-16, "fp16": 2.0**-11, "bf16": 2.0**-9}
 #: Of the steps, must show no noise for the alarm.
 NEARLY_ALL = 0.9
-
-
-def why_not_measured(config: RunConfig) -> str | None:
-    """Why the two norms of a run do not show how noisy its gradient is; None if they do."""
-    technique = config.technique
-    if config.repeats:
-        return "the ranks draw the same images (partition: same), so their gradients are one"
-    if technique.reduction == "adasum":
-        return "Adasum has no mean gradient to compare with"
-    if technique.noise_batch is not None:
-        return "the technique adds noise to the gradient"
-    if technique.normalisation == "sync_batch_norm":
-        return "synchronised batch norm couples the ranks' gradients"
-    return None
 
 
 def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
