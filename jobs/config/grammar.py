@@ -42,6 +42,7 @@ data_fraction (1.0), partition, framework (horovod), deterministic (true), width
 - validate_on: held_out (default), or train_part: a tenth of the training images, for searches;
 - target: {train_accuracy: 0.75, validation_accuracy: 0.25, held_for: 2, within_s: 240}, one or both
   accuracies; the run ends when they were held for as many evaluations in a row, or too late;
+- dataset: a name, folder:PATH or arrays:FILE.npz (docs/own-data.md);
 - a relative path, of pretrained weights, folder:PATH or arrays:FILE.npz, begins in the data folder
   (DATA=DIR). Cells have the sha256 of arrays, networks, and the weights of the latter;
 - any parameter of a technique (techniques.yaml), which then replaces the technique's own. What is a

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
+from train.config.image_checks import image_problem
 from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
 from train.config.technique_checks import Rows, first_problem, grows
@@ -64,13 +65,6 @@ CELL: Rows = (
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
     (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
      "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: use {x}"),
-    # a vector minus its own mean is zero, whatever the image was
-    (lambda c, t: last_map_side(c.model, c.image_side) == 1 and
-     {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
-     .get(t.normalisation) == 1,
-     "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "
-     "vector or map of one pixel, which would be the same for all images: use a batch_per_rank "
-     "of 2 or more, normalisation: none, or larger images"),
     (lambda c, t: t.reduction == "adasum" and c.gpus & (c.gpus - 1)
      and (below := 1 << (c.gpus.bit_length() - 1), 2 * below),
      "reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
@@ -90,10 +84,6 @@ CELL: Rows = (
     (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
      "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
      "have no effect: use batch_norm"),
-    (lambda c, t: c.model == "resnet50" and (c.image_side < 32
-     or (c.dataset in DATASETS and DATASETS[c.dataset].shape[2] == 1)),
-     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with "
-     "{c.image_side}: use cnn or resnet_mini, or for a folder a larger image_size"),
     (lambda c, t: c.model == "resnet50"
      and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
      "model resnet50 is Keras' own network with its own preparation of images: leave out "
@@ -129,11 +119,6 @@ CELL: Rows = (
      and c.dataset in DATASETS and DATASETS[c.dataset].characters,
      "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
      "characters: say flip: none"),
-    (lambda c, t: (how := t.augmentation).name == "crop_flip"
-     and max(how.crop, how.cutout) >= c.image_side and c.image_side - 1,
-     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
-     "smaller than the images of {c.dataset}, which have {c.image_side} pixels: use at most {x}, "
-     "usually an eighth to crop and a quarter to a half to cut out"),
     (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
      "framework {c.framework} averages gradients by itself, once for each batch of a rank, so it "
      "cannot do {x} as given: use framework: horovod"),
@@ -219,7 +204,8 @@ PLAN: Rows = (
 
 def cell_problem(config: RunConfig) -> str | None:
     """The first text that applies, as of all that follow; None if nothing is wrong."""
-    return first_problem(CELL, c=config, t=config.technique)
+    text, shape = first_problem(CELL, c=config, t=config.technique), config.image_shape
+    return text or (image_problem(config, shape) if shape else None)
 
 
 def new_cell_problem(config: RunConfig) -> str | None:
@@ -243,18 +229,6 @@ def plan_problem(plan: RunPlan) -> str | None:
 
 
 # --- what conditions share -----------------------------------------------------------------------
-
-
-def last_map_side(model: str, side: int) -> int | None:
-    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector;
-    None where the network is not built in."""
-    if model in ("mlp", "cnn"):
-        return 1
-    if model == "resnet50":
-        return -(-side // 32)
-    first = (side - 1) // 2 + 1
-    pooled = -(-first // 2) if side < 12 else (first - 3) // 2 + 1
-    return -(-pooled // 2) if model == "resnet_mini" else None
 
 
 def _divisor(c: RunConfig, t: Technique) -> int:

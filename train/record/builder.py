@@ -46,7 +46,6 @@ class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fau
     data: DataRecord
     provenance: Provenance
     labelled: bool = True
-    remark: str = ""  # what is doubtful about the data
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,8 @@ def _record(
     if announced:
         known["world"] = _with_interface(announced.world, trained.traffic)
         known |= {"data": announced.data, "provenance": announced.provenance}
-        found = (announced.remark, _differences(announced.provenance))
-        known["alarms"] = (*filter(None, found), *trained.alarms)
+        unequal = _differences(announced.provenance)
+        known["alarms"] = (*filter(None, [unequal]), *trained.alarms)
     if status in GOOD:
         known["throughput"] = throughput(trained.epochs, trained.origin_from)
     nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))

@@ -75,7 +75,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     )  # fmt: skip
     announced = Announcement(
         world=world, data=describe_data(config, data, parts.plan), provenance=provenance,
-        labelled=data.labelled, remark=data.remark,
+        labelled=data.labelled,
     )  # fmt: skip
     if runtime.rank == 0:
         _announce(task, announced)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.builders import config
-from train.config import checks
+from train.config import checks, image_checks
 from train.config.optimizer import (
     AdamW,
     Lamb,
@@ -172,7 +172,9 @@ def test_every_row_of_the_tables_is_tried() -> None:
     """But what only networks of one's own can lack, or have."""
     texts = [refusal(*case[:2], always=True) for case in ALWAYS]
     texts += [refusal(*case[:2], always=False) for case in NEW]
-    tables = (TECHNIQUE, checks.CELL, checks.NEW_CELL, checks.NETWORK, checks.PLAN)
+    tables = (
+        TECHNIQUE, checks.CELL, image_checks.IMAGES, checks.NEW_CELL, checks.NETWORK, checks.PLAN,
+    )  # fmt: skip
     untried = []
     for _, template in (row for table in tables for row in table):
         fixed = [re.escape(part) for part in re.split(r"\{[^}]*\}", template)]
