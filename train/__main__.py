@@ -44,42 +44,23 @@ DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("config", type=place, metavar="CONFIG", help="config.json of a cell")
-    parser.add_argument(
-        "--out", type=place, help="folder for the record and the logs (default: the config's)"
-    )
-    parser.add_argument("--data", type=place, help="folder with the data sets (default: $DATA)")
-    parser.add_argument(
-        "--store", type=place, help="folder of prepared data (default: prepared/ in --data)"
-    )
-    parser.add_argument(
-        "--model-file", type=place, help="file of the network (default: the copy of its sweep)"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
-    parser.add_argument("--force", action="store_true", help="replace a good record")
-    parser.add_argument(
-        "--attempt",
-        type=positive(int),
-        help="which start of this cell it is (default: one more than its record tells)",
-    )
-    parser.add_argument(
-        "--stall-s",
-        type=positive(float),
-        default=STALL_S,
-        help="seconds without progress that end the rank; late ranks are waited for longer",
-    )
-    parser.add_argument(
-        "--stop-at",
-        type=positive(float),
-        metavar="UNIX_SECONDS",
+    add = parser.add_argument
+    add("config", type=place, metavar="CONFIG", help="config.json of a cell")
+    add("--out", type=place, help="folder for the record and the logs (default: the config's)")
+    add("--data", type=place, help="folder with the data sets (default: $DATA)")
+    add("--store", type=place, help="folder of prepared data (default: prepared/ in --data)")
+    add("--model-file", type=place, help="file of the network (default: the copy of its sweep)")
+    add("--resume", action="store_true", help="go on from the checkpoint there")
+    add("--force", action="store_true", help="replace a good record")
+    add("--attempt", type=positive(int),
+        help="which start of this cell it is (default: one more than its record has)")  # fmt: skip
+    add("--stall-s", type=positive(float), default=STALL_S,
+        help="seconds without progress that end the rank; late ranks get longer")  # fmt: skip
+    add("--stop-at", type=positive(float), metavar="UNIX_SECONDS",
         help="stop at the last epoch end that leaves time to be gone by then, with exit code "
-        f"{EXIT_UNFINISHED}; --resume goes on",
-    )
-    parser.add_argument(
-        "--supervised",
-        action="store_true",
-        help="a supervisor, perhaps on another host, keeps the record (as make sweep says)",
-    )
+        f"{EXIT_UNFINISHED}; --resume goes on")  # fmt: skip
+    add("--supervised", action="store_true",
+        help="a supervisor, perhaps on another host, keeps the record")  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -87,9 +68,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
     out = options.out or options.config.resolve().parent
-    data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
     with ExitStack() as stack:
         try:
+            data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
             config = load_config(options.config)
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised

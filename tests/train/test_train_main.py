@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_written_is_refused(cell: Path, capsys) -> None:
 
 
 def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:
-    """Seen: a second start by hand took its checkpoint and wrote into its logs."""
+    """Before, a second start by hand wrote into its files."""
     (cell / CHECKPOINT_NAME).touch()
     with hold(cell):
         assert start(cell) == 2
@@ -101,7 +101,7 @@ def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--resume"]])
 def test_a_start_by_hand_goes_on_from_earlier_ones_only_if_asked(cell: Path, options) -> None:
-    """Seen: the checkpoint stayed, and a later --resume went on from it."""
+    """Before, the checkpoint stayed, and a later --resume went on from it."""
     names = (EPOCHS_NAME, CHECKPOINT_NAME, WEIGHTS_NAME)
     for name in (*names, ".checkpoint.npz.1.tmp", f"logs/{STOP_NAME}"):
         (cell / name).touch()

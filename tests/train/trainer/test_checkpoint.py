@@ -82,7 +82,7 @@ def test_all_comes_back(file: Path) -> None:
 
 
 def test_variables_of_equal_shape_that_change_places_get_their_own_values(file: Path) -> None:
-    """Seen: they were restored by their place in the list, so a kernel got another one's."""
+    """Before, the place in the list decided, so a kernel got another one's."""
     fresh = state(7)
     swapped = [fresh[2], fresh[3], fresh[0], fresh[1], fresh[4]]
     assert restore(file, swapped) == progress()
@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_nothing_else(small_disk: Path
 
 
 def test_the_file_that_another_process_is_writing_stays(file: Path) -> None:
-    """Seen: a second process removed it, and the first one died of that."""
+    """Before, a second process removed it."""
     from train.trainer.checkpoint import save
 
     (file.parent / ".checkpoint.npz.4711.tmp").write_bytes(bytes(1000))

@@ -114,7 +114,7 @@ def test_the_largest_eigenvalue_is_that_of_numpy(size: int) -> None:
 
 
 def test_its_memory_is_what_is_asked_for_before_the_run() -> None:
-    """Seen: three copies of all vectors were in memory at once, 24 GB for ResNet-50."""
+    """Before, three copies of all vectors were in memory at once: 24 GB for ResNet-50."""
     from train.trainer.sharpness import largest_eigenvalue, sharpness_bytes
 
     size = 100_000

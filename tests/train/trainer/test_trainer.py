@@ -138,8 +138,7 @@ def test_shorter_epochs_show_the_same_run_more_often(tmp_path: Path) -> None:
 
 @pytest.mark.tf
 def test_a_run_resumed_on_other_devices_or_code_says_so(tmp_path: Path) -> None:
-    """Seen: epochs on an A100 and on a V100 in one throughput, without a word. Another host is no
-    difference."""
+    """Before, one throughput had both, without a word. Another host is no difference."""
     given, other = of(Adam(), epochs=5), {"device": "B", "commit": "c2"}
     for attempt, origin in ((1, {}), (2, other)):
         beat = killed_at(f"training step 1 of 5, epoch {attempt + 1}")
@@ -190,7 +189,7 @@ def test_ranks_that_part_in_a_deterministic_run_end_it_in_that_epoch(tmp_path: P
 def test_too_little_memory_is_named_before_the_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: int | None, words: str
 ) -> None:
-    """Seen: after days of training, the sharpness of ResNet-50 took 24 GB."""
+    """Before, the sharpness of ResNet-50 took 24 GB when all the training was done."""
     monkeypatch.setattr("train.trainer.checks.free_memory", lambda: 1000)
     run = cell(of(Adam()).model_copy(update={"sharpness_images": images}), tmp_path)
     with pytest.raises(ConfigError, match=words):
