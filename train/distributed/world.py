@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from train.config.run import RunConfig
 from train.distributed.cores import Claims, take_cores
+from train.distributed.gpus import choose_products
 from train.distributed.interfaces import NAME, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, meet, meet_nobody
 from train.environment import NOTHING
-from train.errors import ConfigError, WorldError
+from train.errors import WorldError
 from train.record.mount import boot_id
 from train.record.run import DataPlane, Provenance, World
 
@@ -202,27 +203,6 @@ def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
         tf.config.experimental.set_memory_growth(gpu, True)
     details = tf.config.experimental.get_device_details
     return tuple(str(details(gpu).get("device_name", gpu.name)) for gpu in own), len(gpus)
-
-
-def choose_products(precision: str) -> None:
-    """Round the factors of float32 products to TF32 if the config asks for it. (TensorFlow's
-    default is to round on every GPU that can.)
-
-    Raises:
-        ConfigError: TF32 is asked for, and a visible device would compute in float32.
-    """
-    import tensorflow as tf  # noqa: PLC0415
-
-    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-    gpus = tf.config.get_visible_devices("GPU")
-    details = map(tf.config.experimental.get_device_details, gpus)
-    able = [one.get("compute_capability", (0, 0)) >= (8, 0) for one in details]
-    if precision == "tf32" and not (able and all(able)):
-        found = "an older GPU" if able else "no GPU"
-        raise ConfigError(
-            f"precision tf32 needs GPUs of compute capability 8.0 or above (Ampere and later), "
-            f"found {found}: say precision: float32"
-        )
 
 
 def machine() -> str:
