@@ -19,6 +19,7 @@ from train.config.technique import Technique
 from train.data.batches import Batch
 from train.distributed.communicator import UnequalRanks
 from train.models.layers import StepSeed, graph
+from train.models.normalisation import batch_norms
 from train.step.backward import Backward, squared_norm
 from train.step.one_graph import OneGraphStep
 from train.step.train_step import first_elements
@@ -198,7 +199,7 @@ class EvaluationModel:
             first, *others = (copy.numpy().tobytes() for copy in self._copies(weight))
             if any(other != first for other in others):
                 raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
-        layers = zip(_batch_norms(self.evaluated), _batch_norms(self.trained), strict=True)
+        layers = zip(batch_norms(self.evaluated), batch_norms(self.trained), strict=True)
         for plain, shared in layers:
             means = tf.stack(self._copies(shared.moving_mean))
             variances = tf.stack(self._copies(shared.moving_variance))
@@ -219,8 +220,3 @@ class EvaluationModel:
 
     def _copies(self, variable: Any) -> tuple[tf.Variable, ...]:
         return tuple(self.strategy.experimental_local_results(variable))
-
-
-def _batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
-    layers = model._flatten_layers()
-    return [one for one in layers if isinstance(one, tf.keras.layers.BatchNormalization)]

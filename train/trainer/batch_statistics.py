@@ -18,10 +18,13 @@ from train.data.dataset import Dataset, Pixels
 from train.data.sampling import Indices
 from train.distributed.world import Runtime
 from train.models.layers import graph
-from train.models.normalisation import GhostBatchNormalization, SyncBatchNormalization, biased_part
+from train.models.normalisation import (
+    GhostBatchNormalization,
+    SyncBatchNormalization,
+    batch_norms,
+    biased_part,
+)
 from train.step.tf_distribute import EvaluationModel
-
-BatchNormalization = tf.keras.layers.BatchNormalization
 
 
 def settle_statistics(
@@ -69,7 +72,9 @@ def reduce_statistics(model: tf.keras.Model, size: int) -> None:
     as equal shares per rank make them. In fp32 with the means' deviations, not E[x^2] - E[x]^2,
     which cancels. Synchronised layers have them in common already.
     """
-    layers = [layer for layer in _layers(model) if not isinstance(layer, SyncBatchNormalization)]
+    layers = [
+        layer for layer in batch_norms(model) if not isinstance(layer, SyncBatchNormalization)
+    ]
     if size == 1 or not layers:
         return
     means = [layer.moving_mean for layer in layers]
@@ -101,7 +106,7 @@ def reestimate_statistics(
     batches: this rank's share, one or more, each uint8 [b, H, W, C] with one b, in whole ghosts; on
     all ranks the same number.
     """
-    layers = list(_layers(model))
+    layers = batch_norms(model)
     if not layers:
         return
     total = _Moments()
@@ -120,10 +125,6 @@ def reestimate_statistics(
         layer.moving_mean.assign(mean)
         layer.moving_variance.assign(within * biased_part(layer, together) + between)
     reduce_statistics(model, size)
-
-
-def _layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
-    return (layer for layer in model._flatten_layers() if isinstance(layer, BatchNormalization))
 
 
 def _ghosts(
