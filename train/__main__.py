@@ -29,12 +29,10 @@ from train.record.run import (
     EpochRecord,
     OtherCell,
     RecordError,
-    RunError,
     RunRecord,
-    Status,
     read_own_record,
 )
-from train.run.failure import describe, headline, leave, leave_record
+from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget
 
@@ -150,16 +148,13 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
 def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
     """Train under the watchdog; every way to fail leaves this rank's error in a file."""
 
-    def failed(what: str, tail: str = "", status: Status = "failed") -> None:
-        error = describe(what, launch, task.out, tail)
-        leave(error, task.out)
-        if not launch.supervised and launch.rank == 0:
-            leave_record(config, status, error, task.out, task.started_at)
+    def failed(what: str, tail: str = "") -> None:
+        leave(describe(what, launch, task.out, tail), task.out)
 
     beats = rank_file(task.out, launch.rank, "beat")
     try:
         with Watchdog(beats, stall_s, launch.supervisor, failed) as watchdog:
-            # here, so that a broken installation leaves a record, too
+            # here, so that a broken installation leaves its error, too
             from train.run.session import run_session  # noqa: PLC0415
 
             run_session(config, launch, task, watchdog)
@@ -169,29 +164,17 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
         print(f"train: {error}", file=sys.stderr)
         return EXIT_REQUEST
     except Unfinished as stopped:
-        return _unfinished(config, launch, task, stopped)
+        if launch.rank == 0:
+            print(f"train: {stopped}; --resume goes on", file=sys.stderr)
+        return EXIT_UNFINISHED
     except KeyboardInterrupt:
-        failed("interrupted by Ctrl-C", status="cancelled")
+        failed("interrupted by Ctrl-C")
         print("train: interrupted; --resume goes on from the last checkpoint", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the last place that can turn it into a record)
+    except Exception as error:  # noqa: BLE001  (the last place that can leave it in a file)
         failed(headline(error), traceback.format_exc())
         traceback.print_exc()
         return EXIT_FAILED
-
-
-def _unfinished(config: RunConfig, launch: Launch, task: Task, stopped: Unfinished) -> int:
-    """No error of a rank: a supervisor starts the cell again, and by hand the record says how."""
-    if launch.rank == 0:
-        print(f"train: {stopped}; --resume goes on", file=sys.stderr)
-        if not launch.supervised:
-            error = RunError(
-                what=str(stopped),
-                where=f"the end of epoch {stopped.done}",
-                what_to_do="start it again with --resume",
-            )
-            leave_record(config, "timeout", error, task.out, task.started_at)
-    return EXIT_UNFINISHED
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import read_whole
 from train.record.atomic import write_atomically
-from train.record.cell_folder import ended_record, tail_of
+from train.record.builder import ended_record
+from train.record.cell_folder import tail_of
 from train.record.run import (
     RECORD_NAME,
     NoRecord,

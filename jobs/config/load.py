@@ -207,8 +207,8 @@ def _config(cell: Cell, named: NamedFiles) -> RunConfig:
         place, text = problem_of(model, cell.settings, error)
         raise cell.error(str(place[0]) if place else "technique", text) from error
     if text := new_cell_problem(config):
-        first = min((key for key in cell.settings if key in text), key=text.find, default=None)
-        raise cell.error(first or "technique", text)
+        named = (str(key) for key in cell.settings if str(key) in text)
+        raise cell.error(min(named, key=text.find, default="technique"), text)
     _refuse_bare_noise(cell, config)
     row = config.technique
     if config.runs_as_built and (row.zero_gamma or row.initialisation != "glorot"):

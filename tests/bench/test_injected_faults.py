@@ -13,7 +13,8 @@ import pytest
 from analysis.topics.scaling.loss import PARTS as LOSSES
 from analysis.topics.scaling.loss import largest_cause
 from tests.analysis.topics.scaling.test_loss import PARTS, frame, rows, run, seconds
-from train.trainer.step_summaries import StepRow, rank_steps
+from train.step.result import StepParts
+from train.trainer.step_summaries import StepSamples, StepTimes
 
 
 def simulated(
@@ -28,7 +29,7 @@ def simulated(
     """A run through the code that makes records. Half of 0.1 s of computing hides communication;
     rank 0 computes ``slow`` seconds longer, and steps of one call save ``saved`` seconds."""
     random = np.random.default_rng([seed, gpus])
-    own: list[list[StepRow]] = [[] for _ in range(gpus)]
+    own: list[list[StepTimes]] = [[] for _ in range(gpus)]
     for step in range(240):
         compute = 0.1 * random.lognormal(0, 0.01, gpus)
         compute[0] += slow
@@ -40,17 +41,18 @@ def simulated(
             waiting = float(ready.max() - ready[rank])
             shows = max(0.0, reduced - 0.05)
             call = float(compute[rank]) + waiting + (reduced if sampled else shows - saved)
-            own[rank].append(
-                StepRow(
-                    epoch=step // 12, input_s=float(waits[rank]), call_s=call,
-                    communication_s=waiting + reduced if sampled else None,
-                    update_s=0.01 if sampled else None, rate=0.1, global_batch=16 * gpus,
-                    loss=1.0, gradient_sq=1.0, small_sq=1.0, gain=1.0, skipped=False,
-                    waiting_s=waiting if sampled and gpus > 1 else None,
-                    negotiation_s=0.002 if sampled and gpus > 1 else None,
-                )
-            )  # fmt: skip
-    ranks = [rank_steps(rank, one) for rank, one in enumerate(own)]
+            alone = gpus == 1
+            parts = StepParts(
+                None if alone else waiting, None if alone else 0.002, waiting + reduced, 0.01
+            )
+            own[rank].append(StepTimes(float(waits[rank]), call, parts if sampled else None))
+    ranks = []
+    for rank, steps in enumerate(own):
+        samples = StepSamples()
+        samples.add([])
+        for first in range(0, len(steps), 12):
+            samples.add(steps[first : first + 12])
+        ranks.append(samples.summary(rank))
     assert all(ranks)
 
     def mean(name: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -60,14 +61,26 @@ class Ranks:
         Raises:
             UnequalRanks: it is not.
         """
-        digest = hashlib.sha256()
-        for variable in variables:
-            digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
-        mine = digest.hexdigest()
-        found = self.allgather(mine)
-        if len(set(found)) > 1:
-            raise UnequalRanks(
-                "the ranks' weights differ after training: "
-                + ", ".join(f"rank {r} {h[:12]}" for r, h in enumerate(found))
-            )
-        return mine
+        return equal_hash(self.allgather(weights_hash(variables)))
+
+
+def weights_hash(variables: Sequence[Any]) -> str:
+    """sha256 over all of them."""
+    digest = hashlib.sha256()
+    for variable in variables:
+        digest.update(np.ascontiguousarray(variable.numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def equal_hash(of_ranks: Sequence[str]) -> str:
+    """The one hash of all ranks.
+
+    Raises:
+        UnequalRanks: there are several.
+    """
+    if len(set(of_ranks)) > 1:
+        raise UnequalRanks(
+            "the ranks' weights differ after training: "
+            + ", ".join(f"rank {r} {h[:12]}" for r, h in enumerate(of_ranks))
+        )
+    return of_ranks[0]

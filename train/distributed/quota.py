@@ -1,8 +1,9 @@
-"""CPU quotas of control groups: they limit the time on cores, not which cores.
+"""What control groups leave to this process: time on cores, and memory.
 
-A process that is limited to two cores' worth of time still has all cores in its affinity mask, so
-that threads and ranks for all of them stand still for most of each period. Slurm without
-ConstrainCores, Docker's --cpus and Kubernetes' limits set such quotas, often on a group above.
+A quota limits the time on cores, not which cores. A process that is limited to two cores' worth of
+time still has all cores in its affinity mask, so that threads and ranks for all of them stand still
+for most of each period. Slurm without ConstrainCores, Docker's --cpus and Kubernetes' limits set
+such quotas, often on a group above.
 """
 
 from __future__ import annotations
@@ -26,18 +27,9 @@ class Quota(NamedTuple):
 
 
 def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
-    """All quotas that this process is under: of its own group and of those above, as far as this
-    mount of the file system shows them."""
-    try:
-        groups, mounts = (
-            # names of mounts are bytes, of any encoding
-            (root / "proc/self" / name).read_text(encoding="utf-8", errors="replace").splitlines()
-            for name in ("cgroup", "mountinfo")
-        )
-    except OSError:
-        return ()
+    """All CPU quotas that this process is under, of its own group and of those above."""
     found: dict[str, Quota] = {}
-    for folder in _folders(groups, mounts, root):
+    for folder in _folders("cpu", root):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
             cores = _cores(folder)
             group = str(folder.stat().st_ino)
@@ -46,21 +38,52 @@ def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
     return tuple(found.values())
 
 
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Bytes that this process may still use: those of the machine, or what the tightest limit of
+    its control groups leaves. Files in memory count as free. None where nothing says so."""
+    free = []
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        table = (root / "proc/meminfo").read_text(encoding="ascii")
+        free.append(int(table.split("MemAvailable:")[1].split()[0]) * 1024)
+    for folder in _folders("memory", root):
+        v2 = (folder / "memory.max").exists()
+        limit, used = (
+            ("memory.max", "memory.current") if v2
+            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )  # fmt: skip
+        files = f"{'' if v2 else 'total_'}inactive_file"
+        with contextlib.suppress(OSError, KeyError, ValueError):  # "max": no limit
+            lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+            reclaimable = int(dict(line.split() for line in lines)[files])
+            left = int((folder / limit).read_text()) - int((folder / used).read_text())
+            free.append(max(0, left + reclaimable))
+    return min(free, default=None)
+
+
 def usable_cores(cores: int, quotas: tuple[Quota, ...]) -> int:
     """Of so many cores, as many as the tightest quota gives in full, but one at least."""
     return max(1, min([cores, *(int(quota.cores) for quota in quotas)]))
 
 
-def _folders(groups: list[str], mounts: list[str], root: Path) -> Iterator[Path]:
-    """Own group and those above, in each hierarchy that can limit the time on cores."""
+def _folders(controller: str, root: Path) -> Iterator[Path]:
+    """Own group and those above, in each hierarchy that can have this controller, as far as this
+    mount of the file system shows them."""
+    try:
+        groups, mounts = (
+            # names of mounts are bytes, of any encoding
+            (root / "proc/self" / name).read_text(encoding="utf-8", errors="replace").splitlines()
+            for name in ("cgroup", "mountinfo")
+        )
+    except OSError:
+        return
     paths = {}
     for line in groups:
         _, controllers, path = line.split(":", 2)
-        if not controllers or "cpu" in controllers.split(","):
+        if not controllers or controller in controllers.split(","):
             paths["cgroup" if controllers else "cgroup2"] = path
     for mount in filter(None, map(_MOUNT.fullmatch, mounts)):
         shown, place, kind, options = mount.groups()
-        if kind not in paths or (kind == "cgroup" and "cpu" not in options.split(",")):
+        if kind not in paths or (kind == "cgroup" and controller not in options.split(",")):
             continue
         top = root / place.lstrip("/")
         inside = Path("/", paths[kind])

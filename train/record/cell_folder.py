@@ -1,9 +1,9 @@
-"""What a start of a cell leaves on disk while it runs, and the record made of it when it dies.
+"""What a start of a cell leaves on disk while it runs.
 
 Part of the contract with the supervisor; loads neither TensorFlow nor numpy.
 Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, logs/ with
-start.json, rank-N.log, rank-N.error.json, rank-N.beat, rank-N.steps.jsonl, stop (its being there
-asks the ranks to stop at the next epoch end), unfinished.json (they did).
+start.json, rank-N.log, rank-N.error.json, rank-N.beat, stop (its being there asks the ranks to stop
+at the next epoch end), unfinished.json (they did).
 """
 
 from __future__ import annotations
@@ -11,31 +11,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
-from train.errors import ConfigError, read_whole
+from train.errors import ConfigError
 from train.record.run import (
     RECORD_NAME,
     Attempt,
-    DataRecord,
     EpochRecord,
     OtherCell,
-    Provenance,
     RecordError,
     RunError,
-    RunRecord,
-    Status,
-    World,
-    null_paths,
     read_own_record,
     read_record,
     refuse_other,
@@ -51,11 +43,10 @@ UNFINISHED_NAME = "unfinished.json"
 EXIT_UNFINISHED = 85
 #: More than two lines of epochs.jsonl.
 EPOCH_BYTES = 4096
-_REASONS = TypeAdapter(dict[str, str])
 
 
 def rank_file(cell: Path, rank: int, kind: str) -> Path:
-    """kind: log, error.json, beat or steps.jsonl"""
+    """kind: log, error.json or beat"""
     return cell / "logs" / f"rank-{rank}.{kind}"
 
 
@@ -185,94 +176,6 @@ def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attem
         ).attempts
     except (RecordError, OtherCell):
         return ()
-
-
-def ended_record(
-    cell: Path,
-    config: RunConfig,
-    status: Status,
-    error: RunError,
-    *,
-    started_at: datetime,
-    ended_at: datetime,
-) -> RunRecord:
-    """The record of a start that did not write its own, from the traces that it left.
-
-    Raises:
-        Unreadable: as :func:`earlier_attempts`.
-    """
-    for trace in (cell / EPOCHS_NAME, cell / "logs" / START_NAME):
-        read_whole(trace)  # what is there and cannot be read now would be missing for ever
-    told = _read_start(cell)
-    epochs = read_epochs(cell)
-    earlier = earlier_attempts(cell, config)
-    # one that was killed by hand left epochs and no record
-    number = max([len(earlier) + 1, *(epoch.attempt for epoch in epochs)])
-    this = Attempt(
-        number=number,
-        resumed_from_epoch=sum(epoch.attempt < number for epoch in epochs),
-        started_at=started_at,
-        ended_at=ended_at,
-        status=status,
-    )
-    attempts = (*earlier, this)
-    return with_reasons(
-        RunRecord.model_construct(
-            schema_version=1,
-            cell_id=config.cell_id(),
-            status=status,
-            error=error,
-            config=config,
-            world=told.get("world"),
-            data=told.get("data"),
-            epochs=epochs,
-            steps=None,
-            throughput=None,
-            why_no_overlap=config.technique.why_no_overlap(),
-            traffic=(),
-            weights_sha256=None,
-            provenance=told.get("provenance"),
-            attempts=attempts,
-            started_at=attempts[0].started_at,
-            ended_at=ended_at,
-            missing={},
-        ),
-        told.get("reasons", {}),
-        otherwise=f"the run ended as {status} before this was known",
-    )
-
-
-_OVERLAPS = "large gradients are sent while the backward pass goes on"
-
-
-def with_reasons(
-    draft: RunRecord, reasons: Mapping[str, str], otherwise: str | None = None
-) -> RunRecord:
-    """Give each null of the draft its reason, then validate the whole.
-
-    Raises:
-        ValueError: a null has no reason.
-    """
-    reasons = {"why_no_overlap": _OVERLAPS, **reasons}
-    nulls = sorted(set(null_paths(draft, whole=True)))
-    reason = {path: reasons.get(path, otherwise) for path in nulls}
-    missing = {path: text for path, text in reason.items() if text}
-    return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
-
-
-def _read_start(cell: Path) -> dict[str, Any]:
-    """World, data, provenance and the reasons of their nulls, as rank 0 announced them; empty when
-    it never got that far."""
-    try:
-        told = json.loads((cell / "logs" / START_NAME).read_text(encoding="utf-8"))
-        return {
-            "world": World.model_validate(told["world"]),
-            "data": DataRecord.model_validate(told["data"]),
-            "provenance": Provenance.model_validate(told["provenance"]),
-            "reasons": _REASONS.validate_python(told.get("reasons", {})),
-        }
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
 
 
 #: Of a log, for a message.

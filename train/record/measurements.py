@@ -15,6 +15,27 @@ Positive = Annotated[Count, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class Why(str):
+    """Next to the type of a field that may be null: the reason, unless the run knows a better one
+    (builder.py)."""
+
+    __slots__ = ()
+
+
+NO_ACCURACY = Why("random labels: accuracy has no meaning")
+_NOT_FINITE = Why("not a finite number in that epoch")
+_OLDER = Why("an epoch of an older version of this suite")
+_CENSORED = Why(
+    "see epochs.noise.interval: censored, as the interval of the squared gradient covers zero, or "
+    "fewer than 3 steps"
+)
+_ALONE = Why("one rank alone, or ranks of tf.distribute")
+_UNMET = Why("the target was not met (target.why)")
+_NEVER = Why("this accuracy was never held for as long")
+#: Of the classes of a confusion matrix: that of 1,000 would be a million numbers in each record.
+MOST_CLASSES = 100
+
+
 class DataRecord(Frozen):
     name: str
     fingerprint: str  # sha256 over the arrays in memory
@@ -52,9 +73,9 @@ class NoiseScale(Frozen):
     # censored: the interval of G2 covers zero, so b_simple is above low, if that has a number;
     # too_few_steps: there is no interval, and no value without one
     interval: Literal["measured", "censored", "too_few_steps"] = "measured"
-    b_simple: float | None  # S / G2, images; only where measured
-    low: float | None  # 95 % block-bootstrap interval of b_simple
-    high: float | None
+    b_simple: Annotated[float | None, _CENSORED]  # S / G2, images; only where measured
+    low: Annotated[float | None, _CENSORED]  # 95 % block-bootstrap interval of b_simple
+    high: Annotated[float | None, _CENSORED]
 
     @model_validator(mode="after")
     def _agrees(self) -> NoiseScale:
@@ -82,7 +103,8 @@ class TrustRatios(Frozen):
 
 class EpochRecord(Frozen):
     """One epoch. Seconds are wall time on rank 0 between barriers of all ranks, without what its
-    ranks were suspended for."""
+    ranks were suspended for and what the suite does for itself: making graphs, comparing weights,
+    and what a sampled step takes longer than the others."""
 
     epoch: Positive
     attempt: Positive  # which start of the program ran it
@@ -94,28 +116,35 @@ class EpochRecord(Frozen):
     lr_first: float
     lr_last: float
     # mean per image, without skipped steps whose own loss had overflowed (accuracy keeps them)
-    train_loss: float | None
+    train_loss: Annotated[float | None, _NOT_FINITE]
     # mean over the epoch's batches while weights change: the metric of the background documents
-    train_accuracy: Share | None
-    validation_loss: float | None
-    validation_accuracy: Share | None
+    train_accuracy: Annotated[Share | None, NO_ACCURACY]
+    validation_loss: Annotated[float | None, _NOT_FINITE]
+    validation_accuracy: Annotated[Share | None, Why("the epoch was not evaluated")]
     validation_images: Count
-    lr_mean: float | None = None  # over the steps that were applied, so without the skipped
+    # over the steps that were applied, so without the skipped
+    lr_mean: Annotated[float | None, _OLDER] = None
     accumulation: Positive = 1  # batches per rank and step
     skipped_steps: Count = 0  # a number overflowed in half precision: no update
-    gradient_norm: float | None = None  # of the reduced gradient: mean over the epoch's steps
-    noise: NoiseScale | None = None
-    trust: TrustRatios | None = None
-    gain: float | None = None  # AdaScale's, mean over the epoch's steps
+    # of the reduced gradient: mean over the epoch's steps
+    gradient_norm: Annotated[float | None, _NOT_FINITE] = None
+    noise: Annotated[
+        NoiseScale | None,
+        Why("one batch per step: there is nothing to compare it with, or no step was finite"),
+    ] = None
+    trust: Annotated[TrustRatios | None, Why("no step's layer-wise factors were numbers")] = None
+    # AdaScale's, mean over the epoch's steps
+    gain: Annotated[float | None, Why("not AdaScale")] = None
     # 15th, 50th and 85th percentile over the validation images of what the first sigmoid of the
     # last hidden layer gets (1502.03167, figure 1); empty for networks without one, or where one of
     # these numbers is not finite
     sigmoid_input: tuple[float, ...] = ()
-    # stopped, frozen or asleep: the rank that was so for the longest; left out of the seconds above
-    suspended_s: float | None = Field(None, ge=0)
+    # stopped, frozen or asleep: the rank that was so for the longest; not in the seconds above, and
+    # the epoch is not in the throughput
+    suspended_s: Annotated[float | None, _OLDER] = Field(None, ge=0)
     # steps that were taken in parts, to measure them; left out of the throughput
     sampled_steps: Count = 0
-    sampled_s: float = Field(0.0, ge=0)  # of train_s
+    sampled_s: float = Field(0.0, ge=0)  # of train_s: at most what as many other steps take
     steps_per_call: Positive = 1  # of the other steps, at most
 
     @property
@@ -162,9 +191,11 @@ class RankSteps(Frozen):
     communication_s: Spread
     update_s: Spread | None = None  # of compute_s, the optimizer's part
     sampled: int | None = Field(None, ge=1)  # steps
-    exposed_s: float | None = Field(None, ge=0)
-    waiting_s: Spread | None = None
-    negotiation_s: Spread | None = None
+    exposed_s: Annotated[
+        float | None, Why("other steps were no longer than what a sampled one computes")
+    ] = Field(None, ge=0)
+    waiting_s: Annotated[Spread | None, _ALONE] = None
+    negotiation_s: Annotated[Spread | None, _ALONE] = None
 
 
 class ThroughputSample(Frozen):
@@ -175,9 +206,14 @@ class ThroughputSample(Frozen):
 class Throughput(Frozen):
     """Images really processed per second of training, all ranks together, steady state."""
 
-    images_per_s: float | None  # median of the samples
+    # median of the samples
+    images_per_s: Annotated[
+        float | None,
+        Why("no epoch with other than sampled steps after the first one of a start"),
+    ]
     samples: tuple[ThroughputSample, ...]  # one per steady epoch
-    left_out: tuple[int, ...]  # epochs that are not steady: the first after each start
+    # epochs that are not steady: the first after each start, and those with a suspension
+    left_out: tuple[int, ...]
 
 
 class LinkTraffic(Frozen):
@@ -194,9 +230,11 @@ class ClassScore(Frozen):
     """One class of the validation images; null where nothing was predicted or nothing is there."""
 
     name: str
-    precision: Share | None
-    recall: Share | None
-    f1: Share | None
+    precision: Annotated[Share | None, Why("no validation image was predicted to be of this class")]
+    recall: Annotated[Share | None, Why("no validation image is of this class")]
+    f1: Annotated[
+        Share | None, Why("no validation image is, or was predicted to be, of this class")
+    ]
     support: Count
 
 
@@ -205,7 +243,10 @@ class Classification(Frozen):
 
     epoch: Positive
     classes: tuple[ClassScore, ...]
-    confusion: tuple[tuple[Count, ...], ...]  # images; row: true class, column: predicted class
+    # images; row: true class, column: predicted class
+    confusion: Annotated[
+        tuple[tuple[Count, ...], ...] | None, Why(f"more than {MOST_CLASSES} classes")
+    ]
 
 
 class Sharpness(Frozen):
@@ -228,19 +269,20 @@ class GoalHeld(Frozen):
 
     accuracy: Literal["train", "validation"]
     goal: float
-    epoch: Count | None  # of the last of those evaluations
-    steps: Count | None
-    images: Count | None
-    seconds: float | None
+    epoch: Annotated[Count | None, _NEVER]  # of the last of those evaluations
+    steps: Annotated[Count | None, _NEVER]
+    images: Annotated[Count | None, _NEVER]
+    seconds: Annotated[float | None, _NEVER]
 
 
 class TargetOutcome(Frozen):
     """When the config's target was first held for as many evaluations as it asks, in time."""
 
     met: bool
-    epoch: Count | None  # of the last of those evaluations
-    steps: Count | None
-    images: Count | None
-    seconds: float | None  # of training and evaluation, all starts together, until then
+    epoch: Annotated[Count | None, _UNMET]  # of the last of those evaluations
+    steps: Annotated[Count | None, _UNMET]
+    images: Annotated[Count | None, _UNMET]
+    # of training and evaluation, all starts together, until then
+    seconds: Annotated[float | None, _UNMET]
     why: str  # met; hopeless, with the numbers; or the epochs ended first
     held: tuple[GoalHeld, ...] = ()  # each accuracy that is asked for, by itself

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError, model_validator
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, explain
@@ -34,45 +35,20 @@ from train.record.measurements import (
     Throughput,
     ThroughputSample,
     TrustRatios,
+    Why,
 )
-from train.record.nulls import null_paths
 
 #: Of a cell: below the sweep, and no longer than file systems take.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=255)]
 DataPlane = Literal["gloo", "mpi", "nccl", "tf.distribute"]  # the last: its own, not Horovod's
+_NO_GIT = Why("the code does not run from a git checkout, or git is not there")
 __all__ = [
-    "GOOD",
-    "MANIFEST_NAME",
-    "RECORD_NAME",
-    "Attempt",
-    "ClassScore",
-    "Classification",
-    "DataRecord",
-    "EpochRecord",
-    "GoalHeld",
-    "LinkTraffic",
-    "NoRecord",
-    "NoiseScale",
-    "OtherCell",
-    "Provenance",
-    "RankSteps",
-    "RecordError",
-    "RunError",
-    "RunRecord",
-    "Sharpness",
-    "Spread",
-    "Status",
-    "SweepManifest",
-    "TargetOutcome",
-    "Throughput",
-    "ThroughputSample",
-    "TrustRatios",
-    "World",
-    "null_paths",
-    "read_own_record",
-    "read_record",
-    "write_record",
-]
+    "GOOD", "MANIFEST_NAME", "RECORD_NAME", "Attempt", "ClassScore", "Classification", "DataRecord",
+    "EpochRecord", "GoalHeld", "LinkTraffic", "NoRecord", "NoiseScale", "OtherCell", "Provenance",
+    "RankSteps", "RecordError", "RunError", "RunRecord", "Sharpness", "Spread", "Status",
+    "SweepManifest", "TargetOutcome", "Throughput", "ThroughputSample", "TrustRatios", "World",
+    "null_paths", "read_own_record", "read_record", "write_record",
+]  # fmt: skip
 
 Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
 #: A run that ended as the experiment meant it to; a retry never replaces its record.
@@ -109,18 +85,23 @@ class World(Frozen):
 
 
 class Provenance(Frozen):
-    git_commit: str | None
-    git_dirty: bool | None
-    image_digest: str | None
+    git_commit: Annotated[str | None, _NO_GIT]
+    git_dirty: Annotated[bool | None, _NO_GIT]
+    image_digest: Annotated[str | None, Why("not run from a container image")]
     versions: dict[str, str]
     cpu: str
-    gpu: str | None
-    driver: str | None
+    gpu: Annotated[str | None, Why("no GPU on this machine")]
+    driver: Annotated[str | None, Why("no GPU driver on this machine")]
     kernel: str | None = None  # of the node of rank 0
-    unused_gpus: int | None = Field(None, ge=1)  # of this machine; ranks computed on CPU cores
-    slurm_job_id: str | None
+    # of this machine; ranks computed on CPU cores
+    unused_gpus: Annotated[int | None, Why("no GPU was seen that the ranks did not use")] = Field(
+        None, ge=1
+    )
+    slurm_job_id: Annotated[str | None, Why("not run under Slurm")]
     seeds: dict[str, int]
     environment: dict[str, str]  # allow-listed names only
+    # what is not equal on all ranks: name -> value -> ranks that have it; above, rank 0's
+    unequal: dict[str, dict[str, tuple[Count, ...]]] = Field({})
 
 
 class Attempt(Frozen):
@@ -144,18 +125,24 @@ class RunRecord(Frozen):
     world: World | None
     data: DataRecord | None
     epochs: tuple[EpochRecord, ...]
-    steps: tuple[RankSteps, ...] | None
+    steps: Annotated[
+        tuple[RankSteps, ...] | None,
+        Why("no step that was taken in parts, or no other, after the first of its kind"),
+    ]
     throughput: Throughput | None
-    why_no_overlap: str | None = None  # why no gradient is sent before all are there
+    # why no gradient is sent before all are there
+    why_no_overlap: Annotated[
+        str | None, Why("large gradients are sent while the backward pass goes on")
+    ] = None
     # bytes of one rank's gradients in one step, as they travel
     gradient_bytes: int | None = Field(None, ge=1)
     # names of the variables that a layer-wise optimizer gives rates of their own
     adapted: tuple[str, ...] = ()
     # without interfaces that moved nothing; empty for one rank, or where no counter could be read
     traffic: tuple[LinkTraffic, ...] = ()
-    classification: Classification | None = None
+    classification: Annotated[Classification | None, Why("the last epoch was not evaluated")] = None
     target: TargetOutcome | None = None
-    sharpness: Sharpness | None = None
+    sharpness: Annotated[Sharpness | None, Why("second derivatives were no finite numbers")] = None
     # findings that make the numbers doubtful, as that all ranks trained on the same images
     alarms: tuple[str, ...] = ()
     weights_sha256: str | None  # equal on all ranks, or the status is failed
@@ -177,6 +164,55 @@ class RunRecord(Frozen):
         if self.cell_id != self.config.cell_id():
             raise ValueError(f"cell_id {self.cell_id} is not that of the config")
         return self
+
+
+# config: null means "unset" there; error: null means "none"
+_NEEDS_NO_REASON = frozenset({"config", "error", "missing"})
+_NEVER_NULL = frozenset({str, int, float, bool})
+
+
+def null_paths(record: BaseModel, *, whole: bool = False) -> dict[str, str | None]:
+    """Dotted paths of the nulls that need a reason, list positions left out, each with the reason
+    that stands next to its field.
+
+    What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
+    """
+    found: dict[str, str | None] = {}
+    _look(record, "", None, found, whole=whole)
+    return {path: why for path, why in found.items() if path.split(".")[0] not in _NEEDS_NO_REASON}
+
+
+def _look(
+    value: Any, path: str, why: str | None, found: dict[str, str | None], *, whole: bool
+) -> None:
+    kind: Any = type(value)  # compared, since isinstance takes a third of the time of reading
+    if value is None:
+        found[path] = why
+    elif kind is tuple:
+        for item in value:
+            _look(item, path, why, found, whole=whole)
+    elif kind not in _NEVER_NULL and hasattr(kind, "model_fields"):
+        values, given = value.__dict__, value.__pydantic_fields_set__
+        for name, reason in _nullable(kind):
+            item = values[name]
+            if type(item) not in _NEVER_NULL and (whole or name in given):
+                _look(item, f"{path}.{name}" if path else name, reason, found, whole=whole)
+
+
+@cache
+def _nullable(kind: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
+    return tuple(
+        (name, next((str(why) for why in field.metadata if isinstance(why, Why)), None))
+        for name, field in kind.model_fields.items()
+        if _admits_null(field.annotation)
+    )
+
+
+def _admits_null(kind: Any) -> bool:
+    """Whether the contract lets a value of this type be a null, or hold one."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return bool(_nullable(kind))
+    return kind in (None, type(None), Any) or any(map(_admits_null, get_args(kind)))
 
 
 class SweepManifest(Frozen):

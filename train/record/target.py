@@ -1,186 +1,144 @@
-"""Was a run's target met, can it still be, and what did it take? Pure functions of its epochs.
+"""Was a run's target met, can it still be, and what did it take?
 
 The clock is the run's own: seconds of training and evaluation of all its starts, summed over its
-epochs. Waiting for a job, compiling outside of an epoch and checkpoints are not on it.
+epochs. Waiting for a job, compiling and checkpoints are not on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
-from itertools import accumulate
 from typing import Any
 
 from train.config.run import Target
-from train.record.run import EpochRecord, GoalHeld, TargetOutcome
+from train.record.measurements import EpochRecord, GoalHeld, TargetOutcome
 
-_UNMET = "the target was not met"
 _EFFORT = ("epoch", "steps", "images", "seconds")
-#: Dotted path in the record -> why a value is null where the target was not met.
-REASONS = {f"target.{name}": f"{_UNMET} (target.why)" for name in _EFFORT} | {
-    f"target.held.{name}": "this accuracy was never held for as long" for name in _EFFORT
-}
 #: An epoch may be somewhat faster than all before it; what is stopped as hopeless must be so.
 FASTER = 0.9
-
-
-def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
-    """All but the first epoch of each start, which pays for tracing and cold caches."""
-    return [
-        epoch
-        for before, epoch in zip([None, *epochs], epochs, strict=False)
-        if before is not None and before.attempt == epoch.attempt
-    ]
-
-
-class Decision(Enum):
-    GO_ON = "go on"
-    MET = "met"
-    HOPELESS = "hopeless"  # also where no epoch is left
-
-
-def decide(epochs: Sequence[EpochRecord], target: Target, planned: int) -> Decision:
-    """Whether to train another epoch, after ``epochs`` of ``planned``.
-
-    Ranks measure different times: one of them decides, and tells the others.
-    """
-    if _met_at(epochs, target) is not None:
-        return Decision.MET
-    return Decision.GO_ON if _obstacle(epochs, target, planned) is None else Decision.HOPELESS
+_ALL = "all"  # accuracies of the target at once
 
 
 def outcome(
     epochs: Sequence[EpochRecord], target: Target, planned: int, broke_off: str | None = None
 ) -> TargetOutcome | None:
-    """What the record says of the target; None while it is undecided.
-
-    Args:
-        epochs: from the first one on, of all starts.
-        target: of the config.
-        planned: epochs of the whole run.
-        broke_off: why the run ends here although the target is undecided, as that it diverged.
-    """
-    met = _met_at(epochs, target)
-    if met is not None:
-        return _met(epochs[: met + 1], target)  # the run ends there
-    why = _obstacle(epochs, target, planned) or broke_off
-    if why is None:
-        return None
-    why = "; ".join([why, *_shortfall(epochs, target)])
-    nothing = dict.fromkeys(_EFFORT)
-    return TargetOutcome(met=False, **nothing, why=why, held=_each(epochs, target))
+    """As :meth:`Pursuit.outcome`, after these epochs of ``planned``, from the first one on."""
+    pursuit = Pursuit(target, planned)
+    for epoch in epochs:
+        pursuit.add(epoch)
+    return pursuit.outcome(broke_off)
 
 
-def seconds_spent(epochs: Sequence[EpochRecord]) -> float:
-    return sum(epoch.train_s + epoch.eval_s for epoch in epochs)
+class Pursuit:
+    """A run on its way to its target; each epoch is looked at once."""
+
+    def __init__(self, target: Target, planned: int) -> None:
+        """planned: epochs of the whole run."""
+        self._target, self._planned = target, planned
+        self._goals: dict[str, float] = {
+            name: goal
+            for name in ("train", "validation")
+            if (goal := getattr(target, f"{name}_accuracy")) is not None
+        }
+        self._streaks = dict.fromkeys((_ALL, *self._goals), 0)  # evaluations in a row that held
+        self._held: dict[str, dict[str, Any]] = {}  # the effort when a goal was held long enough
+        self._effort: dict[str, Any] = {"epoch": 0, "steps": 0, "images": 0, "seconds": 0.0}
+        self._fastest_s: float | None = None
+        self._last: EpochRecord | None = None
+
+    @property
+    def _met(self) -> bool:
+        held, limit = self._held.get(_ALL), self._target.within_s
+        return held is not None and (limit is None or held["seconds"] <= limit)
+
+    def add(self, epoch: EpochRecord) -> None:
+        """The next epoch; one after the target was met does not count."""
+        if self._met:
+            return
+        seconds = epoch.train_s + epoch.eval_s
+        if self._last is not None and self._last.attempt == epoch.attempt:  # steady
+            self._fastest_s = min(self._fastest_s or seconds, seconds)
+        before, self._last = self._effort, epoch
+        self._effort = {
+            "epoch": epoch.epoch,
+            "steps": before["steps"] + epoch.steps,
+            "images": before["images"] + epoch.images,
+            "seconds": before["seconds"] + seconds,
+        }
+        missed = self._missed(epoch)
+        for goal in self._streaks:
+            holds = not missed if goal == _ALL else goal not in missed
+            self._streaks[goal] = self._streaks[goal] + 1 if holds else 0
+            if self._streaks[goal] == self._target.held_for:
+                self._held.setdefault(goal, self._effort)
+
+    def outcome(self, broke_off: str | None = None) -> TargetOutcome | None:
+        """What the record says of the target; None while it is undecided.
+
+        Args:
+            broke_off: why the run ends here although the target is undecided, as that it diverged.
+        """
+        if self._met:
+            effort, why = self._held[_ALL], self._why_met()
+        else:
+            unmet = self._obstacle() or broke_off
+            if unmet is None:
+                return None
+            effort, why = dict.fromkeys(_EFFORT), unmet
+            if self._last is not None:
+                missed = ", ".join(self._missed(self._last).values())
+                why += f"; the last evaluation: {missed or 'held'}"
+        nothing = dict.fromkeys(_EFFORT)
+        held = tuple(
+            GoalHeld(accuracy=name, goal=goal, **self._held.get(name, nothing))
+            for name, goal in self._goals.items()
+        )
+        return TargetOutcome(met=self._met, **effort, why=why, held=held)
+
+    def _missed(self, epoch: EpochRecord) -> dict[str, str]:
+        """The accuracies below their goals, in words; one that is null holds nothing."""
+        found = {"train": epoch.train_accuracy, "validation": epoch.validation_accuracy}
+        words = {"train": "training", "validation": "validation"}
+        return {
+            name: f"{words[name]} accuracy {_plain(found[name])} of {goal:g}"
+            for name, goal in self._goals.items()
+            if (accuracy := found[name]) is None or accuracy < goal
+        }
+
+    def _why_met(self) -> str:
+        effort, times = self._held[_ALL], self._target.held_for
+        rows = "once" if times == 1 else f"at {times} evaluations in a row"
+        spent = f"{effort['seconds']:.1f} s{self._limit()}"
+        return f"held {rows}, the last after epoch {effort['epoch']} and {spent}"
+
+    def _obstacle(self) -> str | None:
+        """Why a target that is not met will not be; None where it still may.
+
+        No accuracy is extrapolated: all coming evaluations may hold. Only steady epochs show the
+        pace of the coming ones.
+        """
+        target, limit = self._target, self._limit()
+        if late := self._held.get(_ALL):
+            return f"held only after epoch {late['epoch']} and {late['seconds']:.1f}{limit}"
+        done, spent = self._effort["epoch"], self._effort["seconds"]
+        needed = target.held_for - self._streaks[_ALL]
+        short = f"{needed} more evaluation{'s' if needed > 1 else ''} in a row needed"
+        left = self._planned - done
+        if left < needed:
+            words = f"{left} of {self._planned} epochs left" if left > 0 else "no epoch left"
+            return f"{short}, {words} after epoch {done}"
+        fastest_s = self._fastest_s or 0.0
+        if target.within_s is None or (
+            spent < target.within_s and spent + needed * FASTER * fastest_s <= target.within_s
+        ):
+            return None
+        known = self._fastest_s is not None
+        pace = f", and the fastest epoch so far took {fastest_s:.1f} s" if known else ""
+        return f"{short}, {spent:.1f}{limit} spent after epoch {done}{pace}"
+
+    def _limit(self) -> str:
+        return "" if self._target.within_s is None else f" of {self._target.within_s:g} s"
 
 
-def _holds(epoch: EpochRecord, target: Target) -> bool:
-    """An accuracy that is null holds nothing."""
-    return not _below(epoch, target)
-
-
-def _below(epoch: EpochRecord, target: Target) -> list[str]:
-    """The target's accuracies that an epoch misses, in words."""
-    asked = (
-        ("training", epoch.train_accuracy, target.train_accuracy),
-        ("validation", epoch.validation_accuracy, target.validation_accuracy),
-    )
-    return [
-        f"{name} accuracy {'unknown' if found is None else _plain(found)} of {goal:g}"
-        for name, found, goal in asked
-        if goal is not None and (found is None or found < goal)
-    ]
-
-
-def _plain(accuracy: float) -> str:
+def _plain(accuracy: float | None) -> str:
     """Cut, not rounded: 0.7499996 must not read as a target of 0.75 that was reached."""
-    return f"{int(accuracy * 10_000) / 10_000:g}"
-
-
-def _streaks(epochs: Sequence[EpochRecord], target: Target) -> list[int]:
-    """For each epoch, at how many evaluations in a row, with its own, the target held."""
-    held = (_holds(epoch, target) for epoch in epochs)
-    return list(accumulate(held, lambda run, now: run + 1 if now else 0, initial=0))[1:]
-
-
-def _met_at(epochs: Sequence[EpochRecord], target: Target) -> int | None:
-    """Position of the first epoch at whose end the target had been held long enough, in time."""
-    streaks = _streaks(epochs, target)
-    first = next((i for i, streak in enumerate(streaks) if streak >= target.held_for), None)
-    if first is None or target.within_s is None:
-        return first
-    return first if seconds_spent(epochs[: first + 1]) <= target.within_s else None
-
-
-def _obstacle(epochs: Sequence[EpochRecord], target: Target, planned: int) -> str | None:
-    """Why a target that is not met will not be; None where it still may.
-
-    No accuracy is extrapolated: all coming evaluations may hold. Of the coming epochs' pace only
-    steady ones tell, since the first epoch of a start pays for tracing the graph.
-    """
-    done, spent = len(epochs), seconds_spent(epochs)
-    limit = "" if target.within_s is None else f" of {target.within_s:g} s"
-    streaks = _streaks(epochs, target)
-    if max(streaks, default=0) >= target.held_for:
-        late = streaks.index(target.held_for) + 1
-        return f"held only after epoch {late} and {seconds_spent(epochs[:late]):.1f}{limit}"
-    needed = target.held_for - (streaks[-1] if streaks else 0)
-    short = f"{needed} more evaluation{'s' if needed > 1 else ''} in a row needed"
-    if planned - done < needed:
-        left = f"{planned - done} of {planned} epochs left" if done < planned else "no epoch left"
-        return f"{short}, {left} after epoch {done}"
-    if target.within_s is None:
-        return None
-    steady = [epoch.train_s + epoch.eval_s for epoch in steady_epochs(epochs)]
-    fastest = min(steady, default=0.0)
-    if spent < target.within_s and spent + needed * FASTER * fastest <= target.within_s:
-        return None
-    pace = f", and the fastest epoch so far took {fastest:.1f} s" if steady else ""
-    return f"{short}, {spent:.1f}{limit} spent after epoch {done}{pace}"
-
-
-def _met(until: Sequence[EpochRecord], target: Target) -> TargetOutcome:
-    """Of the epochs up to the one that met it."""
-    effort = _effort(until)
-    limit = f" of {target.within_s:g} s" if target.within_s is not None else ""
-    times = "once" if target.held_for == 1 else f"at {target.held_for} evaluations in a row"
-    return TargetOutcome(
-        met=True,
-        **effort,
-        why=f"held {times}, the last after epoch {effort['epoch']} and "
-        f"{effort['seconds']:.1f} s{limit}",
-        held=_each(until, target),
-    )
-
-
-def _effort(until: Sequence[EpochRecord]) -> dict[str, Any]:
-    """What the epochs took together."""
-    return {
-        "epoch": until[-1].epoch,
-        "steps": sum(epoch.steps for epoch in until),
-        "images": sum(epoch.images for epoch in until),
-        "seconds": seconds_spent(until),
-    }
-
-
-def _each(epochs: Sequence[EpochRecord], target: Target) -> tuple[GoalHeld, ...]:
-    """Each accuracy by itself, without the clock."""
-    found: list[GoalHeld] = []
-    for accuracy in ("train", "validation"):
-        name = f"{accuracy}_accuracy"
-        if (goal := getattr(target, name)) is None:
-            continue
-        alone = Target(held_for=target.held_for, **{name: goal})
-        at = _met_at(epochs, alone)
-        effort = dict.fromkeys(_EFFORT) if at is None else _effort(epochs[: at + 1])
-        found.append(GoalHeld(accuracy=accuracy, goal=goal, **effort))
-    return tuple(found)
-
-
-def _shortfall(epochs: Sequence[EpochRecord], target: Target) -> list[str]:
-    """What the last evaluation lacked."""
-    if not epochs:
-        return []
-    missed = ", ".join(_below(epochs[-1], target)) or "held"
-    return [f"the last evaluation: {missed}"]
+    return "unknown" if accuracy is None else f"{int(accuracy * 10_000) / 10_000:g}"

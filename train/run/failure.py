@@ -1,19 +1,17 @@
-"""What a rank leaves behind when it fails: its error in a file, and a record if nobody watches."""
+"""What a rank leaves behind when it fails: its error in a file."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from train.config.run import RunConfig
 from train.distributed.launch import Launch
 from train.record.atomic import write_atomically
-from train.record.cell_folder import ended_record, rank_file, read_failures
-from train.record.run import RECORD_NAME, RunError, Status, write_record
+from train.record.cell_folder import rank_file
+from train.record.run import RunError
 
 #: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
 CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connection reset by peer",
@@ -68,18 +66,3 @@ def leave(error: RunError, cell: Path) -> None:
     # the log has it, too; a full disk must not hide the first error behind a second
     with contextlib.suppress(OSError):
         write_atomically(rank_file(cell, error.rank or 0, "error.json"), json.dumps(told))
-
-
-def leave_record(
-    config: RunConfig, status: Status, error: RunError, out: Path, started_at: datetime
-) -> None:
-    """By rank 0: the record of a start by hand (horovodrun, mpirun, alone) that went wrong; with
-    the error of the rank that did, where that is known."""
-    ended_at = datetime.now(timezone.utc)
-    told = (f for f in read_failures(out) if f.at >= started_at and not f.consequence)
-    error = next((failure.error for failure in told), error)
-    try:
-        record = ended_record(out, config, status, error, started_at=started_at, ended_at=ended_at)
-        write_record(out / RECORD_NAME, record)
-    except OSError as trouble:  # must not hide the error that it was to tell
-        print(f"train: cannot write {out / RECORD_NAME}: {trouble}", file=sys.stderr)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from datetime import datetime, timezone
 
+from train.config.plan import RunPlan
 from train.config.run import RunConfig
+from train.data.dataset import Dataset
 from train.data.registry import load
 from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
-from train.distributed.interfaces import NAME as INTERFACE
 from train.distributed.launch import Launch
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import Runtime, describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
+from train.record.builder import Announcement, finished_record
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     START_NAME,
@@ -24,11 +25,14 @@ from train.record.cell_folder import (
     UnfinishedNote,
     earlier_attempts,
 )
-from train.record.run import RECORD_NAME, DataRecord, Provenance, RunRecord, World, write_record
-from train.run.provenance import IMAGE_DIGEST, collect, cpu_name
-from train.run.record_builder import describe_data, finished_record, known_reasons
+from train.record.run import RECORD_NAME, DataRecord, RunRecord, write_record
+from train.run.provenance import IMAGE_DIGEST, collect
 from train.run.task import Task
 
+_OPTION_2 = (
+    "option 2: each rank draws its share of an epoch from the whole set by itself "
+    "(images may repeat across ranks)"
+)
 #: A rank waits for late ones this many times as long as it may itself go without progress.
 PATIENCE_FACTOR = 2
 
@@ -55,61 +59,71 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     parts = build_parts(config, data, runtime, task.data)
-    world = describe_world(runtime, cpu_name())
+    world, provenance = describe_world(runtime, collect(config, runtime.gpus))
     trainer = Trainer(
         config, runtime, data, parts, task.out, task.attempt, beat, task.budget, watchdog.awake,
         os.environ.get(IMAGE_DIGEST), world.oversubscribed,
     )  # fmt: skip
-    facts = describe_data(config, data)
-    provenance = collect(config, runtime)
-    reasons = known_reasons(world, labelled=data.labelled)
+    announced = Announcement(
+        world=world, data=describe_data(config, data, parts.plan),
+        provenance=provenance, labelled=data.labelled, remark=data.remark,
+    )  # fmt: skip
     if runtime.rank == 0:
-        _announce(task, world, facts, provenance, reasons)
+        _announce(task, announced)
     try:
         trained = trainer.train(resume=task.resume)
     except Unfinished as stopped:
         if runtime.rank == 0:
-            world = world.model_copy(update={"oversubscribed": trainer.oversubscribed})
-            _announce(task, world, facts, provenance, reasons)
+            _announce(task, _with_sharing(announced, shared=trainer.oversubscribed))
             _note(task, stopped)
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _leave(runtime)
         raise
-    world = world.model_copy(update={"oversubscribed": trainer.oversubscribed})
+    beat("waiting for the record to be written")
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(
-            config,
-            trained,
-            world=world,
-            data=facts,
-            labelled=data.labelled,
-            provenance=provenance,
+            config, trained, _with_sharing(announced, shared=trainer.oversubscribed), task.attempt,
             earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
-            attempt=task.attempt,
-            started_at=task.started_at,
-            ended_at=datetime.now(timezone.utc),
-            remark=data.remark,
-            named_interface=os.environ.get(INTERFACE),
-        )
+            started_at=task.started_at, ended_at=datetime.now(timezone.utc),
+        )  # fmt: skip
         _keep(task, record)
     _leave(runtime)
 
 
-def _announce(
-    task: Task, world: World, data: DataRecord, provenance: Provenance, reasons: dict[str, str]
-) -> None:
-    """What a record needs should this start end without one."""
-    told = {
-        "attempt": task.attempt,
-        "world": world.model_dump(mode="json"),
-        "data": data.model_dump(mode="json"),
-        "provenance": provenance.model_dump(mode="json"),
-        "reasons": reasons,
-    }
-    write_atomically(task.out / "logs" / START_NAME, json.dumps(told))
+ORDERS = {
+    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
+    "cut into disjoint shards",
+    "independent": _OPTION_2,
+    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
+    "same": "as the config asks, all ranks draw the same images: the first ones of one permutation "
+    "of the whole set per epoch, drawn from (seed, epoch)",
+}
+
+
+def describe_data(config: RunConfig, data: Dataset, plan: RunPlan) -> DataRecord:
+    return DataRecord(
+        name=data.name,
+        fingerprint=data.fingerprint,
+        train_images=plan.used,
+        train_images_available=len(data.train_y),
+        validation_images=len(data.validation_y),
+        classes=len(data.classes),
+        dropped_per_epoch=plan.left_over,
+        order=ORDERS[config.partition],
+    )
+
+
+def _with_sharing(announced: Announcement, *, shared: bool) -> Announcement:
+    """``shared``: whether another run was on the ranks' cores."""
+    world = announced.world.model_copy(update={"oversubscribed": shared})
+    return announced.model_copy(update={"world": world})
+
+
+def _announce(task: Task, announced: Announcement) -> None:
+    write_atomically(task.out / "logs" / START_NAME, announced.model_dump_json())
 
 
 def _note(task: Task, stopped: Unfinished) -> None:

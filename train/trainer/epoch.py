@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
+from train.record.builder import why_no_noise
 from train.record.run import EpochRecord, NoiseScale, RunError, TrustRatios
-from train.step.noise_scale import epoch_noise, same_data_alarm, why_not_measured
+from train.step.noise_scale import epoch_noise, same_data_alarm
 from train.step.result import StepResult
 from train.trainer.divergence import not_finite, overflows
 from train.trainer.evaluate import Evaluation
-from train.trainer.step_summaries import Stretch
 
 Floats = npt.NDArray[np.float64]
 #: Steps in a row that half precision may skip before the run counts as diverged.
@@ -104,13 +104,14 @@ class EpochAccumulator:
 
 @dataclass(frozen=True)
 class Measured:
-    """What an epoch needs for its record besides its steps; equal on all ranks but the seconds."""
+    """What an epoch needs for its record besides its steps; equal on all ranks."""
 
     attempt: int
     sums: Floats  # as those of a tally, of all ranks
     checked: Evaluation | None  # None where the epoch was broken off
-    trained: Stretch
-    evaluated: Stretch
+    trained_s: float
+    evaluated_s: float
+    suspended_s: float = 0.0
     sampled_s: float = 0.0  # of the step that was taken in parts
     steps_per_call: int = 1
 
@@ -132,8 +133,8 @@ def epoch_record(
         global_batch=plan.global_batch,
         steps=len(tally.results),
         images=int(images),
-        train_s=measured.trained.took_s,
-        eval_s=measured.evaluated.took_s if checked else 0.0,
+        train_s=measured.trained_s,
+        eval_s=measured.evaluated_s if checked else 0.0,
         lr_first=first,
         lr_last=last,
         train_loss=_finite(loss / counted) if counted else None,
@@ -151,7 +152,7 @@ def epoch_record(
         trust=tally.trust(),
         gain=tally.gain() if config.technique.lr_scaling == "adascale" else None,
         sigmoid_input=checked.sigmoid_input if checked else (),
-        suspended_s=measured.trained.suspended_s + measured.evaluated.suspended_s,
+        suspended_s=measured.suspended_s,
         sampled_steps=int(measured.sampled_s > 0),
         sampled_s=measured.sampled_s,
         steps_per_call=measured.steps_per_call,
@@ -181,7 +182,7 @@ def fatal(plan: EpochPlan, step: int, result: StepResult, skipped_in_a_row: int)
 
 
 def measures_noise(config: RunConfig) -> bool:
-    return why_not_measured(config) is None
+    return why_no_noise(config) is None
 
 
 def _finite(value: float) -> float | None:

@@ -17,6 +17,7 @@ from train.data.dataset import Dataset
 from train.data.sampling import evaluation_shard
 from train.models.layers import graph
 from train.models.networks import a_sigmoid_input
+from train.trainer.classification import ClassCounts, class_counts, count
 
 #: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
 #: 41 of 224x224.
@@ -25,9 +26,9 @@ _IMAGES, _PIXELS = 500, 2**21
 
 class Evaluation(NamedTuple):
     loss: float  # mean cross-entropy per image
-    accuracy: float  # share of the confusion's diagonal
+    accuracy: float
     images: int  # over all ranks
-    confusion: tuple[tuple[int, ...], ...]  # images; row: true class, column: predicted class
+    counts: ClassCounts
     sigmoid_input: tuple[float, ...] = ()  # see EpochRecord
 
 
@@ -63,7 +64,7 @@ class Evaluator:
             RuntimeError: the ranks together did not see each image once.
         """
         loss = 0.0
-        confusion = np.zeros((self.classes, self.classes), np.float64)
+        counted = count([], [], self.classes)
         inputs = np.zeros(self.expected if self.watches else 0)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
@@ -71,24 +72,24 @@ class Evaluator:
             labels, _ = _padded(self.labels[part], self.batch)
             lost, predicted, *watched = self._forward(images, labels, weights)
             loss += float(lost)
-            np.add.at(confusion, (self.labels[part], predicted.numpy()[: len(part)]), 1)
+            counted += count(self.labels[part], predicted.numpy()[: len(part)], self.classes)
             for values in watched:
                 inputs[part] = values.numpy()[: len(part)]
         if self.size > 1:
             # one vector, one exchange; counts stay exact in float64 up to 2^53
-            mine = tf.constant(np.concatenate([confusion.ravel(), inputs, [loss]]))
+            mine = tf.constant(np.concatenate([counted.ravel(), inputs, [loss]]))
             total = hvd.allreduce(mine, op=hvd.Sum).numpy()
-            loss, inputs = float(total[-1]), total[confusion.size : -1]
-            confusion = total[: confusion.size].reshape(confusion.shape)
-        counts = confusion.astype(np.int64)
-        images_seen = int(counts.sum())
+            loss, inputs = float(total[-1]), total[counted.size : -1]
+            counted = total[: counted.size].astype(np.int64).reshape(counted.shape)
+        counts = class_counts(counted, self.classes)
+        images_seen = sum(counts.support)
         if images_seen != self.expected:
             raise RuntimeError(f"evaluated {images_seen} images, expected {self.expected}")
         return Evaluation(
             loss=loss / images_seen,
-            accuracy=int(np.trace(counts)) / images_seen,
+            accuracy=sum(counts.hits) / images_seen,
             images=images_seen,
-            confusion=tuple(map(tuple, counts.tolist())),
+            counts=counts,
             sigmoid_input=tuple(np.percentile(inputs, (15, 50, 85)).tolist())
             if len(inputs) and np.isfinite(inputs).all()
             else (),

@@ -1,25 +1,117 @@
-"""From raw samples to the summaries of a record: medians with their spread, steady state only."""
+"""From the times of steps to the summaries of a record: medians with their spread, steady state
+only."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 from collections.abc import Sequence
-from itertools import takewhile
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from train.config.plan import EpochPlan
-from train.record.atomic import append_line, write_atomically
-from train.record.run import EpochRecord, RankSteps, Spread, Throughput, ThroughputSample
-from train.record.target import steady_epochs
-from train.step.result import StepResult
+from train.record.run import RankSteps, Spread
+from train.step.result import StepParts
 
 Array = npt.NDArray[np.float64]
+#: Rows of a sample: few MB, and percentiles to a fraction of a percent.
+MOST_ROWS = 2**16
+
+
+class StepTimes(NamedTuple):
+    """One step on this rank, seconds; steps of one call have equal shares of it."""
+
+    input_s: float  # waiting for the batches
+    call_s: float  # the whole step after that, without the rounds that measure its parts
+    parts: StepParts | None = None  # of call_s; None where the step was not taken in parts
+
+
+def step_times(input_s: float, call_s: float, parts: StepParts | None) -> StepTimes:
+    """``call_s`` includes the rounds that measure the step's parts."""
+    rounds_s = 2 * (parts.negotiation_s or 0.0) if parts else 0.0
+    return StepTimes(input_s, call_s - rounds_s, parts)
+
+
+def usual_median(steps: Sequence[StepTimes]) -> tuple[float, float] | None:
+    """Medians of a whole step and of its call, of the steps that were not taken in parts."""
+    times = [(step.input_s + step.call_s, step.call_s) for step in steps if step.parts is None]
+    if not times:
+        return None
+    whole, call = np.median(np.asarray(times, np.float64), axis=0)
+    return float(whole), float(call)
+
+
+@dataclass
+class Sample:
+    """At most ``MOST_ROWS`` of the rows that were added, each as likely (Vitter 1985, algorithm R);
+    all of them where there are no more."""
+
+    rows: list[tuple[float, ...]] = field(default_factory=list)
+    seen: int = 0
+    draw: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def add(self, row: tuple[float, ...]) -> None:
+        self.seen += 1
+        if len(self.rows) < MOST_ROWS:
+            self.rows.append(row)
+        elif (place := int(self.draw.integers(self.seen))) < MOST_ROWS:
+            self.rows[place] = row
+
+
+class StepSamples:
+    """What the record needs of this rank's steps. Its size does not grow with the run.
+
+    The first epoch of a start is left out; where it is the only one, its first step.
+    """
+
+    def __init__(self) -> None:
+        self.epochs = 0
+        self.usual, self.sampled = Sample(), Sample()
+
+    def add(self, steps: Sequence[StepTimes]) -> None:
+        """The steps of the next epoch, in which no rank was suspended."""
+        if self.epochs == 1:
+            self.usual, self.sampled = Sample(), Sample()
+        self.epochs += 1
+        usual = usual_median(steps)
+        for step in steps[1:] if self.epochs == 1 else steps:
+            if step.parts is None:
+                self.usual.add((step.input_s, step.call_s))
+                continue
+            waiting_s, negotiation_s, communication_s, update_s = step.parts
+            # clocks of its parts are read at different moments
+            compute_s = max(step.call_s - communication_s, 0.0)
+            # steps of a batch that grows are compared with those of their epoch
+            longer_s = usual[1] - compute_s if usual else None
+            self.sampled.add(
+                tuple(
+                    math.nan if value is None else value
+                    for value in (compute_s, communication_s, update_s, waiting_s, negotiation_s,
+                                  longer_s)
+                )
+            )  # fmt: skip
+
+    def summary(self, rank: int) -> RankSteps | None:
+        """None without a step that was taken in parts, or without another."""
+        if not self.sampled.rows or not self.usual.rows:
+            return None
+        waited, called = np.asarray(self.usual.rows, np.float64).T
+        compute, communication, update, waiting, negotiation, longer = np.asarray(
+            self.sampled.rows, np.float64
+        ).T
+        return RankSteps(
+            rank=rank,
+            step_s=spread(waited + called),
+            input_s=spread(waited),
+            compute_s=spread(compute),
+            communication_s=spread(communication),
+            update_s=spread(update),
+            waiting_s=_known(waiting),
+            negotiation_s=_known(negotiation),
+            sampled=len(compute),
+            exposed_s=_exposed_s(longer, float(np.median(communication))),
+        )
 
 
 def spread(samples: Sequence[float] | Array) -> Spread:
@@ -32,186 +124,16 @@ def spread(samples: Sequence[float] | Array) -> Spread:
     )  # fmt: skip
 
 
-class Stretch(NamedTuple):
-    """What a rank measured between two barriers, seconds."""
-
-    took_s: float  # without what it was suspended for
-    suspended_s: float
+def _known(samples: Array) -> Spread | None:
+    known = samples[~np.isnan(samples)]
+    return spread(known) if len(known) else None
 
 
-def common(mine: Stretch, all_ranks: Sequence[Stretch]) -> Stretch:
-    """What it took where any of them may have been suspended.
-
-    The others wait for that one, so the time of the rank that waited least is that of all.
-    """
-    suspended_s = max(stretch.suspended_s for stretch in all_ranks)
-    if suspended_s == 0:
-        return mine
-    return Stretch(min(stretch.took_s for stretch in all_ranks), suspended_s)
-
-
-def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together."""
-    steady = steady_epochs(epochs)
-    samples = tuple(
-        ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
-        for epoch in steady
-        if epoch.usual_images > 0 and epoch.usual_s > 0
-    )
-    kept = {sample.epoch for sample in samples}
-    median = float(np.median([s.images_per_s for s in samples])) if samples else None
-    return Throughput(
-        images_per_s=median,
-        samples=samples,
-        left_out=tuple(epoch.epoch for epoch in epochs if epoch.epoch not in kept),
-    )
-
-
-class StepRow(NamedTuple):
-    """One step on this rank, as applied; seconds."""
-
-    epoch: int  # from 0
-    input_s: float  # waiting for the batches; steps of one call have an equal share of it
-    call_s: float  # the whole step after that; likewise
-    communication_s: float | None  # of call_s; None where the step was not taken in parts
-    update_s: float | None  # of call_s
-    rate: float
-    global_batch: int
-    loss: float
-    gradient_sq: float
-    small_sq: float
-    gain: float
-    skipped: bool
-    suspended: bool = False  # its times count for nothing
-    waiting_s: float | None = None  # of communication_s; None alone, and with tf.distribute
-    negotiation_s: float | None = None  # likewise
-
-    @property
-    def sampled(self) -> bool:
-        """Whether it was taken in parts."""
-        return self.communication_s is not None
-
-
-def step_row(
-    plan: EpochPlan, input_s: float, call_s: float, result: StepResult, *, suspended: bool
-) -> StepRow:
-    """``call_s`` includes the rounds that measure the step's parts; that of the row does not."""
-    row = StepRow(
-        epoch=plan.number,
-        input_s=input_s,
-        call_s=call_s,
-        communication_s=None,
-        update_s=None,
-        rate=result.rate,
-        global_batch=plan.global_batch,
-        loss=result.loss,
-        gradient_sq=result.gradient_sq,
-        small_sq=result.small_sq,
-        gain=result.gain,
-        skipped=result.skipped,
-        suspended=suspended,
-    )
-    if result.parts is None:
-        return row
-    rounds_s = 2 * (result.parts.negotiation_s or 0.0)
-    return row._replace(call_s=call_s - rounds_s, **result.parts._asdict())
-
-
-class StepSamples:
-    """Per-step samples of this rank."""
-
-    def __init__(self) -> None:
-        self.rows: list[StepRow] = []
-
-    def add(self, row: StepRow) -> None:
-        self.rows.append(row)
-
-    def last_epoch(self) -> list[StepRow]:
-        """The steps of the epoch that was trained last, without going through all before."""
-        if not self.rows:
-            return []
-        own = list(takewhile(lambda row: row.epoch == self.rows[-1].epoch, reversed(self.rows)))
-        return own[::-1]
-
-    def steady(self) -> list[StepRow]:
-        """Without the first epoch of this start; all of it if there is no other.
-
-        The first step of either form traces its graph; it is never part of the steady state. Nor is
-        a step in which this rank was suspended.
-        """
-        first = {row.sampled: n for n, row in reversed(list(enumerate(self.rows)))}
-        rows = [row for n, row in enumerate(self.rows) if n != first[row.sampled]]
-        later = [row for row in rows if row.epoch > self.rows[0].epoch]
-        return [row for row in later or rows if not row.suspended]
-
-
-def rank_steps(rank: int, rows: Sequence[StepRow]) -> RankSteps | None:
-    """None where no row is of a step that was taken in parts, or none of another."""
-    sampled = [row for row in rows if row.sampled]
-    usual = [row for row in rows if not row.sampled]
-    if not sampled or not usual:
-        return None
-    parts = [(row.call_s, row.communication_s, row.update_s) for row in sampled]
-    call, communication, update = np.asarray(parts, np.float64).T
-    waited, called = np.asarray([(row.input_s, row.call_s) for row in usual], np.float64).T
-    # clocks of its parts are read at different moments
-    compute = np.maximum(call - communication, 0)
-    return RankSteps(
-        rank=rank,
-        step_s=spread(waited + called),
-        input_s=spread(waited),
-        compute_s=spread(compute),
-        communication_s=spread(communication),
-        update_s=spread(update),
-        waiting_s=_spread_of([row.waiting_s for row in sampled]),
-        negotiation_s=_spread_of([row.negotiation_s for row in sampled]),
-        sampled=len(sampled),
-        exposed_s=_exposed_s(sampled, usual),
-    )
-
-
-def _spread_of(seconds: Sequence[float | None]) -> Spread | None:
-    known = [value for value in seconds if value is not None]
-    return spread(known) if known else None
-
-
-def _exposed_s(sampled: Sequence[StepRow], usual: Sequence[StepRow]) -> float | None:
-    """Median over epochs, since steps of a batch that grows are compared with their like."""
-    longer_by = []
-    for row in sampled:
-        called = [other.call_s for other in usual if other.epoch == row.epoch]
-        if called:
-            longer_by.append(np.median(called) - max(row.call_s - (row.communication_s or 0), 0))
-    communication_s = float(np.median([row.communication_s for row in sampled]))
+def _exposed_s(longer: Array, communication_s: float) -> float | None:
+    """longer: by how much the other steps of an epoch last longer than its sampled one computes."""
     if communication_s == 0:  # a world of one
         return 0.0
-    if not longer_by or np.median(longer_by) < 0:
+    known = longer[~np.isnan(longer)]
+    if not len(known) or (exposed_s := float(np.median(known))) < 0:
         return None
-    return min(float(np.median(longer_by)), communication_s)
-
-
-def append_steps(rows: Sequence[StepRow], file: Path) -> None:
-    """Raw samples of this rank, one JSON object per step; what is no number is null."""
-    lines = [json.dumps({k: _plain(v) for k, v in row._asdict().items()}) for row in rows]
-    append_line(file, "\n".join(lines))
-
-
-def keep_steps(file: Path, epochs: int) -> None:
-    """Drop what an earlier start wrote of epochs that are trained again, and torn lines."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    told = file.read_text(encoding="utf-8", errors="replace") if epochs and file.exists() else ""
-    kept = [line for line in told.splitlines() if _epoch_of(line) < epochs]
-    write_atomically(file, "".join(f"{line}\n" for line in kept))
-
-
-def _epoch_of(line: str) -> float:
-    """Of a step's line, from 0; beyond all others where it is not whole."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        return int(json.loads(line)["epoch"])
-    return math.inf
-
-
-def _plain(value: float) -> float | None:
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.9g}") if math.isfinite(value) else None
+    return min(exposed_s, communication_s)

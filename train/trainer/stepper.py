@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.data.batches import Batches, process_batches
 from train.data.dataset import Dataset
-from train.distributed.awake import Awake
 from train.distributed.world import Runtime
 from train.record.run import RunError
 from train.step.result import StepResult
 from train.trainer.epoch import EpochAccumulator, fatal
 from train.trainer.parts import Parts
-from train.trainer.step_summaries import StepRow, StepSamples, step_row
+from train.trainer.step_summaries import StepSamples, StepTimes, step_times, usual_median
 
 #: What one call of the step is to last, seconds: long against the calling, short against a hang.
 CALL_S = 0.25
@@ -26,7 +24,7 @@ MOST_PER_CALL = 64
 
 @dataclass
 class Stepper:
-    """The steps of one run on this rank; :meth:`epoch` is collective.
+    """The steps of one run on this rank; :meth:`epoch` and :meth:`warm_up` are collective.
 
     One step of each epoch is taken in parts, to measure them (:func:`sampled_step`). All others are
     taken in calls of several steps, as many as rank 0 finds to last some tenths of a second.
@@ -37,40 +35,58 @@ class Stepper:
     data: Dataset
     parts: Parts
     beat: Callable[[str], None]
-    awake: Awake
     samples: StepSamples = field(default_factory=StepSamples)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
     per_call: int = 1  # steps, at most, in the epoch; equal on all ranks
+    warm: set[int] = field(default_factory=set)  # accumulated batches whose graphs are there
+    steps: list[StepTimes] = field(default_factory=list)  # of the last epoch
+    usual_s: tuple[float, float] | None = None  # a usual step, and its call, by the last epochs
     sampled_s: float = 0.0  # of the last epoch's sampled step, its wait for the batch included
+    extra_s: float = 0.0  # what that step took longer than a usual one
+
+    def warm_up(self, plan: EpochPlan) -> None:
+        """Take a step of either form as the epoch has them, and undo them: what is done once, as
+        making graphs and choosing kernels, is then no part of the epoch's seconds."""
+        if plan.accumulation in self.warm:
+            return
+        self.warm.add(plan.accumulation)
+        step, state = self.parts.step, self.parts.state
+        phase = f"preparing the steps of epoch {plan.number + 1}"
+        step.beat = lambda _, part: self.beat(phase + part)
+        values, last_rate = [variable.numpy() for variable in state], step.last_rate
+        averages = step.adascale.state() if step.adascale else None
+        (batches,) = self._blocks(replace(plan, steps=1), [1])
+        for sampled in (False, True):
+            self._take(batches, plan, 0, sampled=sampled)
+        for variable, value in zip(state, values, strict=True):
+            variable.assign(value)
+        step.last_rate = last_rate
+        if step.adascale and averages is not None:
+            step.adascale.restore(averages)
 
     def epoch(self, plan: EpochPlan) -> tuple[EpochAccumulator, RunError | None]:
         """All steps, or those up to a fatal one, and what was fatal."""
         accumulator = EpochAccumulator()
         error = None
-        self.sampled_s = 0.0
+        self.sampled_s, self.steps = 0.0, []
         sampled = sampled_step(plan)
         cut = calls(plan.steps, self.per_call, sampled)
         self.per_call = max(cut)
         self.parts.step.beat = lambda number, part: self.beat(_phase(plan, number, part))
-        asked, suspended_s = self.awake.read()
-        blocks = process_batches(
-            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
-            self.runtime.replicas, cut,
-        )  # fmt: skip
         done = 0
-        for block in blocks:
+        asked = time.perf_counter()
+        for block in self._blocks(plan, cut):
             left = block
             while len(left) and error is None:
-                got, _ = self.awake.read()
+                got = time.perf_counter()
                 results = self._take(left, plan, done, sampled=done == sampled)
-                ended, since_s = self.awake.read()
+                ended = time.perf_counter()
                 if done == sampled:
                     self.sampled_s = ended - asked
                 waited_s, call_s = (got - asked) / len(results), (ended - got) / len(results)
-                suspended = since_s > suspended_s
                 for result in results:
-                    self.samples.add(step_row(plan, waited_s, call_s, result, suspended=suspended))
+                    self.steps.append(step_times(waited_s, call_s, result.parts))
                     accumulator.add(result)
                     done += 1
                     self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
@@ -78,17 +94,30 @@ class Stepper:
                         self.position += result.gain
                     error = fatal(plan, done, result, self.skipped_in_a_row)
                 left = left.after(len(results))
-                asked, suspended_s = self.awake.read()
+                asked = time.perf_counter()
             if error is not None:
                 break
+        usual = usual_median(self.steps) or self.usual_s
+        self.extra_s = max(self.sampled_s - usual[0], 0.0) if usual and self.sampled_s else 0.0
         return accumulator, error
+
+    def keep_times(self) -> None:
+        """Count the last epoch's step times: no rank was suspended in it."""
+        self.samples.add(self.steps)
+        self.usual_s = usual_median(self.steps) or self.usual_s
+
+    def _blocks(self, plan: EpochPlan, cut: Sequence[int]) -> Iterator[Batches]:
+        return process_batches(
+            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
+            self.runtime.replicas, cut,
+        )  # fmt: skip
 
     def _take(
         self, batches: Batches, plan: EpochPlan, done: int, *, sampled: bool
     ) -> list[StepResult]:
         """The next steps; fewer where one was not applied, which is the last."""
         step, number = self.parts.step, plan.first_step + done
-        self.beat(_phase(plan, number, ""))
+        step.beat(number, "")
         rates = [self.parts.plan.rate(self.position + ahead) for ahead in range(len(batches))]
         if sampled:
             return [step(batches.of_step(0), rates[0], number)]
@@ -98,7 +127,7 @@ class Stepper:
         """Steps a call for the next epoch, as this rank's clock has it."""
         if plan.accumulation > 1 or self.parts.step.adascale:
             return 1
-        return steps_per_call(self.samples.last_epoch())
+        return steps_per_call(self.usual_s[1] if self.usual_s else None)
 
 
 def sampled_step(plan: EpochPlan) -> int | None:
@@ -111,12 +140,11 @@ def sampled_step(plan: EpochPlan) -> int | None:
     return plan.steps // 2
 
 
-def steps_per_call(rows: Sequence[StepRow]) -> int:
-    """How many steps like those of ``rows`` one call is to take; 1 where nothing is known."""
-    times = [row.call_s for row in rows if not (row.sampled or row.suspended)]
-    if not times:
+def steps_per_call(usual_s: float | None) -> int:
+    """How many steps of ``usual_s`` one call is to take; 1 where nothing is known."""
+    if usual_s is None:
         return 1
-    return int(min(max(CALL_S / max(float(np.median(times)), 1e-6), 1), MOST_PER_CALL))
+    return int(min(max(CALL_S / max(usual_s, 1e-6), 1), MOST_PER_CALL))
 
 
 def calls(steps: int, per_call: int, sampled: int | None) -> list[int]:

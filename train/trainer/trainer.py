@@ -19,7 +19,8 @@ from train.distributed.world import Runtime
 from train.errors import DataError, Unfinished
 from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
-from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, rank_file
+from train.record.builder import Trained
+from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
 from train.record.run import (
     Classification,
     EpochRecord,
@@ -27,7 +28,7 @@ from train.record.run import (
     RunError,
     Sharpness,
 )
-from train.record.target import Decision, decide, outcome
+from train.record.target import Pursuit
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
 from train.trainer.budget import Budget, Stop
@@ -35,15 +36,8 @@ from train.trainer.classification import classification
 from train.trainer.divergence import divergence
 from train.trainer.epoch import Measured, alarm_of, epoch_record
 from train.trainer.evaluate import Evaluation, Evaluator
-from train.trainer.parts import Parts, Trained
+from train.trainer.parts import Parts
 from train.trainer.sharpness import sharpness
-from train.trainer.step_summaries import (
-    Stretch,
-    append_steps,
-    common,
-    keep_steps,
-    rank_steps,
-)
 from train.trainer.stepper import Stepper
 
 Beat = Callable[[str], None]
@@ -71,12 +65,11 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
-        self.stepper = Stepper(
-            self.config, self.runtime, self.data, self.parts, self.beat, self.awake
-        )
+        self.stepper = Stepper(self.config, self.runtime, self.data, self.parts, self.beat)
+        target = self.config.target
+        self.pursuit = Pursuit(target, len(self.plans)) if target else None
         self.checked: Evaluation | None = None  # the last evaluation
         self.named_s = 0.0  # suspended seconds that the epochs so far name
-        self.steps_file = rank_file(self.out, rank, "steps.jsonl")
         self.alarms: list[str] = []
 
     def train(self, *, resume: bool) -> Trained:
@@ -93,16 +86,16 @@ class Trainer:
         counters = read_counters()
         before_s = self.named_s = self.awake.suspended_s()
         longest_s = 0.0
-        goes_on = self._goes_on(epochs)
+        goes_on = self._goes_on(epochs, epochs)
         while goes_on:
             begin = self.awake.now()
             record, error = self._epoch(self.plans[len(epochs)])
             epochs.append(record)
+            goes_on = self._goes_on(epochs, [record])
             self._save(epochs, whole=error is None)
             if error is not None:
                 break
             longest_s = max(longest_s, self.awake.now() - begin)
-            goes_on = self._goes_on(epochs)
             if goes_on:
                 self._keep_within(longest_s, self.awake.suspended_s() - before_s, len(epochs))
         broken_off = error is not None
@@ -116,28 +109,30 @@ class Trainer:
             else ()
         )
         self.beat("comparing the ranks' weights")
-        target = self.config.target
+        weights = self.ranks.common_hash(self.model.variables)
+        self.beat("summing up the steps")
         return Trained(
-            error, tuple(epochs), resumed_from, self._gathered_steps(),
-            self.ranks.common_hash(self.model.variables),
+            error, tuple(epochs), resumed_from, self._gathered_steps(), weights,
             traffic=tuple(link for links in traffic for link in links),
             classification=None if broken_off else self._classified(len(epochs)),
-            target=outcome(epochs, target, len(self.plans), error.what if error else None)
-            if target else None,
+            target=self.pursuit.outcome(error.what if error else None) if self.pursuit else None,
             sharpness=None if error else self._sharpness(),
             alarms=tuple(self.alarms),
             gradient_bytes=self.step.wire_bytes,
             adapted=adapted_variables(self.step.optimizer),
         )  # fmt: skip
 
-    def _goes_on(self, epochs: list[EpochRecord]) -> bool:
-        """Whether there is another epoch to train; collective where the config has a target, which
-        rank 0's clock decides for all."""
-        target = self.config.target
-        if target is None or not epochs or len(epochs) == len(self.plans):
-            return len(epochs) < len(self.plans)
-        goes_on = decide(epochs, target, len(self.plans)) is Decision.GO_ON
-        return self.ranks.broadcast_int(int(goes_on)) > 0
+    def _goes_on(self, epochs: list[EpochRecord], new: list[EpochRecord]) -> bool:
+        """Whether to train another epoch; the same on all ranks, as their epochs are.
+
+        new: those that have not been given before.
+        """
+        if self.pursuit and new:
+            for epoch in new:
+                self.pursuit.add(epoch)
+            if self.pursuit.outcome() is not None:
+                return False
+        return len(epochs) < len(self.plans)
 
     def _keep_within(self, longest_s: float, suspended_s: float, done: int) -> None:
         """Collective: rank 0 decides, since clocks and file systems may differ between nodes.
@@ -182,7 +177,6 @@ class Trainer:
                 )
             if self.step.adascale and progress.adascale:
                 self.step.adascale.restore(progress.adascale)
-        keep_steps(self.steps_file, len(epochs))
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
@@ -207,14 +201,16 @@ class Trainer:
         """Collective."""
         # by rank 0's clock, and before that of the epoch runs
         self.stepper.per_call = self.ranks.broadcast_int(self.stepper.wanted_per_call(plan))
+        self.stepper.warm_up(plan)
         self.ranks.barrier()
-        ended = self._stretch()
+        began = self.awake.now()
         tally, error = self.stepper.epoch(plan)
         self.ranks.barrier()
-        trained = ended()
+        trained_s = self.awake.now() - began - self.stepper.extra_s
+        sampled_s = self.stepper.sampled_s - self.stepper.extra_s
         sums = self.ranks.summed(tally.sums())
         self._note(alarm_of(self.config, plan, tally), plan.number + 1)
-        ended = self._stretch()
+        began = self.awake.now()
         # also where the epoch was broken off: the ranks end with one model in any case
         settling = self._within(f"settling the batch-norm statistics after epoch {plan.number + 1}")
         settle_statistics(
@@ -222,31 +218,25 @@ class Trainer:
             self.runtime, settling,
         )  # fmt: skip
         self.checked = self.evaluate() if error is None else None
+        ended, suspended_s = self.awake.read()
         if not self.config.deterministic:  # sums in no fixed order must not part the ranks
             self.ranks.common_hash(self.model.variables)
-        mine = trained, ended(), Stretch(self.stepper.sampled_s, trained.suspended_s)
+        mine = (trained_s, ended - began, sampled_s, suspended_s - self.named_s)
+        self.named_s = suspended_s  # since the last epoch: it may have met the checkpoint
         every = self.ranks.allgather((*mine, self.runtime.shares_cores()))
-        *of_all, shared = zip(*every, strict=True)
+        *times, suspensions, shared = zip(*every, strict=True)
         self.oversubscribed |= any(shared)
-        trained, evaluated, sampled = map(common, mine, of_all)
+        suspended_s = max(suspensions)
+        if not suspended_s:
+            self.stepper.keep_times()
+        # those of rank 0; all others wait for a rank that is suspended, and their clocks go on
+        trained_s, evaluated_s, sampled_s = (min(t) if suspended_s else t[0] for t in times)
         measured = Measured(
-            self.attempt, sums, self.checked, trained, evaluated, sampled.took_s,
+            self.attempt, sums, self.checked, trained_s, evaluated_s, suspended_s, sampled_s,
             self.stepper.per_call,
         )  # fmt: skip
         labelled = self.data.labelled
         return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
-
-    def _stretch(self) -> Callable[[], Stretch]:
-        """From now to the call of what it returns; a suspension since the last one, which may
-        have met the checkpoint between them, is named here, too."""
-        began = self.awake.now()
-
-        def ended() -> Stretch:
-            now, suspended_s = self.awake.read()
-            before_s, self.named_s = self.named_s, suspended_s
-            return Stretch(now - began, suspended_s - before_s)
-
-        return ended
 
     def _within(self, phase: str) -> Beat:
         """For what takes so long that it beats between its parts."""
@@ -262,7 +252,7 @@ class Trainer:
         if not self.data.labelled:
             return None
         checked = self.checked or self.evaluate()
-        return classification(checked.confusion, self.data.classes, epochs)
+        return classification(checked.counts, self.data.classes, epochs)
 
     def _sharpness(self) -> Sharpness | None:
         images = self.config.sharpness_images
@@ -271,9 +261,7 @@ class Trainer:
         return sharpness(self.model, self.data, self.parts.used, images, self.ranks, self.beat)
 
     def _save(self, epochs: list[EpochRecord], *, whole: bool) -> None:
-        """Every rank: its steps. Rank 0: checkpoint first, progress line second, so that a line is
-        never ahead of it."""
-        append_steps(self.stepper.samples.last_epoch(), self.steps_file)
+        """Rank 0: checkpoint first, progress line second, so that a line is never ahead of it."""
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(epochs)}")
@@ -290,8 +278,6 @@ class Trainer:
         append_line(self.out / EPOCHS_NAME, epochs[-1].model_dump_json())
 
     def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
-        rows = self.stepper.samples.steady()
-        mine = rank_steps(self.runtime.rank, rows)
-        found = self.ranks.allgather(mine)
+        found = self.ranks.allgather(self.stepper.samples.summary(self.runtime.rank))
         known = tuple(steps for steps in found if steps is not None)
         return known if len(known) == len(found) else None

@@ -71,13 +71,7 @@ def test_folder_names_become_readable_ids() -> None:
     [
         ({"dataset": "cifar"}, "unknown dataset 'cifar'; known: digits, cifar10"),
         ({"gpus": 0}, "greater than or equal to 1"),
-        ({"image_size": 64}, "image_size is for folder:PATH"),
-        ({"pretrained": "w.h5"}, "pretrained weights are for resnet50"),
         ({"surprise": 1}, "surprise"),
-        ({"technique": Technique(
-            name="w", base_lr=1, base_batch=1, warmup_epochs=5, warmup_from="zero"
-        )},
-         r"warm-up of 5 epochs .* longer than the run \(2 epochs\): set warmup_epochs to a fifth"),
         ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
         ({"accumulation": 0}, "greater than or equal to 1"),

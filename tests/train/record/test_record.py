@@ -23,7 +23,6 @@ from train.record.run import (
     RecordError,
     RunError,
     RunRecord,
-    null_paths,
     read_own_record,
     read_record,
     write_record,
@@ -42,14 +41,6 @@ def test_a_null_without_a_reason_is_refused() -> None:
     whole = record()
     with pytest.raises(ValidationError, match=r"null without a reason.*throughput"):
         RunRecord.model_validate({**whole.model_dump(), "missing": {}})
-
-
-def test_nulls_inside_lists_are_found_once_per_path() -> None:
-    of = config()
-    epochs = tuple(epoch(n + 1, of, validation_accuracy=None) for n in range(2))
-    found = null_paths(record(of, epochs=epochs))
-    assert "epochs.validation_accuracy" in found
-    assert not any(path.startswith(("config", "error")) for path in found)
 
 
 @pytest.mark.parametrize(

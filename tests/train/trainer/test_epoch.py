@@ -49,15 +49,13 @@ def test_a_loss_that_overflowed_counts_where_the_step_was_not_skipped() -> None:
 def test_an_epoch_whose_steps_were_all_skipped_has_no_loss() -> None:
     from train.config.plan import EpochPlan
     from train.trainer.epoch import Measured, epoch_record
-    from train.trainer.step_summaries import Stretch
 
     over = step(loss=math.inf, skipped=True, gradient_sq=math.nan)
     for steps, loss in (((over, over), None), ((over, step()), 2.0)):
-        told = tally(*steps)
-        measured = Measured(1, told.sums(), None, Stretch(1.0, 60.0), Stretch(0.1, 3.0))
-        plan = EpochPlan(0, 1, 4, 2, 0, 1.0)
+        tallied = tally(*steps)
+        measured = Measured(1, tallied.sums(), None, 1.0, 0.1, suspended_s=63.0)
         given = config(gpus=1, batch_per_rank=4)
-        found = epoch_record(given, plan, told, measured, labelled=True)
+        found = epoch_record(given, EpochPlan(0, 1, 4, 2, 0, 1.0), tallied, measured, labelled=True)
         assert found.train_loss == loss and found.images == 8
         assert (found.train_s, found.eval_s, found.suspended_s) == (1.0, 0.0, 63.0)
 

@@ -40,7 +40,7 @@ def cell(of: Any, out: Path, beat: Any = lambda _: None, attempt: int = 1) -> An
     """A world of one, in this process."""
     from train.distributed.world import Runtime
 
-    runtime = Runtime(0, 1, 0, 1, (0,), "none", None, False)
+    runtime = Runtime(0, 1, 0, 1, (0,), "none", (), False)
     return trainer(of, runtime, out, attempt, beat)
 
 

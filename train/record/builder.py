@@ -1,0 +1,242 @@
+"""The record of one cell, made in one place, however its last start ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from train.config.frozen import Frozen
+from train.config.optimizer import Lamb, Larc, Lars
+from train.config.run import RunConfig
+from train.errors import read_whole
+from train.record.cell_folder import EPOCHS_NAME, START_NAME, earlier_attempts, read_epochs
+from train.record.measurements import (
+    NO_ACCURACY,
+    Classification,
+    DataRecord,
+    EpochRecord,
+    LinkTraffic,
+    RankSteps,
+    Sharpness,
+    TargetOutcome,
+    Throughput,
+    ThroughputSample,
+)
+from train.record.run import (
+    GOOD,
+    Attempt,
+    Provenance,
+    RunError,
+    RunRecord,
+    Status,
+    World,
+    null_paths,
+)
+
+
+class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fault
+    """start.json: what rank 0 knows once the ranks have met."""
+
+    world: World
+    data: DataRecord
+    provenance: Provenance
+    labelled: bool = True
+    remark: str = ""  # what is doubtful about the data
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a start leaves behind (the same on all ranks); names are those of the record."""
+
+    error: RunError | None  # None: completed
+    epochs: tuple[EpochRecord, ...]
+    resumed_from: int
+    steps: tuple[RankSteps, ...] | None = None
+    weights_sha256: str | None = None
+    traffic: tuple[LinkTraffic, ...] = ()
+    classification: Classification | None = None
+    target: TargetOutcome | None = None
+    sharpness: Sharpness | None = None
+    alarms: tuple[str, ...] = ()
+    gradient_bytes: int | None = None
+    adapted: tuple[str, ...] = ()
+
+
+def finished_record(
+    config: RunConfig, trained: Trained, announced: Announcement, attempt: int,
+    earlier: tuple[Attempt, ...], started_at: datetime, ended_at: datetime,
+) -> RunRecord:  # fmt: skip
+    """Of a run that came to its own end: it completed, or diverged with ``trained.error``."""
+    this = Attempt(
+        number=attempt, resumed_from_epoch=trained.resumed_from, started_at=started_at,
+        ended_at=ended_at, status="diverged" if trained.error else "completed",
+    )  # fmt: skip
+    return _record(config, trained, (*earlier, this), announced)
+
+
+def ended_record(
+    cell: Path, config: RunConfig, status: Status, error: RunError, *, started_at: datetime,
+    ended_at: datetime,
+) -> RunRecord:  # fmt: skip
+    """Of a start that did not write its own, from the traces that it left.
+
+    Raises:
+        Unreadable: a trace, or the record of an earlier start, cannot be read now: what it holds
+            would be missing for ever.
+    """
+    for trace in (cell / EPOCHS_NAME, cell / "logs" / START_NAME):
+        read_whole(trace)
+    epochs = read_epochs(cell)
+    earlier = earlier_attempts(cell, config)
+    # one that was killed by hand left epochs and no record
+    number = max([len(earlier) + 1, *(epoch.attempt for epoch in epochs)])
+    trained = Trained(error, epochs, sum(epoch.attempt < number for epoch in epochs))
+    this = Attempt(
+        number=number, resumed_from_epoch=trained.resumed_from, started_at=started_at,
+        ended_at=ended_at, status=status,
+    )  # fmt: skip
+    try:
+        announced = Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
+    except (OSError, ValueError):  # the ranks never met
+        announced = None
+    return _record(config, trained, (*earlier, this), announced)
+
+
+def _record(
+    config: RunConfig, trained: Trained, attempts: tuple[Attempt, ...],
+    announced: Announcement | None,
+) -> RunRecord:  # fmt: skip
+    """Of the start that is the last of ``attempts``."""
+    status = attempts[-1].status
+    known: dict[str, Any] = dict(vars(trained))
+    del known["resumed_from"]
+    if announced:
+        known["world"] = _with_interface(announced.world, trained.traffic)
+        known |= {"data": announced.data, "provenance": announced.provenance}
+        found = (announced.remark, _differences(announced.provenance))
+        known["alarms"] = (*filter(None, found), *trained.alarms)
+    if status in GOOD:
+        known["throughput"] = throughput(trained.epochs)
+    nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
+    draft = RunRecord.model_construct(
+        cell_id=config.cell_id(),
+        status=status,
+        config=config,
+        why_no_overlap=config.technique.why_no_overlap(),
+        attempts=attempts,
+        started_at=attempts[0].started_at,
+        ended_at=attempts[-1].ended_at,
+        missing={},
+        **(nothing | known),
+    )
+    nulls = null_paths(draft, whole=True)
+    reasons = _reasons(config, draft.world, status, labelled=not announced or announced.labelled)
+    if status not in GOOD:
+        unknown = f"the run ended as {status} before this was known"
+        parts = {path for path in nulls if "." not in path} - {"why_no_overlap"}
+        reasons = dict.fromkeys(parts, unknown) | reasons
+    missing = {path: why for path in sorted(nulls) if (why := reasons.get(path, nulls[path]))}
+    return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
+
+
+def _reasons(
+    config: RunConfig, world: World | None, status: Status, *, labelled: bool
+) -> dict[str, str]:
+    """Why nulls are null, where it depends on the run; all other reasons stand next to the fields
+    of the record."""
+    technique = config.technique
+    reasons: dict[str, str] = {}
+    if world is not None:
+        reasons["world.interface"] = _why_no_interface(world)
+    if why := why_no_noise(config):
+        reasons["epochs.noise"] = why
+    if not isinstance(technique.optimizer, Lamb | Larc | Lars):
+        reasons["epochs.trust"] = f"optimizer {technique.optimizer.name} has no layer-wise factors"
+    if status == "diverged":
+        names = ("train_loss", "validation_loss", "validation_accuracy")
+        reasons |= dict.fromkeys([f"epochs.{name}" for name in names], "diverged")
+        reasons |= dict.fromkeys(["classification", "sharpness"], "diverged")
+    if not labelled:
+        reasons["epochs.validation_accuracy"] = NO_ACCURACY
+        reasons["classification"] = "random labels: classes have no meaning"
+    if config.target is None:
+        reasons["target"] = "the config sets none"
+    if config.sharpness_images is None:
+        reasons["sharpness"] = "the config sets no sharpness_images"
+    return reasons
+
+
+def why_no_noise(config: RunConfig) -> str | None:
+    """Why the two norms of a run do not say how noisy its gradient is; None where they do."""
+    technique = config.technique
+    if config.repeats:
+        return "the ranks draw the same images (partition: same), so their gradients are one"
+    if technique.reduction == "adasum":
+        return "Adasum has no mean gradient to compare with"
+    if technique.noise_batch is not None:
+        return "the technique adds noise to the gradient"
+    if technique.normalisation == "sync_batch_norm":
+        return "synchronised batch norm couples the ranks' gradients"
+    return None
+
+
+def _differences(provenance: Provenance) -> str:
+    parts = (
+        f"{name} ({', '.join(f'{value}: {len(ranks)}' for value, ranks in values.items())})"
+        for name, values in provenance.unequal.items()
+    )
+    listed = "; ".join(parts)
+    return f"not equal on all ranks (value: number of ranks): {listed}" if listed else ""
+
+
+def _with_interface(world: World, traffic: Sequence[LinkTraffic]) -> World:
+    """Neither MPI nor NCCL shows which interface it uses: between nodes it is the one of rank 0's
+    node that moved most both ways, as gradients do."""
+    by_gloo = (world.controller, world.data_plane) == ("gloo", "gloo")
+    if world.interface is not None or world.nodes == 1 or by_gloo:
+        return world
+    links = [t for t in traffic if t.host == world.hostnames[0] and t.interface != "lo"]
+    most = max(links, key=lambda link: min(link.sent_bytes, link.received_bytes), default=None)
+    return world.model_copy(update={"interface": most and most.interface})
+
+
+def _why_no_interface(world: World) -> str:
+    if world.size == 1:
+        return "a world of one talks to nobody"
+    if world.data_plane == "tf.distribute":  # of several processes, it always shows one
+        return "one process: its gradients take no network"
+    if world.controller == "mpi" or world.data_plane == "nccl":
+        plane = "NCCL" if world.data_plane == "nccl" else "MPI"
+        unread = ", and no counter of one was read" * (world.nodes > 1)
+        return f"{plane} does not show which interface it uses{unread}"
+    return "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
+
+
+def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
+    """All but the first epoch of each start, which pays for cold caches, and those in which a rank
+    was suspended."""
+    return [
+        epoch
+        for before, epoch in pairwise(epochs)
+        if before.attempt == epoch.attempt and not epoch.suspended_s
+    ]
+
+
+def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
+    """Images really processed over the training seconds they took, all ranks together."""
+    samples = tuple(
+        ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
+        for epoch in steady_epochs(epochs)
+        if epoch.usual_images > 0 and epoch.usual_s > 0
+    )
+    kept = {sample.epoch for sample in samples}
+    return Throughput(
+        images_per_s=median(s.images_per_s for s in samples) if samples else None,
+        samples=samples,
+        left_out=tuple(epoch.epoch for epoch in epochs if epoch.epoch not in kept),
+    )
