@@ -40,10 +40,10 @@ class SeededGenerator(RandomGenerator):
     """
 
     def __init__(self, seed: StepSeed, index: int) -> None:
-        super().__init__(0, rng_type=self.RNG_STATELESS)
+        super().__init__(0, rng_type="stateless")
         self._index = index
         # hidden from Keras' tracking: the seed belongs to the step, not to the layer's weights
-        self._value = lambda: seed.value
+        self._value: Callable[[], tf.Tensor] = lambda: seed.value
         #: Draws since the forward pass began; None: the layer draws once in each.
         self.draws: int | None = None
 
@@ -63,6 +63,25 @@ def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGene
     for layer, generator in zip(layers, generators, strict=True):
         layer._random_generator = generator
     return generators
+
+
+class OwnNetwork(tf.keras.layers.Layer):
+    """Holds a network that is not ours, and begins each forward pass through it."""
+
+    def __init__(self, network: tf.keras.Model, generators: list[SeededGenerator]) -> None:
+        super().__init__(name="network", dtype="float32")
+        self.network = network
+        self._generators = tuple(generators)
+
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
+        for generator in self._generators:
+            generator.draws = 0
+        return self.network(inputs, training=training)
+
+
+def user_network(model: tf.keras.Model) -> tf.keras.Model:
+    """What ``build`` returned, with the weights of ``model``; a network of ours is its own."""
+    return next((one.network for one in model.layers if isinstance(one, OwnNetwork)), model)
 
 
 def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:

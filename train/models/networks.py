@@ -12,7 +12,7 @@ from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
 from train.models.layers import StepSeed, precision_of, seed_random_layers
-from train.models.normalisation import normalisation_layer
+from train.models.normalisation import replace_batch_norms
 from train.models.own import own_network
 from train.models.standardise import ChannelStatistics, scaled
 
@@ -45,7 +45,7 @@ def build_model(
     if config.runs_as_built:
         return own_network(config, shape, classes, seed, size, pixels, folder, file)
     tf.keras.utils.set_random_seed(config.seed)
-    parts = _Parts(config.technique, size)
+    parts = _Parts(config.technique)
     with precision_of(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
@@ -62,6 +62,7 @@ def build_model(
             features = _resnet_mini(x, parts, config.width, shortcuts=config.shortcuts)
         logits = parts.dense(classes, name="logits", dtype="float32")(features)
         model = tf.keras.Model(images, logits, name=config.model)
+    replace_batch_norms(model, config.technique, size)
     seed_random_layers(model, seed)
     return model
 
@@ -69,9 +70,8 @@ def build_model(
 class _Parts:
     """The layers that a technique changes."""
 
-    def __init__(self, technique: Technique, size: int) -> None:
+    def __init__(self, technique: Technique) -> None:
         self.technique = technique
-        self.size = size
         # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
         he = technique.initialisation in ("he", "whitened")
         self._kernel = {"kernel_initializer": "he_normal" if he else "glorot_uniform"}
@@ -83,8 +83,13 @@ class _Parts:
         return L.Dense(units, **self._kernel, **options)
 
     def normalise(self, x: tf.Tensor, name: str, *, last_of_branch: bool = False) -> tf.Tensor:
-        layer = normalisation_layer(self.technique, name, self.size, last_of_branch=last_of_branch)
-        return x if layer is None else layer(x)
+        """last_of_branch: of a residual branch, where ``zero_gamma`` starts gamma at 0, so that the
+        block is its shortcut at first (Goyal et al. 2017, 1706.02677, section 5.1)."""
+        if self.technique.normalisation == "none":
+            return x
+        gamma = "zeros" if last_of_branch and self.technique.zero_gamma else "ones"
+        momentum = self.technique.bn_momentum
+        return L.BatchNormalization(momentum=momentum, gamma_initializer=gamma, name=name)(x)
 
 
 def _mlp(x: tf.Tensor, parts: _Parts) -> tf.Tensor:

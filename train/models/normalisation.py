@@ -16,30 +16,6 @@ from train.config.technique import Technique
 from train.models.layers import all_layers
 
 
-def normalisation_layer(
-    technique: Technique, name: str, size: int, *, last_of_branch: bool = False
-) -> tf.keras.layers.Layer | None:
-    """The layer that ``technique.normalisation`` names; None where nothing is normalised.
-
-    size: ranks, which synchronised batch norm averages over. last_of_branch: the layer ends a
-    residual branch, where ``zero_gamma`` starts gamma at 0, so that the block is its shortcut at
-    first (Goyal et al. 2017, 1706.02677, section 5.1).
-    """
-    chosen: dict[str, Any] = {"momentum": technique.bn_momentum, "name": name}
-    if technique.zero_gamma and last_of_branch:
-        chosen["gamma_initializer"] = "zeros"
-    if technique.normalisation == "batch_norm":
-        return tf.keras.layers.BatchNormalization(**chosen)
-    if technique.normalisation == "ghost_batch_norm":
-        assert technique.ghost_batch is not None  # the contract has seen to it
-        return GhostBatchNormalization(
-            technique.ghost_batch, momentum_per=technique.bn_momentum_per, **chosen
-        )
-    if technique.normalisation == "sync_batch_norm":
-        return SyncBatchNormalization(size, **chosen)
-    return None
-
-
 class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
     """Batch norm whose statistics are those of ``ghost_batch`` neighbouring images at a time.
 

@@ -18,6 +18,7 @@ from train.config.technique import Technique
 from train.data.batches import Batch
 from train.distributed.communicator import UnequalRanks
 from train.models.layers import StepSeed, graph
+from train.models.normalisation import batch_norms
 from train.step.backward import Backward, squared_norm
 from train.step.one_graph import OneGraphStep
 from train.step.train_step import first_elements
@@ -213,8 +214,3 @@ class EvaluationModel:
 
     def _copies(self, variable: Any) -> tuple[tf.Variable, ...]:
         return tuple(self.strategy.experimental_local_results(variable))
-
-
-def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
-    layers = model._flatten_layers()
-    return [one for one in layers if isinstance(one, tf.keras.layers.BatchNormalization)]

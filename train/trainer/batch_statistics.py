@@ -18,8 +18,13 @@ from train.data.dataset import Dataset, Pixels
 from train.data.sampling import Indices
 from train.distributed.world import Runtime
 from train.models.layers import graph
-from train.models.normalisation import GhostBatchNormalization, SyncBatchNormalization, biased_part
-from train.step.tf_distribute import EvaluationModel, batch_norms
+from train.models.normalisation import (
+    GhostBatchNormalization,
+    SyncBatchNormalization,
+    batch_norms,
+    biased_part,
+)
+from train.step.tf_distribute import EvaluationModel
 
 
 def settle_statistics(

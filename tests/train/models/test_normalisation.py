@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.invariants import Invariant
-from train.config.technique import Technique
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "synchronised.py"
 GHOST, SYNC = "T5 ghost batch norm", "T5 sync batch norm"
@@ -328,32 +327,3 @@ def test_the_variance_far_from_zero_needs_the_stable_form() -> None:
     x = np.random.default_rng(0).normal(1000, 1, 4096).astype(np.float32)
     naive = np.mean(x * x, dtype=np.float32) - np.mean(x, dtype=np.float32) ** 2
     assert abs(naive - x.astype(np.float64).var()) > 0.01
-
-
-@pytest.mark.tf
-def test_a_technique_names_its_layer() -> None:
-    from train.models.normalisation import normalisation_layer
-
-    def layer(last: bool = True, **changes: Any) -> Any:
-        row = Technique(name="t", base_lr=1.0, base_batch=1, bn_momentum=0.8, **changes)
-        return normalisation_layer(row, "bn", 3, last_of_branch=last)
-
-    assert layer() is None
-    for name, kind in (
-        ("batch_norm", "BatchNormalization"),
-        ("ghost_batch_norm", "GhostBatchNormalization"),
-        ("sync_batch_norm", "SyncBatchNormalization"),
-    ):
-        ghost = {"ghost_batch": 8} if name == "ghost_batch_norm" else {}
-        made = layer(normalisation=name, **ghost)
-        assert (type(made).__name__, made.name, made.momentum) == (kind, "bn", 0.8)
-        made.build((None, 4, 4, 2))
-        assert made.gamma.numpy().tolist() == [1, 1]
-        zero = layer(normalisation=name, zero_gamma=True, **ghost)
-        zero.build((None, 4, 4, 2))
-        assert zero.gamma.numpy().tolist() == [0, 0]
-        inner = layer(last=False, normalisation=name, zero_gamma=True, **ghost)
-        inner.build((None, 4, 4, 2))
-        assert inner.gamma.numpy().tolist() == [1, 1]
-    assert layer(normalisation="sync_batch_norm").size == 3
-    assert layer(normalisation="ghost_batch_norm", ghost_batch=8).ghost_batch == 8

@@ -288,13 +288,13 @@ def test_draws_of_accumulated_batches_never_repeat() -> None:
 def test_the_first_batchs_draws_are_those_of_the_plain_seed() -> None:
     import tensorflow as tf
 
-    from train.models.layers import SeededDropout, StepSeed, draw_number
+    from train.models.layers import SeededGenerator, StepSeed, draw_number
     from train.step.backward import sample_weights
 
     for step in (0, 3, 10**6):
         seed, plain = StepSeed(123_456), tf.constant([123_456, step], tf.int32)
         seed.set_step(tf.constant(draw_number(step, 0), tf.int64))
-        found = SeededDropout(0.5, 2, seed)(tf.ones([64]), training=True)
+        found = SeededGenerator(seed, 2).dropout(tf.ones([64]), 0.5)
         own = tf.random.experimental.stateless_fold_in(plain, 2)
         expected = tf.nn.experimental.stateless_dropout(tf.ones([64]), 0.5, seed=own)
         assert np.array_equal(found, expected)

@@ -72,16 +72,17 @@ def small_net(kind: str) -> Any:
     import tensorflow as tf
 
     from train.config.technique import Technique
-    from train.models.normalisation import normalisation_layer
+    from train.models.normalisation import replace_batch_norms
 
     row = {"ghost_batch": 4} if kind == "ghost_batch_norm" else {}
     technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation=kind, **row)
     L = tf.keras.layers
     tf.keras.utils.set_random_seed(3)
     images = tf.keras.Input((6, 5, 3), dtype="uint8")
-    x = normalisation_layer(technique, "maps", 1)(L.Rescaling(1 / 255)(images))
+    x = L.BatchNormalization(momentum=0.9, name="maps")(L.Rescaling(1 / 255)(images))
     x = L.Dense(4, name="dense")(L.Flatten()(x))
-    model = tf.keras.Model(images, normalisation_layer(technique, "vectors", 1)(x))
+    model = tf.keras.Model(images, L.BatchNormalization(momentum=0.9, name="vectors")(x))
+    replace_batch_norms(model, technique, 1)
     rng = np.random.default_rng(2)
     for layer in (model.get_layer("maps"), model.get_layer("vectors")):
         for value in layer.variables:

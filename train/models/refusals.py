@@ -1,0 +1,154 @@
+"""Networks that would train something else than a cell's config states, or cannot be measured."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from keras.src.engine.functional import Functional
+
+from train.config.checks import Feature, network_problem
+from train.config.run import RunConfig
+from train.models.layers import graph, user_network
+from train.models.normalisation import batch_norms
+
+L = tf.keras.layers
+Rows = tuple[tuple[Callable[..., Any], str], ...]
+
+#: Of a network, the shapes of the images and of the logits, and the cell.
+_BUILT: Rows = (
+    (lambda n, **_: not isinstance(n, tf.keras.Model) and type(n).__name__,
+     "expected a Keras model, found {x}"),
+    (lambda n, **_: type(n).call not in (Functional.call, tf.keras.Sequential.call),
+     "a subclassed model shows no inputs and outputs: expected a functional or Sequential one"),
+    (lambda n, **_: (len(n.inputs), len(n.outputs)) != (1, 1) or not hasattr(n.output, "shape"),
+     "it has {n.inputs} for inputs and {n.outputs} for outputs: expected one tensor each"),
+    (lambda n, images, **_: n.input_shape[0] is not None
+     or not tf.TensorShape(n.input_shape).is_compatible_with(images),
+     "it takes {n.input_shape}: expected {images}"),
+    (lambda n, logits, **_: n.output_shape != logits,
+     "it returns {n.output_shape}: expected logits {logits}"),
+    (lambda n, **_: not n.trainable_variables, "it has no weights that are trained"),
+    (lambda n, **_: _names(v for v in n.trainable_variables if v.dtype != tf.float32),
+     "weights are to be float32, which {x} are not"),
+    (lambda n, **_: _names(x for x in batch_norms(n) if x.synchronized),
+     "{x} have synchronized=True: leave it out, and choose a technique with sync_batch_norm"),
+    (lambda n, c, **_: _replaces(c) and _names(
+        x for x in batch_norms(n)
+        if type(x) is not L.BatchNormalization or len(x.axis) > 1 or x.renorm
+        or x.virtual_batch_size),
+     "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
+     "one axis, which {x} are not"),
+    (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
+    (lambda n, c, **_: not batch_norms(n) and getattr(c.technique.optimizer, "fix_norm", False),
+     "optimizer muon: fix_norm needs BatchNormalization behind convolutions, which it does not "
+     "have: say fix_norm: false"),
+)  # fmt: skip
+
+#: Of its graph of a forward pass in training.
+_TRAINED: Rows = (
+    (lambda g, **_: g.draws,
+     "{x} draw from a random state that no checkpoint holds: use layers of Keras instead"),
+    (lambda g, n, **_: g.hidden_writes or _names(
+        v.deref() for v in g.written.keys() - {
+            w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),
+     "training changes {x} by other means than gradients, which ranks can only have in common "
+     "for the averages of BatchNormalization"),
+    (lambda g, **_: g.last in ("Softmax", "Sigmoid"),
+     "it ends in {g.last}: expected logits, so leave the last activation out"),
+    (lambda n, c, **_: _names(
+        x for x in batch_norms(n) if getattr(x, "rows", c.batch_per_rank) != c.batch_per_rank),
+     "normalisation ghost_batch_norm: in {x} a row is not an image"),
+    (lambda g, n, c, **_: _reestimates(c) and _names(
+        x for x in batch_norms(n) if g.written[x.moving_mean.ref()] != 1),
+     "bn_statistics reestimated: {x} are not called once in a forward pass of training"),
+    (lambda n, c, **_: _reestimates(c) and not _replaces(c) and _names(
+        x for x in batch_norms(n)
+        if len(x.inbound_nodes) != 1 or None in x.input_shape[1:]),
+     "bn_statistics reestimated: {x} are inside other layers, or for maps of any size"),
+)  # fmt: skip
+
+
+def network_as_built_problem(
+    network: Any, shape: tuple[int, ...], classes: int, config: RunConfig
+) -> str | None:
+    return _first(_BUILT, n=network, images=(None, *shape), logits=(None, classes), c=config)
+
+
+def training_problem(
+    model: tf.keras.Model, shape: tuple[int, ...], config: RunConfig
+) -> str | None:
+    """``model`` holds the network, and takes uint8 images of ``shape``."""
+    found = _training_graph(model, (config.batch_per_rank, *shape))
+    return _first(_TRAINED, g=found, n=user_network(model), c=config)
+
+
+def _first(rows: Rows, **subject: Any) -> str | None:
+    for condition, text in rows:
+        if found := condition(**subject):
+            return text.format(**subject, x=found)
+    return None
+
+
+def _names(things: Any) -> str:
+    return ", ".join(thing.name for thing in things)
+
+
+def _replaces(config: RunConfig) -> bool:
+    return config.technique.normalisation in ("ghost_batch_norm", "sync_batch_norm")
+
+
+def _reestimates(config: RunConfig) -> bool:
+    return config.technique.bn_statistics == "reestimated"
+
+
+def _features(network: tf.keras.Model) -> frozenset[Feature]:
+    """No layer says that it ends a residual branch."""
+    has: dict[Feature, bool] = {
+        "batch norm": bool(batch_norms(network)),
+        "convolutions": any(
+            len(v.shape) == 4 and "depthwise_kernel" not in v.name
+            for v in network.trainable_variables
+        ),
+        "conv1": any(
+            type(x) is L.Conv2D and x.name == "conv1" and x.groups == 1 for x in network.layers
+        ),
+    }
+    return frozenset(name for name, there in has.items() if there)
+
+
+class _Graph(NamedTuple):
+    draws: str  # operations that draw from TensorFlow's own state
+    written: Counter[Any]  # references of variables, and how often each is written
+    hidden_writes: str  # functions within that write variables
+    last: str  # the operation that makes the logits
+
+
+_RANDOM = re.compile(
+    "Random|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial|Rng|Stateful(?!Partitioned)"
+)
+_WRITE = re.compile("Assign.*Variable|ResourceScatter")
+_PASSED_ON = ("Identity", "Cast", "Reshape", "Squeeze")
+
+
+def _training_graph(model: tf.keras.Model, shape: tuple[int, ...]) -> _Graph:
+    run = graph(lambda images: model(images, training=True))
+    traced = run.get_concrete_function(tf.TensorSpec(shape, tf.uint8)).graph
+    handles = {id(variable.handle): variable.ref() for variable in model.variables}
+    owners = {inside.name: handles.get(id(outside)) for outside, inside in traced.captures}
+    targets = [op.inputs[0].name for op in traced.get_operations() if _WRITE.match(op.type)]
+    whole = traced.as_graph_def()
+    inner = [(f.signature.name, node) for f in whole.library.function for node in f.node_def]
+    nodes = [*whole.node, *(node for _, node in inner)]
+    last = traced.outputs[0].op
+    while last.type in _PASSED_ON:
+        last = last.inputs[0].op
+    return _Graph(
+        ", ".join(sorted({node.name for node in nodes if _RANDOM.match(node.op)})),
+        Counter(owners[name] for name in targets if owners.get(name) is not None),
+        ", ".join(sorted({name for name, node in inner if _WRITE.match(node.op)})),
+        last.type,
+    )
