@@ -102,7 +102,7 @@ _INDEX = (
 _PACKAGES = ("PIP_*", "VIRTUAL_ENV", "CONDA_PREFIX", "SETUPTOOLS_*", "DISTUTILS_*",
              "DIST_EXTRA_CONFIG")  # fmt: skip
 _WAYS = ("PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in _INDEX))
-#: Flags and options of another recipe. A compiler that CXX names is used, and CC beside it.
+#: Flags and options of another recipe. A compiler that CXX names is used, and CC with it.
 _RECIPES = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "LDSHARED", "LDCXXSHARED", "CPP",
     "LD", "AR", "NM", "RANLIB", "CMAKE_*", "NINJA*", "CUDACXX", "CUDAHOSTCXX", "CUDAFLAGS",
@@ -111,6 +111,7 @@ _RECIPES = (
 #: Compilers and paths of this machine, which mean nothing inside an image.
 _OF_THE_MACHINE = ("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
                    "PKG_CONFIG*", "PERL*", "LD_PRELOAD")  # fmt: skip
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 #: Language and colours.
 _TEXT = ("LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "COLORTERM", "NO_COLOR")
 #: Proxies, certificates and Debian's mirrors.
@@ -166,26 +167,10 @@ TABLE: Mapping[Program, Rule] = {
     # root's shell may hold passwords, tokens and sockets: an allow-list
     "user": Rule(
         ("*",),
-        (
-            *_WAYS,
-            *_KNOBS,
-            *_TEXT,
-            *_NETWORK,
-            "NCCL_*",
-            "UCX_*",
-            "CUDA_VISIBLE_DEVICES",
-            "LD_LIBRARY_PATH",
-            "TMPDIR",
-            "TMP",
-            "TEMP",
-            "SLURM_CONF",
-            "PYTHON",
-            "DATA",
-            "RESULTS",
-            "FORCE",
-        ),
+        (*_WAYS, *_KNOBS, *_TEXT, *_NETWORK, "NCCL_*", "UCX_*", "CUDA_VISIBLE_DEVICES",
+         "LD_LIBRARY_PATH", *_TEMPORARY, "SLURM_CONF", "PYTHON", "DATA", "RESULTS", "FORCE"),
     ),
-}
+}  # fmt: skip
 
 
 def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str, str]:
@@ -195,7 +180,7 @@ def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str
         name: value
         for name, value in environment.items()
         if (_is_one_of(name, rule.keeps) or not _is_one_of(name, rule.drops))
-        and (name not in ("TMPDIR", "TMP", "TEMP") or os.access(value, os.W_OK | os.X_OK))
+        and (name not in _TEMPORARY or os.access(value, os.W_OK | os.X_OK))
     }
     # a module system's file that defines `module` for batch scripts, none of the user's own
     shell = environment.get("BASH_ENV", "")

@@ -34,6 +34,7 @@ from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.distributed.cores import is_held
 from train.distributed.quota import quotas_here, usable_cores
+from train.distributed.topology import in_groups
 from train.distributed.watchdog import STALL_S
 
 POLL_S = 0.2
@@ -166,14 +167,16 @@ def machine_for(
         ConfigError: no such image, nothing here that starts it, a folder that cannot be bound.
     """
     all_cores = sorted(os.sched_getaffinity(0))
-    cores = tuple(all_cores[: usable_cores(len(all_cores), quotas_here())])
-    if len(cores) < len(all_cores):
+    usable = usable_cores(len(all_cores), quotas_here())
+    if usable < len(all_cores):
         say(
-            f"ranks use {len(cores)} of the {len(all_cores)} cores that are seen: a CPU quota of "
+            f"ranks use {usable} of the {len(all_cores)} cores that are seen: a CPU quota of "
             "this shell's control group allows no more"
         )
     most = max(config.gpus for config in wanted.configs)
-    per_rank = wanted.cores_per_rank or max(1, len(cores) // most)
+    per_rank = wanted.cores_per_rank or max(1, usable // most)
+    all_cores = in_groups(all_cores, per_rank)
+    cores = tuple(all_cores[:usable])
     data, store, gpus = without_links(data), without_links(store), gpus_here(os.environ)
     needs, container = needs_of(wanted, results=folder, data=data, store=store), None
     tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))

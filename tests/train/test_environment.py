@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from train.environment import NOTHING, TABLE, enter, environment_of, index_settings, unheard
-from train.run.provenance import git_state
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a site says, and a module system sets.
@@ -158,86 +157,41 @@ def test_the_index_of_pips_files_and_nothing_else_of_them() -> None:
     }  # fmt: skip
 
 
-SETTINGS = """
-import json
-import tensorflow as tf
-backend = tf.keras.backend
-print(json.dumps([backend.floatx(), backend.image_data_format(), backend.epsilon()]))
-"""
-DEFAULTS = ["float32", "channels_last", 1e-07]
-BY_HAND = f"""
+BY_HAND = """
 from tests.builders import config
 from train.distributed.launch import read_launch
 from train.distributed.world import start
-start(config(gpus=1), read_launch({{}}))
-{SETTINGS}
+start(config(gpus=1), read_launch({}))
+"""
+SETTINGS = """
+import tensorflow as tf
+backend = tf.keras.backend
+print(backend.floatx(), backend.image_data_format(), backend.epsilon())
 """
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"image_data_format": "channels_first", "floatx": "float64", "epsilon": 0.5},
-     {"floatx": "bfloat16"}],
-)  # fmt: skip
-def test_keras_of_ranks_has_its_own_settings(tmp_path: Path, settings: dict[str, object]) -> None:
-    """The last one ends every import of Keras where it is read."""
+    ("settings", "by_hand"),
+    [
+        ({"image_data_format": "channels_first", "floatx": "float64", "epsilon": 0.5}, False),
+        ({"floatx": "bfloat16"}, False),  # ends every import of Keras that reads it
+        ({"image_data_format": "channels_first"}, True),
+    ],
+)
+def test_keras_of_ranks_has_its_own_settings(tmp_path: Path, settings, by_hand: bool) -> None:
+    """Also of ranks that are started by hand."""
     dot, shell = tmp_path / ".keras", tmp_path / "shell"
     for folder in (dot, shell):
         folder.mkdir()
         (folder / "keras.json").write_text(json.dumps(settings))
     hostile = os.environ | {"HOME": str(tmp_path), "KERAS_HOME": str(shell), "TF_CONFIG": "{",
                             "TF_USE_LEGACY_KERAS": "1", "PYTHONHASHSEED": "no"}  # fmt: skip
-    assert keras(SETTINGS, environment_of("ranks", hostile)) == DEFAULTS
+    own = environment_of("ranks", hostile) | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    if by_hand:
+        own = own | {"PYTHONPATH": str(ROOT)}
+        del own["KERAS_HOME"]
+    code = f"{BY_HAND if by_hand else ''}{SETTINGS}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=False, env=own)  # fmt: skip
+    assert done.stdout.splitlines()[-1:] == ["float32 channels_last 1e-07"], done.stderr[-3000:]
     assert sorted(path.name for path in dot.iterdir()) == ["keras.json"]
-
-
-def test_keras_of_ranks_that_are_started_by_hand_has_them_too(tmp_path: Path) -> None:
-    (tmp_path / ".keras").mkdir()
-    (tmp_path / ".keras" / "keras.json").write_text('{"image_data_format": "channels_first"}')
-    own = environment_of("ranks", os.environ | {"HOME": str(tmp_path)})
-    del own["KERAS_HOME"]
-    assert keras(BY_HAND, own | {"PYTHONPATH": str(ROOT)}) == DEFAULTS
-
-
-def keras(code: str, environment: dict[str, str]) -> object:
-    """What a Python that runs this code says of its Keras."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
-        env=environment | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_nothing_is_where_keras_looks_for_its_folder() -> None:
-    assert Path(NOTHING).is_char_device()
-    assert not (Path(NOTHING) / "keras.json").exists()
-
-
-def git(folder: Path, *words: str, **variables: str) -> None:
-    own = {"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
-    user = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", *user, *words], cwd=folder, env=own | variables, check=True,
-                   capture_output=True)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
-def test_the_commit_is_that_of_the_code(tmp_path: Path, monkeypatch, name: str) -> None:
-    """Whatever repository a hook or a shell works on; and no gitignore of home hides new code."""
-    for folder in ("ours", "other"):
-        (tmp_path / folder / "train").mkdir(parents=True)
-        (tmp_path / folder / "train" / "__main__.py").write_text(folder)
-        git(tmp_path / folder, "init")
-        git(tmp_path / folder, "add", ".")
-        git(tmp_path / folder, "commit", "-m", folder)
-    ours = git_state(tmp_path / "ours")
-    assert ours[0] is not None and ours[1] is False
-    other = tmp_path / "other"
-    values = {"GIT_DIR": other / ".git", "GIT_WORK_TREE": other, "GIT_INDEX_FILE": other / "none"}
-    monkeypatch.setenv(name, str(values[name]))
-    assert git_state(tmp_path / "ours") == ours
-    (tmp_path / "ignored").write_text("*.py\n")
-    (tmp_path / ".gitconfig").write_text(f"[core]\nexcludesFile = {tmp_path}/ignored\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "ours" / "train" / "new.py").write_text("")
-    assert git_state(tmp_path / "ours") == (ours[0], True)

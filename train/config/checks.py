@@ -8,20 +8,20 @@ What a condition returns is ``{x}`` in its text. ``t`` is a technique, ``c`` a c
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
+from train.config.image_checks import image_problem
 from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
+from train.config.technique_checks import Rows, first_problem, grows
 
 if TYPE_CHECKING:  # which imports this module
     from train.config.plan import RunPlan
     from train.config.run import RunConfig
     from train.config.technique import Technique
 
-Rows = tuple[tuple[Callable[..., Any], str], ...]
 #: ``conv1``: a first convolution of this name, behind the layer ``scale``. ``convolutions``:
 #: kernels of rank 4, none of them depthwise. ``residual branches``: they end in a normalisation
 #: whose gamma can start at 0. ``batch norm``: places where normalisation stands, or may stand.
@@ -37,85 +37,6 @@ NETWORKS: Mapping[str, frozenset[Feature]] = {
 }
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
 MOST_IMAGES = 10**13
-_RESNET50_SIDE = 32  # pixels, at least
-
-# --- a technique alone ---------------------------------------------------------------------------
-
-TECHNIQUE: Rows = (
-    (lambda t: t.normalisation == "ghost_batch_norm" and t.ghost_batch is None,
-     "normalisation ghost_batch_norm needs ghost_batch, e.g. 128"),
-    (lambda t: t.normalisation != "ghost_batch_norm" and t.ghost_batch is not None,
-     "ghost_batch {t.ghost_batch} has no effect with normalisation {t.normalisation}: say "
-     "normalisation: ghost_batch_norm, or leave it out"),
-    (lambda t: t.normalisation != "ghost_batch_norm" and t.bn_momentum_per != "ghost",
-     "bn_momentum_per {t.bn_momentum_per} is about ghosts, and normalisation is "
-     "{t.normalisation}: say normalisation: ghost_batch_norm, or leave it out"),
-    (lambda t: t.normalisation == "none" and (t.bn_statistics != "moving" or t.zero_gamma),
-     "bn_statistics and zero_gamma are about normalisation, which is none: choose one, e.g. "
-     "batch_norm, or leave them out"),
-    (lambda t: t.normalisation == "none" and t.initialisation == "whitened",
-     "initialisation whitened gives the first filters their directions and leaves their lengths "
-     "to normalisation, which is none: choose one, e.g. batch_norm, or initialisation: he"),
-    (lambda t: t.reduction == "adasum" and t.compression != "none",
-     "reduction adasum takes dot products of whole gradients, which compression {t.compression} "
-     "rounds: say compression: none"),
-    (lambda t: t.reduction == "adasum" and t.lr_scaling != "none",
-     "reduction adasum sums what is orthogonal by itself, so lr_scaling {t.lr_scaling} would "
-     "scale twice (Maleki et al. 2020, 2006.02924): say lr_scaling: none"),
-    (lambda t: t.reduction == "adasum" and t.noise_batch is not None,
-     "reduction adasum adds up what the ranks' gradients do not have in common, which "
-     "noise_batch enlarges, and with it the step: use one of them"),
-    (lambda t: t.reduction == "adasum" and t.normalisation == "sync_batch_norm",
-     "reduction adasum needs the gradient of each rank's own batch, which normalisation "
-     "sync_batch_norm mixes: use batch_norm or ghost_batch_norm"),
-    (lambda t: t.zero_gamma and t.optimizer.name == "novograd_tfa",
-     "optimizer novograd_tfa with zero_gamma: it divides by the norm of a variable's first "
-     "gradient, which is 0 in a branch that starts closed, so the second step there is 32 times "
-     "too long: use novograd"),
-    (lambda t: t.lr_scaling == "adascale" and t.warmup_epochs,
-     "lr_scaling adascale needs no warmup_epochs: its gain starts near 1 by itself (Johnson et "
-     "al. 2020, 2007.05105): set warmup_epochs: 0"),
-    (lambda t: t.lr_scaling == "adascale" and t.noise_batch is not None,
-     "lr_scaling adascale reads the gradient's noise, which noise_batch adds to: use one of "
-     "them"),
-    (lambda t: t.lr_scaling == "adascale" and t.regime_adaptation,
-     "lr_scaling adascale lets one step count for several of base_batch's, regime_adaptation "
-     "takes all of them: use one of them"),
-    (lambda t: t.lr_scaling == "adascale" and t.normalisation == "sync_batch_norm",
-     "lr_scaling adascale compares gradients of the ranks' own batches, which normalisation "
-     "sync_batch_norm makes depend on each other: use batch_norm or ghost_batch_norm"),
-    (lambda t: t.lr_scaling == "adascale" and t.optimizer.name != "sgd",
-     "lr_scaling adascale is a rule for SGD (2007.05105), found optimizer {t.optimizer.name}: "
-     "use sgd, with or without momentum, or lr_scaling: sqrt"),
-    (lambda t: _grows(t) and t.schedule.name != "constant",
-     "batch_growth takes the place of a decaying learning rate, but schedule is "
-     "{t.schedule.name}: say schedule: constant"),
-    (lambda t: _grows(t) and t.lr_scaling == "adascale",
-     "batch_growth lowers the noise instead of the learning rate, lr_scaling adascale would "
-     "raise it again: say lr_scaling: none, sqrt or linear (of the first batch)"),
-    (lambda t: _grows(t) and t.noise_batch is not None,
-     "batch_growth lowers the gradient's noise, noise_batch adds what is missing to a fixed "
-     "level: use one of them"),
-    (lambda t: _grows(t) and t.regime_adaptation,
-     "batch_growth takes fewer steps than base_batch, regime_adaptation as many: use one of "
-     "them"),
-    (lambda t: t.warmup_epochs and t.warmup_from == "base" and t.lr_scaling == "none",
-     "warmup_epochs {t.warmup_epochs:g} climb from the base learning rate to the scaled one, "
-     "which lr_scaling none leaves the same: say warmup_from: zero, or warmup_epochs: 0"),
-    (lambda t: getattr(t.optimizer, "nesterov", False) and t.optimizer.momentum == 0,
-     "optimizer {t.optimizer.name}: nesterov looks ahead along the momentum, which is 0: say "
-     "nesterov: false, or a momentum such as 0.9"),
-    (lambda t: "" in getattr(t.optimizer, "exclude", ()),
-     "optimizer: exclude '' would match every variable: leave it out"),
-    (lambda t: _no_pattern(getattr(t.optimizer, "exclude", ())),
-     "optimizer: exclude {x} is no regular expression: write parts of variable names, e.g. bias"),
-    (lambda t: t.optimizer.name == "muon" and t.optimizer.fix_norm and t.normalisation == "none",
-     "optimizer muon: fix_norm, which is on by default, gives convolutions a fixed length; only "
-     "normalisation behind them makes that harmless, and normalisation is none: say fix_norm: "
-     "false, or normalisation: batch_norm"),
-)  # fmt: skip
-
-# --- a cell --------------------------------------------------------------------------------------
 
 CELL: Rows = (
     (lambda c, t: (n := c.global_batch * (c.steps_per_epoch or 1)) > MOST_IMAGES and n,
@@ -128,14 +49,13 @@ CELL: Rows = (
     (lambda c, t: c.model != "resnet_mini" and not (c.width == 1 and c.shortcuts),
      "width and shortcuts are for resnet_mini, found model {c.model}: leave them out"),
     (lambda c, t: c.model not in NETWORKS and t.bn_momentum != 0.9,
-     "bn_momentum {t.bn_momentum:g}: model {c.model} runs as built, with the momentum of its "
-     "own layers: leave it out"),
+     "bn_momentum {t.bn_momentum:g}: {c.model:.20} runs as built, with its own: leave it out"),
     (lambda c, t: c.model == "linear" and t.normalisation != "none",
-     "normalisation {t.normalisation}: model linear has no hidden layer that it could "
-     "normalise: set normalisation: none"),
+     "normalisation {t.normalisation}: model linear has no hidden layer that it could normalise: "
+     "set normalisation: none"),
     (lambda c, t: c.sharpness_images is not None and t.precision != "float32",
-     "sharpness_images: second derivatives need precision float32, found {t.precision}: leave "
-     "it out"),
+     "sharpness_images: second derivatives need precision float32, found {t.precision}: leave it "
+     "out"),
     (lambda c, t: t.warmup_epochs > c.epochs,
      "warm-up of {t.warmup_epochs:g} epochs (warmup_epochs) is longer than the run ({c.epochs} "
      "epochs): set warmup_epochs to a fifth of it or less"),
@@ -145,18 +65,14 @@ CELL: Rows = (
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
     (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
      "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: use {x}"),
-    (lambda c, t: _images_normalised(c, t) == 1 and last_map_side(c.model, c.image_side) == 1,
-     "normalisation {t.normalisation} over one image: model {c.model} normalises its last "
-     "hidden vector or map of one pixel, which would be the same for all images: use a "
-     "batch_per_rank of 2 or more, normalisation: none, or larger images"),
     (lambda c, t: t.reduction == "adasum" and c.gpus & (c.gpus - 1)
      and (below := 1 << (c.gpus.bit_length() - 1), 2 * below),
      "reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
      "{c.gpus}: use {x[0]} or {x[1]}"),
     (lambda c, t: t.lr_scaling == "adascale" and c.global_batch < t.base_batch,
      "lr_scaling adascale is for batches above the base_batch of {t.base_batch}, found a global "
-     "batch of {c.global_batch}: use a base_batch of at most {c.global_batch}, with its "
-     "learning rate, or lr_scaling: sqrt or linear"),
+     "batch of {c.global_batch}: use a base_batch of at most {c.global_batch}, with its learning "
+     "rate, or lr_scaling: sqrt or linear"),
     (lambda c, t: t.lr_scaling == "adascale" and c.global_batch > t.base_batch
      and c.gpus * c.accumulation == 1,
      "lr_scaling adascale compares the gradients of ranks or of accumulated batches, but there "
@@ -168,27 +84,24 @@ CELL: Rows = (
     (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
      "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
      "have no effect: use batch_norm"),
-    (lambda c, t: c.model == "resnet50" and (_grey(c) or c.image_side < _RESNET50_SIDE),
-     f"model resnet50 needs RGB images of at least {_RESNET50_SIDE} pixels, found {{c.dataset}} "
-     "with {c.image_side}: use cnn or resnet_mini, or for a folder a larger image_size"),
     (lambda c, t: c.model == "resnet50"
      and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
      "model resnet50 is Keras' own network with its own preparation of images: leave out "
      "zero_gamma, initialisation and standardise"),
-    (lambda c, t: _accumulates(c, t) and t.normalisation == "sync_batch_norm"
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.normalisation == "sync_batch_norm"
      and c.gpus * c.batch_per_rank,
      "normalisation sync_batch_norm with accumulation or batch_growth: each rank computes one "
      "batch at a time, so it would normalise over {x} images, not over all of a step: use "
      "ghost_batch_norm, or gpus in place of accumulation"),
-    (lambda c, t: _accumulates(c, t) and t.reduction == "adasum",
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.reduction == "adasum",
      "reduction adasum with accumulation or batch_growth: its tree is over ranks, and what one "
      "rank accumulates is averaged: use gpus in place of accumulation"),
-    (lambda c, t: _accumulates(c, t) and t.optimizer.name == "novograd_tfa",
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.optimizer.name == "novograd_tfa",
      "optimizer novograd_tfa with accumulation is the form that starts with a step up to 32 "
      "times too long in Horovod's own wrapper: use novograd, the published rule"),
     (lambda c, t: t.warmup_epochs >= c.epochs and t.schedule.name != "constant",
-     "warmup_epochs {t.warmup_epochs:g} are the whole run of {c.epochs} epochs, so that "
-     "schedule {t.schedule.name} would never begin: use a fifth of them or less"),
+     "warmup_epochs {t.warmup_epochs:g} are the whole run of {c.epochs} epochs, so that schedule "
+     "{t.schedule.name} would never begin: use a fifth of them or less"),
     (lambda c, t: [round(m, 3) for m in _drops(c, t) if m < t.warmup_epochs - 1e-9],
      "schedule or batch_growth: the milestones after {x} epochs fall into the warm-up of "
      "{t.warmup_epochs:g}, when the learning rate still climbs: use later ones, or fewer "
@@ -197,22 +110,18 @@ CELL: Rows = (
      and [m for m in t.schedule.milestones if m >= c.epochs],
      "schedule: milestones {x} (epochs) never fire in a run of {c.epochs} epochs: use earlier "
      "ones, or unit: fraction"),
-    (lambda c, t: _grows(t) and not _rise_within(_drops(c, t), 1, c.epochs - 1)
+    (lambda c, t: grows(t) and not _rise_within(_drops(c, t), 1, c.epochs - 1)
      and ([round(m, 3) for m in t.batch_growth.milestones], [*_drops(c, t)], c.epochs - 1),
      "batch_growth: in a run of {c.epochs} epochs the milestones {x[0]} fall on the ends of "
      "epochs {x[1]}, which must differ and lie between 1 and {x[2]}: use fewer milestones or "
      "more epochs"),
-    (lambda c, t: _changes(t) and t.augmentation.flip != "none" and _characters(c),
+    (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip != "none" 
+     and c.dataset in DATASETS and DATASETS[c.dataset].characters,
      "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
      "characters: say flip: none"),
-    (lambda c, t: _changes(t) and max(t.augmentation.crop, t.augmentation.cutout) >= c.image_side
-     and c.image_side - 1,
-     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
-     "smaller than the images of {c.dataset}, which have {c.image_side} pixels: use at most "
-     "{x}, usually an eighth to crop and a quarter to a half to cut out"),
     (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
-     "framework {c.framework} averages gradients by itself, once for each batch of a rank, so "
-     "it cannot do {x} as given: use framework: horovod"),
+     "framework {c.framework} averages gradients by itself, once for each batch of a rank, so it "
+     "cannot do {x} as given: use framework: horovod"),
 )  # fmt: skip
 
 #: Of cells that are to be trained; records that hold such a cell load. Left out, because shipped
@@ -224,6 +133,14 @@ NEW_CELL: Rows = (
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
      "(records of it load): leave out base and clip, which are sgd and true"),
+    (lambda c, t: t.noise_batch and t.noise_batch < c.global_batch
+     and not (t.clip_norm and t.warmup_epochs) and (c.global_batch / t.noise_batch - 1) ** 0.5,
+     "noise_batch {t.noise_batch} multiplies the gradients of {c.global_batch:,} images by weights "
+     "with a deviation of {x:.1f}, which needs a clip and a warm-up: set clip_norm, e.g. 1.0, and "
+     "warmup_epochs, with warmup_from: zero where no rule scales the learning rate"),
+    (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
+     "zero_gamma and initialisation are for the built-in networks, and model {c.model:.24} runs as "
+     "built: leave them out"),
     (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
      "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
     (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
@@ -240,7 +157,7 @@ NEW_CELL: Rows = (
     (lambda c, t: getattr(t.schedule, "final", 0) == 1,
      "schedule {t.schedule.name}: final 1 leaves the learning rate at its peak: say schedule: "
      "constant"),
-    (lambda c, t: _changes(t) and t.augmentation.flip == "none"
+    (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip == "none"
      and t.augmentation.crop == t.augmentation.cutout == 0,
      "augmentation crop_flip with crop 0, cutout 0 and flip none changes no image: set one, or "
      "say as_they_are"),
@@ -250,23 +167,22 @@ NEW_CELL: Rows = (
 NETWORK: Rows = (
     (lambda c, t, has: t.initialisation == "whitened" and "conv1" not in has,
      "initialisation whitened sets the filters of a first convolution, conv1, which model "
-     "{c.model} does not have: say initialisation: he"),
+     "{c.model:.24} does not have: say initialisation: he"),
     (lambda c, t, has: t.zero_gamma and "residual branches" not in has,
-     "zero_gamma is about residual branches, which model {c.model} does not have (shortcuts: "
-     "{c.shortcuts}): leave it out"),
+     "zero_gamma is about residual branches, which model {c.model:.24} does not have (resnet_mini "
+     "has them, with shortcuts): leave it out"),
     (lambda c, t, has: t.optimizer.name == "muon" and not t.optimizer.dense
      and "convolutions" not in has,
-     "optimizer muon orthogonalises convolutions, which model {c.model} does not have, so it "
+     "optimizer muon orthogonalises convolutions, which model {c.model:.24} does not have, so it "
      "would be {t.optimizer.rest} at {t.optimizer.rest_rate:g} times the learning rate: say "
      "dense: true, or use another optimizer"),
     (lambda c, t, has: t.normalisation in ("ghost_batch_norm", "sync_batch_norm")
      and "batch norm" not in has,
      "normalisation {t.normalisation} takes the place of batch normalisation, which model "
-     "{c.model} does not have: say normalisation: none"),
+     "{c.model:.24} does not have: say normalisation: none"),
 )  # fmt: skip
 
-# --- a cell whose number of steps is known -------------------------------------------------------
-
+#: Of cells whose number of steps is known.
 PLAN: Rows = (
     (lambda p, c, t: t.warmup_epochs and not p.warmup_steps
      and (p.step_at(1), math.ceil(1000 / p.step_at(1)) / 1000),
@@ -277,8 +193,8 @@ PLAN: Rows = (
      and ([*s.milestones], steps, p.horizon - 1,
           least := (c.epochs if s.unit == "epochs" else 1) / p.horizon,
           least * (p.horizon - 1)),
-     "schedule: the milestones {x[0]} come to the steps {x[1]} of {p.horizon:,}; they must "
-     "rise, and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to {x[4]:.4g}, at least "
+     "schedule: the milestones {x[0]} come to the steps {x[1]} of {p.horizon:,}; they must rise, "
+     "and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to {x[4]:.4g}, at least "
      "{x[3]:.2g} apart"),
     (lambda p, c, t: c.target is not None and c.target.held_for > (n := len(p.epochs)) and n,
      "target: held_for {c.target.held_for} asks for more evaluations than a run of {x} epochs "
@@ -286,19 +202,16 @@ PLAN: Rows = (
 )  # fmt: skip
 
 
-def technique_problem(technique: Technique) -> str | None:
-    """The first text that applies; None if nothing is wrong. So do all that follow."""
-    return _first(TECHNIQUE, t=technique)
-
-
 def cell_problem(config: RunConfig) -> str | None:
-    return _first(CELL, c=config, t=config.technique)
+    """The first text that applies, as of all that follow; None if nothing is wrong."""
+    text, shape = first_problem(CELL, c=config, t=config.technique), config.image_shape
+    return text or (image_problem(config, shape) if shape else None)
 
 
 def new_cell_problem(config: RunConfig) -> str | None:
     """What is wrong with a cell that is to be trained; of a network that is not built in, only what
     the config shows: see :func:`network_problem`."""
-    if text := _first(NEW_CELL, c=config, t=config.technique):
+    if text := first_problem(NEW_CELL, c=config, t=config.technique):
         return text
     has = NETWORKS.get(config.model)
     if has is None:
@@ -307,63 +220,15 @@ def new_cell_problem(config: RunConfig) -> str | None:
 
 
 def network_problem(config: RunConfig, has: frozenset[Feature]) -> str | None:
-    return _first(NETWORK, c=config, t=config.technique, has=has)
+    return first_problem(NETWORK, c=config, t=config.technique, has=has)
 
 
 def plan_problem(plan: RunPlan) -> str | None:
     """What becomes of a request when it is rounded to the steps of a run."""
-    return _first(PLAN, p=plan, c=plan.config, t=plan.config.technique)
-
-
-def _first(rows: Rows, **subject: Any) -> str | None:
-    for condition, text in rows:
-        if found := condition(**subject):
-            return text.format(**subject, x=found)
-    return None
+    return first_problem(PLAN, p=plan, c=plan.config, t=plan.config.technique)
 
 
 # --- what conditions share -----------------------------------------------------------------------
-
-
-def last_map_side(model: str, side: int) -> int | None:
-    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector;
-    None where the network is not built in."""
-    if model in ("mlp", "cnn"):
-        return 1
-    if model == "resnet50":
-        return -(-side // 32)
-    first = (side - 1) // 2 + 1
-    pooled = -(-first // 2) if side < 12 else (first - 3) // 2 + 1
-    return -(-pooled // 2) if model == "resnet_mini" else None
-
-
-def _images_normalised(c: RunConfig, t: Technique) -> int | None:
-    """Images whose statistics are taken together, without ghosts, which are 2 at least. A vector
-    minus its own mean is zero, whatever the image was."""
-    over = {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
-    return over.get(t.normalisation)
-
-
-def _grows(t: Technique) -> bool:
-    return t.batch_growth.name == "grow"
-
-
-def _accumulates(c: RunConfig, t: Technique) -> bool:
-    return c.accumulation > 1 or _grows(t)
-
-
-def _changes(t: Technique) -> bool:
-    return t.augmentation.name == "crop_flip"
-
-
-def _characters(c: RunConfig) -> bool:
-    facts = DATASETS.get(c.dataset)
-    return facts is not None and facts.characters
-
-
-def _grey(c: RunConfig) -> bool:
-    facts = DATASETS.get(c.dataset)
-    return facts is not None and facts.shape[2] == 1
 
 
 def _divisor(c: RunConfig, t: Technique) -> int:
@@ -387,20 +252,11 @@ def _rise_within(values: Sequence[float], least: float, most: float) -> bool:
 
 
 def _counts_passes(t: Technique) -> str | None:
-    if _grows(t):
+    if grows(t):
         return "batch_growth"
     if t.regime_adaptation:
         return "regime_adaptation"
     return "lr_scaling: adascale" if t.lr_scaling == "adascale" else None
-
-
-def _no_pattern(patterns: tuple[str, ...]) -> str | None:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            return f"{pattern!r} ({error})"
-    return None
 
 
 def _not_distributed(c: RunConfig, t: Technique) -> list[str]:
@@ -410,7 +266,7 @@ def _not_distributed(c: RunConfig, t: Technique) -> list[str]:
         "reduction": t.reduction != "average",
         "compression": t.compression != "none",
         "lr_scaling": t.lr_scaling == "adascale",
-        "batch_growth": _grows(t),
+        "batch_growth": grows(t),
         "precision": t.precision == "mixed_float16",
         "accumulation": c.accumulation > 1,
         "sharpness_images": c.sharpness_images is not None,

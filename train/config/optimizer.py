@@ -1,9 +1,8 @@
 """The optimizers by name, and their numbers. Part of the input contract.
 
 ``exclude`` holds regular expressions on variable names: what they match gets neither layer-wise
-adaptation nor weight decay. Biases and normalisation parameters are excluded everywhere by default:
-a zero-initialised bias has no norm to adapt to, and decaying a batch norm's scale changes the
-network, not its size. (NovoGrad normalises them like all others, and only does not decay them.)
+adaptation nor weight decay (NovoGrad only does not decay it). By default these are biases and
+normalisation: a bias that starts at 0 has no norm, and decay of a scale changes the network.
 """
 
 from __future__ import annotations
@@ -123,10 +122,9 @@ class Muon(Frozen):
     """Jordan 2024: the momentum of a matrix or a convolution is replaced by its nearest
     semi-orthogonal matrix (Newton-Schulz iterations); everything else takes Adam's or LAMB's step.
 
-    ``rest_rate``: the rate of the rest, as a multiple of the rate. ``dense``: whether matrices of
-    dense layers are orthogonalised; False leaves them to the rest. ``fix_norm``: rescale a
-    convolution, before its step, to norm sqrt(output channels), which normalisation behind it does
-    not see.
+    ``rest_rate``: of the rest, as a multiple of the learning rate. ``dense``: whether matrices of
+    dense layers are orthogonalised. ``fix_norm``: rescale a convolution, before its step, to norm
+    sqrt(output channels), which normalisation behind it does not see.
     """
 
     name: Literal["muon"] = "muon"

@@ -1,8 +1,7 @@
-"""What each step of a run uses: the rate, the batch, the epoch; checked against the data.
+"""What each step of a run uses: the learning rate, the batch, the epoch; checked against the data.
 
 Steps are optimizer steps, however many batches are accumulated for one, and count from 0 over the
-whole run, so that a run resumed at step s goes on with what step s would have had. A plan is one
-pure object without state.
+whole run. A plan is one pure object without state.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class EpochPlan:
 
     @property
     def first_of_pass(self) -> int:
-        """The epoch's first step, counted from the beginning of its pass."""
+        """The epoch's first step, from the beginning of its pass."""
         return self.number % (self.per_pass or 1) * self.steps
 
 
@@ -101,7 +100,6 @@ class RunPlan:
 
     @cached_property
     def left_over(self) -> int:
-        """See :func:`left_over`."""
         return left_over(self.epochs, self.used)
 
     @cached_property
@@ -128,11 +126,10 @@ class RunPlan:
         return self.epochs[bisect_right(self._starts, step) - 1]
 
     def rate(self, clock: float) -> float:
-        """Rate of the step at ``clock``: its number, or what AdaScale has made of it.
+        """Learning rate of the step at ``clock``: its number, or what AdaScale has made of it.
 
         Gradual warm-up (Goyal et al. 2017, 1706.02677, section 2.2) climbs by a constant amount
-        per step and arrives at the peak with its last one. From the base rate, where scaling
-        leaves nothing to climb (the base batch itself), there is none.
+        per step and arrives at the peak with its last one.
         """
         technique = self.config.technique
         peak = technique.peak_lr(self.config.global_batch)
@@ -146,7 +143,6 @@ class RunPlan:
         return peak * share * self.epoch_of(step).rate_factor
 
     def _passed(self, clock: float) -> int:
-        """Milestones of the schedule that are passed."""
         schedule = self.config.technique.schedule
         if not isinstance(schedule, Step):
             return 0
@@ -164,12 +160,9 @@ class RunPlan:
 
     @cached_property
     def horizon(self) -> int:
-        """Where the schedule ends on its clock.
-
-        AdaScale's clock counts steps of the base batch (Johnson et al. 2020, 2007.05105,
-        section 3: scale-invariant iterations); a run whose gain stays below the ratio of the
-        batches ends before its schedule does. Regime adaptation takes that many steps.
-        """
+        """Where the schedule ends on its clock. AdaScale's counts steps of the base batch (Johnson
+        et al. 2020, 2007.05105, section 3); a run whose gain stays below the ratio of the batches
+        ends before its schedule does. Regime adaptation takes that many steps."""
         return self.base_steps if self._in_base_steps else self.total_steps
 
     @property
@@ -248,21 +241,18 @@ def _no_step(config: RunConfig, used: int) -> str:
 
 
 def plan_of(config: RunConfig, available: int) -> RunPlan:
-    """The plan of a cell on a data set of ``available`` training images, checked.
+    """The plan of a cell that is to be trained on ``available`` training images, checked.
 
     Raises:
-        ConfigError: an epoch would have no step, the batch cannot grow as asked, or rounding to
-            whole steps leaves of a warm-up, a milestone or a target nothing that can be done.
+        ConfigError: an epoch would have no step, the batch cannot grow as asked, the cell is one
+            that is only read from records, or rounding to whole steps leaves nothing of a warm-up,
+            a milestone or a target.
     """
     return checked_plan(config, trainable_images(config, available))
 
 
 def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
-    """The same where the images to validate on are taken away already.
-
-    Raises:
-        ConfigError: as :func:`plan_of`.
-    """
+    """The same, and raises the same, if the images to validate on are taken away already."""
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
     plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
     if text := new_cell_problem(config) or plan_problem(plan):
@@ -271,11 +261,8 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
 
 
 def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
-    """Epochs of the run, also for those who have not seen its data.
-
-    Regime adaptation turns steps into epochs, which takes the number of images (``used``, as of
-    RunPlan). None where it is neither given nor published, or where the cell cannot run at all.
-    """
+    """Epochs of the run, or None: regime adaptation turns steps into epochs, which takes the number
+    of images (``used``, as of RunPlan), unless it is published; and some cells cannot run."""
     if not config.technique.regime_adaptation:
         return config.epochs
     facts = DATASETS.get(config.dataset)

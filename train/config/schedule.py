@@ -1,4 +1,4 @@
-"""How the rate, the batch and the images change over a run, by name. Part of the input contract."""
+"""How the learning rate, the batch and the images change over a run. Part of the input contract."""
 
 from __future__ import annotations
 
@@ -88,11 +88,8 @@ class Fixed(Frozen):
 
 class Grow(Frozen):
     """Multiply the batch where a step schedule would divide the rate (Smith et al. 2018,
-    1711.00489), by accumulation, at the end of the epoch nearest to each milestone.
-
-    Growth stops at ``largest`` (default: a tenth of the training images); a milestone that would
-    pass it divides the rate instead.
-    """
+    1711.00489), by accumulation, at the end of the epoch nearest to each milestone. One that would
+    pass ``largest`` (default: a tenth of the training images) divides the rate instead."""
 
     name: Literal["grow"] = "grow"
     milestones: tuple[Fraction, ...] = COURSE_MILESTONES

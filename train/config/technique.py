@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from train.config.checks import technique_problem
 from train.config.frozen import Frozen
 from train.config.optimizer import Adam, Optimizer
 from train.config.schedule import AsTheyAre, Augmentation, Constant, Fixed, Growth, Schedule
+from train.config.technique_checks import technique_problem
 
 
 class Technique(Frozen):
@@ -23,11 +23,11 @@ class Technique(Frozen):
     ghost_batch: int | None = Field(None, ge=2)  # images whose statistics are taken together
     # Keras' 0.99 leaves 48 % of the initial value in the moving average after 72 updates
     bn_momentum: float = Field(0.9, ge=0, lt=1)
-    # per ghost: the published form, whose averages remember few images; per batch of a rank: as
-    # without ghosts, each ghost keeps bn_momentum^(1 / ghosts of the batch)
+    # ghost: as published, the averages remember few images; batch: as without ghosts, each keeps
+    # bn_momentum^(1 / ghosts of the batch)
     bn_momentum_per: Literal["ghost", "batch"] = "ghost"
-    # what evaluation normalises with: the moving averages of training, or averages taken anew with
-    # the present weights over up to 20,000 training images
+    # what evaluation normalises with: the moving averages of training, or averages of the present
+    # weights over up to 20,000 training images
     bn_statistics: Literal["moving", "reestimated"] = "moving"
     # whitened: He's, and the first filters are principal components of the images' patches
     initialisation: Literal["glorot", "he", "whitened"] = "glorot"

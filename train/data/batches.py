@@ -20,8 +20,7 @@ from train.data.sampling import Indices, rank_batches, shuffled
 
 #: uint8 images [b, H, W, C] and int64 labels [b] of one rank
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
-#: Calls whose batches are gathered ahead: a call of one step is over before the many batches of the
-#: next one can be there.
+#: Calls whose batches are gathered ahead: one step is over before the many of the next call.
 AHEAD = 2
 #: Training images that batch-norm statistics are estimated from anew.
 ESTIMATED_FROM = 20_000
@@ -29,8 +28,7 @@ ESTIMATED_FROM = 20_000
 
 @dataclass(frozen=True)
 class Batches:
-    """What one call of the step gets: for each of its steps one batch, or several accumulated ones,
-    or one for each replica of the process."""
+    """Of one call: for each step one batch, several accumulated ones, or one of each replica."""
 
     images: npt.NDArray[np.uint8]  # [steps, batches, b, H, W, C]
     labels: npt.NDArray[np.int64]  # [steps, batches, b]
@@ -53,13 +51,10 @@ def process_batches(
     for each rank that the process stands for.
 
     Of a partition, k ranks that accumulate p batches see the images of k x p ranks: rank r's
-    batches are those of ranks r p .. r p + p - 1. With ``independent`` they do not: each rank has
-    one permutation of its own, of which p batches are disjoint, as those of p ranks are not. With
-    ``same`` the p batches of a rank differ, and ranks repeat all of them.
+    batches are those of ranks r p .. r p + p - 1. With ``independent`` a rank's p batches are
+    disjoint, as those of p ranks are not; with ``same`` they differ, and ranks repeat all of them.
 
-    Args:
-        calls: the steps of each call, all of the epoch's together; one each where not given. While
-            the batches of one are used, those of the next :data:`AHEAD` are gathered.
+    calls: the steps of each call, all of the epoch's together; by default one each.
     """
     ranks = range(process * replicas, (process + 1) * replicas)
     parts = [_rows(config, used, plan, rank, processes * replicas) for rank in ranks]
@@ -104,10 +99,9 @@ def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: in
 def estimation_batches(
     config: RunConfig, data: Dataset, used: Indices, rank: int, size: int
 ) -> Iterator[Pixels]:
-    """This rank's training images as they are, in whole batches, uint8 [b, H, W, C]: as many
-    batches on every rank as fit in 20,000 images, at least one, so that a layer normalises over as
-    many images as in training, however many ranks there are. The images are the same in every epoch
-    and for every seed."""
+    """This rank's training images as they are, uint8 [b, H, W, C], the same in every epoch and for
+    every seed: whole batches, so that layers normalise over as many images as in training, as many
+    on every rank as fit in 20,000 images, at least one."""
     step = size * config.batch_per_rank
     batches = max(1, min(ESTIMATED_FROM, len(used)) // step)
     own = used[shuffled(len(used), 0)][rank : batches * step : size]

@@ -1,17 +1,13 @@
 """Which images a run uses, and which of them each rank sees in an epoch. No state.
 
-A rank's images are a pure function of (seed, epoch, rank), epochs from 0: nothing is exchanged, and
-a run resumed at epoch e draws what it would have drawn.
-
-Which images are held out, and which a fraction keeps, never changes: the seeds of these stratified
-choices are fixed and belong to the data set, so that runs with different seeds train and validate
-on the same images. The order comes from the raw 64-bit stream of PCG64, which NumPy keeps the same
-in all versions, unlike that of ``Generator.permutation`` (NEP 19).
+A rank's images are a pure function of (seed, epoch, rank), epochs from 0. Which images are held
+out, and which a fraction keeps, is the same for all seeds. The order comes from the raw 64-bit
+stream of PCG64, which NumPy keeps the same in all versions, unlike that of
+``Generator.permutation`` (NEP 19).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -28,11 +24,8 @@ _SEED = 2017  # any fixed number; another one gives other held-out images
 
 
 def used_subset(labels: Labels, fraction: float) -> Indices:
-    """Sorted indices of the images that a run with ``data_fraction`` trains on.
-
-    Stratified, and the same for every seed: exactly ``used_train_images(len(labels), fraction)``
-    images, shared among the classes by largest remainder.
-    """
+    """Sorted indices of the images that a run with ``data_fraction`` trains on: stratified, by
+    largest remainder, and the same for every seed."""
     used = used_train_images(len(labels), fraction)
     if used == len(labels):
         return np.arange(used, dtype=np.int64)
@@ -49,9 +42,8 @@ def rank_batches(
     size: int,
     batch_per_rank: int,
 ) -> Indices:
-    """Positions in 0..n-1 that ``rank`` of ``size`` trains on, [steps, batch_per_rank].
-
-    All ranks get the same number of steps, n // (size * batch_per_rank); the remainder is left out.
+    """Positions in 0..n-1 that ``rank`` of ``size`` trains on, [steps, batch_per_rank]; the
+    remainder of n // (size * batch_per_rank) steps is left out.
 
     - "partition": step t takes the next size * batch_per_rank entries of the epoch's permutation,
       from SeedSequence([seed, epoch]) on all ranks, and rank r the r-th contiguous slice of them.
@@ -82,17 +74,13 @@ def evaluation_shard(n: int, rank: int, size: int) -> Indices:
 
 
 def shuffled(n: int, *words: int) -> Indices:
-    """A uniformly random permutation of 0..n-1 that depends on nothing but ``n`` and ``words``."""
     stream = np.random.PCG64(np.random.SeedSequence(words))
     return np.argsort(stream.random_raw(n), kind="stable").astype(np.int64, copy=False)
 
 
 def apportion(counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """Share ``total`` places among classes in proportion to ``counts``, exactly and whole.
-
-    Largest remainder (Hamilton); equal remainders go to the lower class number. No class gets more
-    places than it has members.
-    """
+    """Share ``total`` places among classes in proportion to ``counts``: largest remainder
+    (Hamilton), equal ones to the lower class number. No class gets more than its members."""
     available = int(counts.sum())
     if not 0 <= total <= available:
         raise ValueError(f"cannot take {total} of {available}")
@@ -118,11 +106,10 @@ def for_tuning(data: Dataset) -> Dataset:
     """The training images alone, a tenth of them (stratified, always the same) to validate on."""
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
     checked, trained = take(data.train_y, apportion(counts, len(data.train_y) // 10))
-    made = make_dataset(
+    return make_dataset(
         f"{data.name}, a tenth of its training images to validate on",
         data.classes,
         (data.train_x[trained], data.train_y[trained]),
         (data.train_x[checked], data.train_y[checked]),
         labelled=data.labelled,
     )
-    return replace(made, remark=data.remark)

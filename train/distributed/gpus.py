@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from train.errors import ConfigError
+
 #: Of the suite's image (containers/recipes/gpu.def): TensorFlow's CUDA.
 IMAGE_CUDA = "12.2"
 #: Compute capability that the image's Horovod is compiled for, at least.
@@ -14,14 +16,31 @@ _KNOWS_10 = (12, 8)
 
 def driver_cuda() -> tuple[int, int] | None:
     """The newest CUDA that the driver of this machine serves; None without one."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    version = ctypes.c_int()
-    if library.cuDriverGetVersion(ctypes.byref(version)) != 0:
+    driver, version = _driver(), ctypes.c_int()
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return None
     return version.value // 1000, version.value % 1000 // 10
+
+
+def gpu_addresses() -> list[str]:
+    """PCI addresses of the GPUs that this process sees, as 0000:3b:00.0, in the order of CUDA,
+    which is TensorFlow's, too."""
+    driver, count, text = _driver(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    found = []
+    for number in range(count.value):
+        if driver.cuDeviceGetPCIBusId(text, len(text), number):
+            return []
+        found.append(text.value.decode("ascii").lower())
+    return found
+
+
+def _driver() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
@@ -36,3 +55,24 @@ def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
     if capability < _OLDEST and cuda == IMAGE_CUDA:
         return f"{what}, for which the image is not compiled: 7.0 to 9.x run"
     return None
+
+
+def choose_products(precision: str) -> None:
+    """Round the factors of float32 products to TF32 if the config asks for it. (TensorFlow's
+    default is to round on every GPU that can.)
+
+    Raises:
+        ConfigError: TF32 is asked for, and a visible device would compute in float32.
+    """
+    import tensorflow as tf  # noqa: PLC0415
+
+    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+    gpus = tf.config.get_visible_devices("GPU")
+    details = map(tf.config.experimental.get_device_details, gpus)
+    able = [one.get("compute_capability", (0, 0)) >= (8, 0) for one in details]
+    if precision == "tf32" and not (able and all(able)):
+        found = "an older GPU" if able else "no GPU"
+        raise ConfigError(
+            f"precision tf32 needs GPUs of compute capability 8.0 or above (Ampere and later), "
+            f"found {found}: say precision: float32"
+        )

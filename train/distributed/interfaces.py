@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -24,13 +24,10 @@ from train.record.run import LinkTraffic
 #: Variable by which a site names the interface for its ranks.
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
-_ROUTE_UP = 0x1
+#: An address on no network (RFC 5737), which the default route leads to.
+_ELSEWHERE = "192.0.2.1"
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
-
-
-#: Name of an interface -> its addresses, those of IPv4 first.
-Here = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -39,57 +36,57 @@ class Interface:
     address: str  # IPv4
 
 
-def interfaces_here() -> Here:
-    """All interfaces that this process can see.
+@dataclass(frozen=True)
+class Host:
+    """A host and its interfaces: name -> addresses, those of IPv4 first."""
 
-    A further address of an interface under a label of its own, as eth0:1, belongs to eth0.
-    """
+    name: str
+    interfaces: Mapping[str, tuple[str, ...]]
+
+    def named(self, name: str) -> Interface:
+        """The interface of that name: also an alternative name, the label of a further address
+        (eth0:1), or what ``ip link`` prints (eth0.5@eth0).
+
+        Raises:
+            ConfigError: it is not there, or has no IPv4 address.
+        """
+        known = name
+        if name not in self.interfaces:
+            with contextlib.suppress(OSError):
+                known = socket.if_indextoname(socket.if_nametoindex(name.partition("@")[0]))
+        if address := self.ipv4(known):
+            return Interface(known, address)
+        found = "has no IPv4 address" if known in self.interfaces else "is not there"
+        raise ConfigError(
+            f"network interface {name!r} {found} on {self.name}; there: {self}. Name another as "
+            f"`interface` of the site file, or by hand in {NAME}, or none to have it chosen"
+        )
+
+    def ipv4(self, name: str) -> str | None:
+        """The first one of an interface."""
+        return next((a for a in self.interfaces.get(name, ()) if ":" not in a), None)
+
+    def holder(self, address: str | None) -> str | None:
+        """The interface that has the address."""
+        return next((name for name, own in self.interfaces.items() if address in own), None)
+
+    def __str__(self) -> str:
+        listed = (f"{n} ({self.ipv4(n) or 'no IPv4 address'})" for n in sorted(self.interfaces))
+        return ", ".join(listed) or "none at all"
+
+
+def this_host() -> Host:
+    """With all interfaces that this process can see. A further address under a label of its own,
+    as eth0:1, belongs to eth0."""
     found: dict[str, list[str]] = {}
     for name, addresses in psutil.net_if_addrs().items():
-        own = found.setdefault(name.partition(":")[0], [])
-        own += [
+        found.setdefault(name.partition(":")[0], []).extend(
             a.address.partition("%")[0]  # of a link-local one: the interface once more
             for a in addresses
             if a.family in (socket.AF_INET, socket.AF_INET6)
-        ]
-    return {name: tuple(sorted(own, key=lambda a: ":" in a)) for name, own in found.items()}
-
-
-def ipv4(addresses: Iterable[str]) -> str | None:
-    """The first IPv4 address."""
-    return next((address for address in addresses if ":" not in address), None)
-
-
-def named(name: str, here: Here, host: str) -> Interface:
-    """The interface of that name on this host: also an alternative name, the label of a further
-    address (eth0:1), or what ``ip link`` prints (eth0.5@eth0).
-
-    Raises:
-        ConfigError: it is not there, or has no IPv4 address.
-    """
-    known = name if name in here else _kernel_name(name.partition("@")[0])
-    address = ipv4(here.get(known, ()))
-    if address is not None:
-        return Interface(known, address)
-    there = _listed(here)
-    found = "has no IPv4 address" if known in here else "is not there"
-    raise ConfigError(
-        f"network interface {name!r} {found} on {host}; there: {there or 'none at all'}. "
-        f"Name another as `interface` of the site file, or by hand in {NAME}, or none to have it "
-        "chosen"
-    )
-
-
-def _kernel_name(name: str) -> str:
-    """The name by which the kernel lists an interface; ``name`` where it knows none such."""
-    try:
-        return socket.if_indextoname(socket.if_nametoindex(name))
-    except OSError:
-        return name
-
-
-def _listed(here: Here) -> str:
-    return ", ".join(f"{n} ({ipv4(a) or 'no IPv4 address'})" for n, a in sorted(here.items()))
+        )
+    ordered = {name: tuple(sorted(own, key=lambda a: ":" in a)) for name, own in found.items()}
+    return Host(socket.gethostname(), ordered)
 
 
 def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
@@ -101,37 +98,30 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     Raises:
         ConfigError: there is no such interface; the text names those that are there.
     """
-    here, host = interfaces_here(), socket.gethostname()
+    host = this_host()
     if name := environment.get(NAME):
-        return named(name, here, host)
+        return host.named(name)
     if nodes == 1:
-        return named(LOOPBACK, here, host)
-    return _by_name_or_route(here, _addresses_of(host), _routes(), host)
-
-
-def _by_name_or_route(here: Here, addresses: list[str], routes: str, host: str) -> Interface:
-    outside = [a for a in addresses if not ipaddress.ip_address(a).is_loopback]
-    holders = [(a, name) for a in outside for name, own in here.items() if a in own]
-    for wanted, name in holders:
-        if address := wanted if ":" not in wanted else ipv4(here[name]):
-            return Interface(name, address)
-    if route := default_route(routes) or next((name for _, name in holders), None):
-        return named(route, here, host)
+        return host.named(LOOPBACK)
+    addresses = addresses_of(host.name)
+    holders = {a: held for a in addresses if (held := host.holder(a))}
+    outside = {a: held for a, held in holders.items() if not ipaddress.ip_address(a).is_loopback}
+    for address, held in outside.items():
+        if own := host.ipv4(held) if ":" in address else address:
+            return Interface(held, own)
+    route = host.holder(_source_towards(_ELSEWHERE)) or next(iter(outside.values()), LOOPBACK)
+    if route != LOOPBACK:
+        return host.named(route)
     raise ConfigError(
-        f"cannot tell which network interface of {host} leads to the other nodes: its name stands "
-        f"for {', '.join(addresses) or 'no address'}, and there is no default route. There: "
-        f"{_listed(here) or 'none'}. Name one as `interface` of the site file, or by hand in {NAME}"
+        f"cannot tell which network interface of {host.name} leads to the other nodes: its name "
+        f"stands for {', '.join(addresses) or 'no address'}, and there is no default route. There: "
+        f"{host}. Name one as `interface` of the site file, or by hand in {NAME}"
     )
 
 
 def network_here() -> str:
     """Of this kernel and network namespace: pretended nodes may share one, and so its addresses."""
-    host = socket.gethostname()
-    try:
-        namespace = str(Path("/proc/self/ns/net").stat().st_ino)
-    except OSError:
-        namespace = host
-    return f"{boot_id() or host}:{namespace}"
+    return f"{boot_id() or socket.gethostname()}:{Path('/proc/self/ns/net').readlink()}"
 
 
 def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interface:
@@ -143,52 +133,28 @@ def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interf
     Raises:
         ConfigError: the named one is not here, or nothing leads to ``peer``.
     """
-    here, host = interfaces_here(), socket.gethostname()
-    if name := environment.get(NAME):
-        return named(name, here, host)
-    if address := ipv4(here.get(preferred, ())):
-        return Interface(preferred, address)
-    source = _source_towards(peer)
-    for name, own in here.items():
-        if source in own:
+    host = this_host()
+    if not environment.get(NAME) and not host.ipv4(preferred):
+        source = _source_towards(peer)
+        if source and (name := host.holder(source)):
             return Interface(name, source)
-    return named(preferred, here, host)
+    return host.named(environment.get(NAME) or preferred)
 
 
-def default_route(table: str) -> str | None:
-    """Interface of the default route with the smallest metric, from the text of /proc/net/route."""
-    found = []
-    for line in table.splitlines()[1:]:
-        name, target, _, flags, _, _, metric, mask, *_ = line.split()
-        if target == mask == "00000000" and int(flags, 16) & _ROUTE_UP:
-            found.append((int(metric), name))
-    return min(found)[1] if found else None
-
-
-def _routes() -> str:
-    try:
-        return Path("/proc/net/route").read_text(encoding="ascii")
-    except OSError:
-        return ""
-
-
-def _addresses_of(host: str) -> list[str]:
+def addresses_of(host: str) -> list[str]:
     """Of both families, in the order in which Gloo tries them."""
-    try:
+    with contextlib.suppress(OSError):
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return []
 
 
 def _source_towards(peer: str) -> str | None:
     """Own address that the kernel would send from; connecting UDP sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            asked.connect((peer, 9))
-            return str(asked.getsockname()[0])
-        except OSError:
-            return None
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((peer, 9))
+        return str(probe.getsockname()[0])
+    return None
 
 
 class Counted(NamedTuple):
@@ -203,18 +169,12 @@ def is_port(name: str) -> bool:
     return ":" in name
 
 
-def read_counters() -> dict[str, Counted]:
-    """All counters that can be read, by interface; what cannot be read is left out."""
+def read_counters(devices: Path = Path("/sys/class/infiniband")) -> dict[str, Counted]:
+    """Of interfaces and of InfiniBand ports; what cannot be read is left out."""
     found: dict[str, Counted] = {}
     with contextlib.suppress(OSError):
-        counters = psutil.net_io_counters(pernic=True, nowrap=False)
-        found = {name: Counted(c.bytes_recv, c.bytes_sent) for name, c in counters.items()}
-    return found | port_counters(Path("/sys/class/infiniband"))
-
-
-def port_counters(devices: Path) -> dict[str, Counted]:
-    """Of InfiniBand ports."""
-    found = {}
+        for name, c in psutil.net_io_counters(pernic=True, nowrap=False).items():
+            found[name] = Counted(c.bytes_recv, c.bytes_sent)
     for port in sorted(devices.glob("*/ports/*")):
         with contextlib.suppress(OSError, ValueError):
             received, sent = (

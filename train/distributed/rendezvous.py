@@ -10,24 +10,23 @@ stands for loopback leaves ranks of several nodes unable to connect.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import json
 import socket
 import threading
 import time
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from typing import NamedTuple
 
 from train.distributed.interfaces import (
     LOOPBACK,
     NAME,
-    Here,
     Interface,
-    interfaces_here,
-    named,
+    addresses_of,
     network_here,
     own_interface,
+    this_host,
     towards,
 )
 from train.distributed.launch import Launch
@@ -35,6 +34,7 @@ from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
 PATIENCE_S = 600.0
+_BY_GLOO = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 _FIX = (
     "Have the name stand for the address of the network between the nodes (DNS or /etc/hosts of "
     "each node), or let ranks meet by PMIx (mpi: pmix in the site's file)"
@@ -45,12 +45,22 @@ class RendezvousError(RuntimeError):
     """The ranks could not meet."""
 
 
+class Meeting(NamedTuple):
+    """What rank 0 publishes."""
+
+    host: str  # its IPv4 address
+    port: int
+    interface: str
+    data: str | None  # address at which Gloo sends (data_address)
+    network: str
+
+
 def meet(
     launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
 ) -> Interface:
     """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
 
-    Both CONTROLLER and CPU_OPERATIONS must say gloo: with the first alone, a build with MPI calls
+    Both CONTROLLER and CPU_OPERATIONS must be gloo: with the first alone, a build with MPI calls
     MPI and aborts. The server is plain HTTP that anyone who can reach it may write to, so it
     listens on the one interface that the ranks use: loopback as long as one node is enough.
 
@@ -68,21 +78,21 @@ def meet(
         )
     if launch.rank == 0:
         interface = own_interface(environment, nodes=launch.nodes)
-        address = _serve(interface.address)
-        published = [address, interface.name, data_address(), network_here()]
-        write_atomically(launch.rendezvous, json.dumps(published))
+        host, port = interface.address, _serve(interface.address)
+        meeting = Meeting(host, port, interface.name, data_address(), network_here())
+        write_atomically(launch.rendezvous, json.dumps(meeting))
     else:
-        address, name, data, network = _wait_for(launch.rendezvous, patience_s)
-        if network != network_here():
-            _check_unshared((address.rsplit(":", 1)[0], data))
-        interface = towards(address.rsplit(":", 1)[0], name, environment)
-    interface = _checked(interface, launch.nodes, environment)
-    host, port = address.rsplit(":", 1)
+        meeting = _wait_for(launch.rendezvous, patience_s)
+        for address in (meeting.host, meeting.data) if meeting.network != network_here() else ():
+            if address and (name := this_host().holder(address)):
+                here = socket.gethostname()
+                raise ConfigError(shared_address(address, name, here, "rank 0's node"))
+        interface = towards(meeting.host, meeting.interface, environment)
+    interface = data_interface(interface, launch.nodes, environment)
     environment.update(
-        HOROVOD_CONTROLLER="gloo",
-        HOROVOD_CPU_OPERATIONS="gloo",
-        HOROVOD_GLOO_RENDEZVOUS_ADDR=host,
-        HOROVOD_GLOO_RENDEZVOUS_PORT=port,
+        _BY_GLOO,
+        HOROVOD_GLOO_RENDEZVOUS_ADDR=meeting.host,
+        HOROVOD_GLOO_RENDEZVOUS_PORT=str(meeting.port),
         HOROVOD_GLOO_IFACE=interface.name,
         HOROVOD_HOSTNAME=socket.gethostname(),
         HOROVOD_RANK=str(launch.rank),
@@ -95,16 +105,14 @@ def meet(
     return interface
 
 
-def _check_unshared(addresses: Collection[str | None]) -> None:
-    """None of these, at which rank 0 is to be reached, is an address of this node, too.
+def meet_nobody(environment: MutableMapping[str, str]) -> None:
+    """A world of one: Gloo needs no peer, but an address of its own all the same.
 
     Raises:
-        ConfigError: one is, as that of a bridge to containers (docker0, virbr0) is on every node.
+        ConfigError: there is none.
     """
-    for name, own in interfaces_here().items():
-        if both := set(own) & set(addresses):
-            host = socket.gethostname()
-            raise ConfigError(shared_address(min(both), name, host, "rank 0's node"))
+    interface = data_interface(Interface(LOOPBACK, "127.0.0.1"), 1, {})
+    environment.update(_BY_GLOO, HOROVOD_GLOO_IFACE=interface.name)
 
 
 def shared_address(address: str, interface: str, *hosts: str) -> str:
@@ -116,39 +124,7 @@ def shared_address(address: str, interface: str, *hosts: str) -> str:
     )
 
 
-def meet_nobody(environment: MutableMapping[str, str]) -> None:
-    """A world of one: Gloo needs no peer, but an address of its own all the same.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    interface = _checked(Interface(LOOPBACK, "127.0.0.1"), 1, {})
-    environment.update(
-        HOROVOD_CONTROLLER="gloo",
-        HOROVOD_CPU_OPERATIONS="gloo",
-        HOROVOD_GLOO_IFACE=interface.name,
-    )
-
-
-def _checked(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
-    host = socket.gethostname()
-    return data_interface(
-        interface, nodes=nodes, environment=environment, host=host, address=address_of(host),
-        here=interfaces_here(),
-    )  # fmt: skip
-
-
-def check_named(environment: MutableMapping[str, str]) -> None:
-    """Under MPI, too, a site's interface must be there: Open MPI's own words on it are a riddle.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if name := environment.get(NAME):
-        named(name, interfaces_here(), socket.gethostname())
-
-
-def _serve(host: str) -> str:
+def _serve(host: str) -> int:
     from horovod.runner.http.http_server import (  # noqa: PLC0415  (rank side only)
         RendezvousHandler,
         RendezvousHTTPServer,
@@ -156,16 +132,14 @@ def _serve(host: str) -> str:
 
     server = RendezvousHTTPServer((host, 0), RendezvousHandler, 0)
     threading.Thread(target=server.serve_forever, name="rendezvous", daemon=True).start()
-    return f"{host}:{server.server_address[1]}"
+    return int(server.server_address[1])
 
 
-def _wait_for(file: Path, patience_s: float) -> tuple[str, str, str | None, str]:
-    """Of rank 0: where it serves, over which interface, the address of its data, its network."""
+def _wait_for(file: Path, patience_s: float) -> Meeting:
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         try:
-            address, name, data, network = json.loads(file.read_text(encoding="utf-8"))
-            return address, name, data, network
+            return Meeting(*json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             time.sleep(0.05)
     raise RendezvousError(
@@ -175,21 +149,14 @@ def _wait_for(file: Path, patience_s: float) -> tuple[str, str, str | None, str]
 
 def address_of(name: str) -> str | None:
     """The address that Gloo would take for a name: the first one that is this host's own."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return None
-    for family, kind, _, _, address in found:
-        # a kernel without IPv6 has no such sockets, whatever the name stands for
-        with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
-            probe.bind(address)
-            return str(address[0])
-    return None
+    host, addresses = this_host(), addresses_of(name)
+    own = (a for a in addresses if a.startswith("127.") or host.holder(a.partition("%")[0]))
+    return next(own, None)
 
 
 def data_address() -> str | None:
-    """At which other hosts reach Gloo here; None where they do not, as ranks say when they start:
-    the host's name stands for loopback or for a link-local address."""
+    """At which other hosts reach Gloo here; None if the host's name stands for loopback or for a
+    link-local address, which ranks refuse."""
     found = address_of(socket.gethostname())
     return None if found is None or _is_inner(found) else found
 
@@ -200,37 +167,27 @@ def _is_inner(address: str) -> bool:
     return known.is_loopback or (known.version == 6 and known.is_link_local)
 
 
-def data_interface(
-    interface: Interface,
-    *,
-    nodes: int,
-    environment: Mapping[str, str],
-    host: str,
-    address: str | None,
-    here: Here,
-) -> Interface:
+def data_interface(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
     """The interface that Horovod sends its data over, for a rank that is to use ``interface``.
 
-    Args:
-        host: this host's name.
-        address: what it stands for (:func:`address_of`).
-
     Raises:
-        ConfigError: the name stands for nothing, or leads elsewhere than to where it must.
+        ConfigError: the host's name stands for nothing, or leads elsewhere than to where it must.
     """
+    host = this_host()
+    address = address_of(host.name)
     if address is None:
         raise ConfigError(
-            f"the name of this host, {host}, stands for no address of its own, so that Horovod "
-            f"would crash. Add a line to /etc/hosts ({interface.address} {host})"
+            f"the name of this host, {host.name}, stands for no address of its own, so that "
+            f"Horovod would crash. Add a line to /etc/hosts ({interface.address} {host.name})"
         )
     if nodes == 1:
         return interface
-    told = f"the name of this host, {host}, stands for {address}, and Horovod sends its data there"
+    said = f"the name of this host, {host.name}, stands for {address}, where Horovod sends its data"
     if _is_inner(address):
-        raise ConfigError(f"{told}: ranks of other nodes could not reach it. {_FIX}")
-    if address in here.get(interface.name, ()):
+        raise ConfigError(f"{said}: ranks of other nodes could not reach it. {_FIX}")
+    if address in host.interfaces.get(interface.name, ()):
         return interface
     if name := environment.get(NAME):
-        raise ConfigError(f"{told}, not over {name} ({interface.address}) as asked. {_FIX}")
-    holders = [n for n, held in here.items() if address in held]
-    return Interface(holders[0], address) if holders else interface
+        raise ConfigError(f"{said}, not over {name} ({interface.address}) as asked. {_FIX}")
+    holder = host.holder(address)
+    return Interface(holder, address) if holder else interface

@@ -1,7 +1,7 @@
 """The strategy of tf.distribute that a cell asks for, and the world that it makes.
 
 Made at program start: TensorFlow takes its devices and its server only before its first operation.
-Horovod stays beside it for all that is no gradient, so that records are alike.
+Horovod carries all that is no gradient, so that records are alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorflow.python.eager import context
 from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 
 from train.config.run import RunConfig
-from train.distributed.interfaces import Interface, interfaces_here, named, own_interface
+from train.distributed.interfaces import Interface, own_interface, this_host
 from train.distributed.launch import Launch
 
 _ADDRESS_BYTES = 64
@@ -49,7 +49,7 @@ def open_distribution(config: RunConfig, launch: Launch) -> Distribution | None:
     if config.framework == "multi_worker_mirrored":
         interface = _interface(launch, os.environ)
         with _held_port(interface.address) as held:
-            workers = _told_by_all(f"{interface.address}:{held.getsockname()[1]}")
+            workers = _addresses(f"{interface.address}:{held.getsockname()[1]}")
             return Distribution(_multi_worker(workers, launch.rank), 1, interface.name)
     return None
 
@@ -72,7 +72,7 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     anyone who can reach it: for the network of a cluster's nodes, not for an open one.
     """
     # gRPC would ask a site's web proxy for the way to the other nodes, and wait for ever
-    hosts = sorted({_host(worker) for worker in workers})
+    hosts = sorted({worker.rsplit(":", 1)[0] for worker in workers})
     os.environ["no_grpc_proxy"] = ",".join(hosts)  # noqa: SIM112  (as gRPC spells it)
     os.environ["TF_GRPC_REUSE_PORT"] = "true"  # with the socket that holds it
     # the strategy takes what is there, and has no argument for it
@@ -91,14 +91,10 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
 
 
-def _host(worker: str) -> str:
-    return worker.rsplit(":", 1)[0]
-
-
 def _interface(launch: Launch, environment: Mapping[str, str]) -> Interface:
-    """The one that Gloo was told to take; under MPI, found by the same rules."""
+    """Gloo's; under MPI, by the same rules."""
     if name := environment.get("HOROVOD_GLOO_IFACE"):
-        return named(name, interfaces_here(), socket.gethostname())
+        return this_host().named(name)
     return own_interface(environment, nodes=launch.nodes)
 
 
@@ -111,8 +107,8 @@ def _held_port(address: str) -> socket.socket:
     return held
 
 
-def _told_by_all(own: str) -> list[str]:
-    """One line of each rank, in their order.
+def _addresses(own: str) -> list[str]:
+    """Those of all ranks.
 
     In a graph and a session of its own: Horovod's eager operations would begin TensorFlow, after
     which no strategy of several workers can be made.
@@ -123,4 +119,4 @@ def _told_by_all(own: str) -> list[str]:
     only_cpu = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     with tf.Graph().as_default(), tf.compat.v1.Session(config=only_cpu) as session:
         rows = session.run(hvd.allgather(tf.constant(row[np.newaxis])))
-    return [bytes(told).rstrip(b"\0").decode() for told in rows]
+    return [bytes(row).rstrip(b"\0").decode() for row in rows]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import MutableMapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from train.config.run import RunConfig
 from train.distributed.cores import Claims, take_cores
+from train.distributed.gpus import choose_products
+from train.distributed.interfaces import NAME, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
-from train.distributed.rendezvous import PATIENCE_S, check_named, meet, meet_nobody
+from train.distributed.rendezvous import PATIENCE_S, meet, meet_nobody
 from train.environment import NOTHING
-from train.errors import ConfigError, WorldError
+from train.errors import WorldError
 from train.record.mount import boot_id
-from train.record.run import DataPlane, World
+from train.record.run import DataPlane, Provenance, World
 
 if TYPE_CHECKING:  # it loads TensorFlow
     from train.distributed.strategy import Distribution
@@ -33,7 +36,7 @@ class Runtime:
     local_size: int
     cores: tuple[int, ...]
     launcher: Launcher
-    gpu: str | None
+    gpus: tuple[str, ...]  # models, one per replica; () without GPUs
     gpu_shared: bool  # with another rank of this node
     distribution: Distribution | None = None  # None: Horovod averages the gradients
     claims: Claims = field(default_factory=Claims)
@@ -46,7 +49,7 @@ class Runtime:
     def shares_cores(self) -> bool:
         """Whether another run has used some of its cores so far. With GPUs they do not decide the
         times."""
-        return self.gpu is None and self.claims.shared()
+        return not self.gpus and self.claims.shared()
 
 
 #: An exchange in a run goes on for as long as the job is suspended; the watchdog ends what hangs.
@@ -57,7 +60,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     """Pin this rank, initialise Horovod, and check the world against the config.
 
     Args:
-        patience_s: how long to wait for rank 0, where it says where to meet.
+        patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
 
     Raises:
         WorldError: the number of processes is not ``config.processes``. A launcher that lost its
@@ -67,7 +70,6 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)
     claims = take_cores(launch)
-    cores = claims.cores
     choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_HOME", NOTHING)  # of ranks that are started by hand, too
@@ -79,8 +81,8 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
 
     import tensorflow as tf  # noqa: PLC0415  (threads are sized above, before TensorFlow starts)
 
-    tf.config.threading.set_intra_op_parallelism_threads(len(cores))
-    tf.config.threading.set_inter_op_parallelism_threads(len(cores))
+    tf.config.threading.set_intra_op_parallelism_threads(len(claims.cores))
+    tf.config.threading.set_inter_op_parallelism_threads(len(claims.cores))
     if config.deterministic:
         tf.config.experimental.enable_op_determinism()
 
@@ -90,24 +92,17 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     check_size(config.processes, hvd.size(), launch)
     if hvd.rank() != launch.rank:
         raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
-    gpu, visible = own_gpus(hvd.local_rank(), config.gpus // config.processes)
+    gpus, visible = own_gpus(hvd.local_rank(), config.gpus // config.processes)
     choose_products(config.technique.precision)
 
     from train.distributed.strategy import open_distribution  # noqa: PLC0415
 
-    distribution = open_distribution(config, launch)
+    # under srun a rank may be shown its own GPU only; all other launchers show all to all
+    shared = launch.launcher != "srun" and 0 < visible < hvd.local_size()
     return Runtime(
-        rank=hvd.rank(),
-        size=hvd.size(),
-        local_rank=hvd.local_rank(),
-        local_size=hvd.local_size(),
-        cores=cores,
-        launcher=launch.launcher,
-        gpu=gpu,
-        gpu_shared=shares_gpu(launch.launcher, hvd.local_size(), visible),
-        distribution=distribution,
-        claims=claims,
-    )
+        hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), claims.cores, launch.launcher,
+        gpus, shared, open_distribution(config, launch), claims,
+    )  # fmt: skip
 
 
 def share_cores(
@@ -117,21 +112,12 @@ def share_cores(
 ) -> bool:
     """Whether two ranks of one machine claim the same core, or the ranks under one CPU quota more
     cores than it gives (one entry per rank in all three)."""
-    claimed = [(of, core) for of, own in zip(machines, cores, strict=True) for core in own]
-    under: dict[tuple[str, Quota], int] = {}
+    claims = Counter((of, core) for of, own in zip(machines, cores, strict=True) for core in own)
+    under: Counter[tuple[str, Quota]] = Counter()
     for of, own, limits in zip(machines, cores, quotas or [()] * len(cores), strict=True):
-        for limit in limits:
-            under[of, limit] = under.get((of, limit), 0) + len(own)
+        under.update({(of, limit): len(own) for limit in limits})
     over = any(count > limit.cores for (_, limit), count in under.items())
-    return over or len(set(claimed)) < len(claimed)
-
-
-def shares_gpu(launcher: Launcher, local_size: int, visible: int) -> bool:
-    """Whether ranks of this node share a GPU, of which each sees ``visible``.
-
-    Under srun a rank may be shown its own one only; all other launchers show all to all.
-    """
-    return launcher != "srun" and 0 < visible < local_size
+    return over or max(claims.values()) > 1
 
 
 def choose_transport(
@@ -156,7 +142,8 @@ def choose_transport(
     elif launch.size == 1 and (launch.launcher == "none" or not launch.wired):
         meet_nobody(environment)
     else:
-        check_named(environment)
+        if name := environment.get(NAME):
+            this_host().named(name)  # Open MPI's own words on a missing one are a riddle
         if not launch.wired:
             raise WorldError(
                 f"srun started {launch.size} tasks, but this one has no PMIx variables, so that "
@@ -179,21 +166,21 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
     """
     if size == expected:
         return
-    found = f"found a world of {size} rank{'s' * (size != 1)} (launcher: {launch.launcher})"
-    if size == 1 and launch.remote:
-        raise WorldError(
-            f"{found}, expected {expected} as the config says. A supervisor started this rank, so "
-            "the container probably dropped the launcher's variables (SLURM_*, PMIX_*, "
-            f"HOROSCALE_*), and each task would train alone: {_DROPPED}"
-        )
-    raise WorldError(
-        f"{found}, expected {expected} as the config says. Start it with make sweep, or by hand: "
+    todo = (
+        "A supervisor started this rank, so the container probably dropped the launcher's "
+        f"variables (SLURM_*, PMIX_*, HOROSCALE_*), and each task would train alone: {_DROPPED}"
+        if size == 1 and launch.remote
+        else "Start it with make sweep, or by hand: "
         f"horovodrun -np {expected} python -m train CONFIG"
+    )
+    raise WorldError(
+        f"found a world of {size} rank{'s' * (size != 1)} (launcher: {launch.launcher}), expected "
+        f"{expected} as the config says. {todo}"
     )
 
 
-def own_gpus(local_rank: int, count: int) -> tuple[str | None, int]:
-    """Make ``count`` GPUs visible to this process: their name or None, and of how many they were
+def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
+    """Make ``count`` GPUs visible to this process: their models, if any, and of how many they were
     chosen.
 
     Raises:
@@ -203,41 +190,19 @@ def own_gpus(local_rank: int, count: int) -> tuple[str | None, int]:
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        return None, 0
+        return (), 0
     if count > len(gpus):
         raise WorldError(
             f"framework mirrored needs {count} GPUs for one process, found {len(gpus)}: ask the "
             "site for as many on one node, or use fewer gpus"
         )
     # sites that bind one GPU per task show a single device to every rank
-    first = local_rank * count
-    own = [gpus[number % len(gpus)] for number in range(first, first + count)]
+    own = [gpus[(local_rank * count + number) % len(gpus)] for number in range(count)]
     tf.config.set_visible_devices(own, "GPU")
     for gpu in own:
         tf.config.experimental.set_memory_growth(gpu, True)
-    details = tf.config.experimental.get_device_details(own[0])
-    return str(details.get("device_name", own[0].name)), len(gpus)
-
-
-def choose_products(precision: str) -> None:
-    """Round the factors of float32 products to TF32 if the config asks for it. (TensorFlow's
-    default is to round on every GPU that can.)
-
-    Raises:
-        ConfigError: TF32 is asked for, and a visible device would compute in float32.
-    """
-    import tensorflow as tf  # noqa: PLC0415
-
-    tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
-    gpus = tf.config.get_visible_devices("GPU")
-    details = map(tf.config.experimental.get_device_details, gpus)
-    able = [one.get("compute_capability", (0, 0)) >= (8, 0) for one in details]
-    if precision == "tf32" and not (able and all(able)):
-        found = "an older GPU" if able else "no GPU"
-        raise ConfigError(
-            f"precision tf32 needs GPUs of compute capability 8.0 or above (Ampere and later), "
-            f"found {found}: say precision: float32"
-        )
+    details = tf.config.experimental.get_device_details
+    return tuple(str(details(gpu).get("device_name", gpu.name)) for gpu in own), len(gpus)
 
 
 def machine() -> str:
@@ -246,55 +211,77 @@ def machine() -> str:
     return boot_id() or socket.gethostname()
 
 
-def describe_world(runtime: Runtime, cpu: str) -> World:
-    """Collective: every rank must call it. The same World on all ranks."""
+def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
+    """Collective: every rank must call it. The same on all ranks.
+
+    Returns:
+        The world, and rank 0's provenance with what is not equal on all ranks.
+    """
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
-    replicas = runtime.replicas
-    hosts = hvd.allgather_object(socket.gethostname())
-    hostnames = tuple(host for host in hosts for _ in range(replicas))
-    machines = hvd.allgather_object(machine())
-    cores = hvd.allgather_object(runtime.cores)
-    quotas = hvd.allgather_object(quotas_here())
-    gpu_shared = any(hvd.allgather_object(runtime.gpu_shared))
+    mine = (
+        socket.gethostname(), machine(), runtime.cores, quotas_here(), runtime.claims.shared(),
+        runtime.gpus, runtime.gpu_shared, own,
+    )  # fmt: skip
+    them = zip(*hvd.allgather_object(mine), strict=True)
+    hosts, machines, cores, quotas, claimed, gpus, gpu_shared, provenances = them
+    # one per rank, of which a process of tf.distribute may have several
+    ranks = [
+        (host, _facts(of) | {"gpu": gpu or "none"})
+        for host, of, models in zip(hosts, provenances, gpus, strict=True)
+        for gpu in models or (None,) * runtime.replicas
+    ]
+    nodes, fewest = len(set(hosts)), min(map(len, cores))
+    each = max(1, fewest // runtime.replicas)
+    kind: Literal["cpu", "gpu"] = "gpu" if any(gpus) else "cpu"
+    models = Counter(facts[kind] for _, facts in ranks)
+    device = ", ".join(f"{n} x {name}" if len(models) > 1 else name for name, n in models.items())
+    too_few = any(claimed) or fewest < runtime.replicas or share_cores(machines, cores, quotas)
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
-    fewest = min(len(own) for own in cores)
-    count = max(1, fewest // replicas)
-    plural = "s" * (count != 1)
-    held = any(hvd.allgather_object(runtime.claims.shared()))
-    too_few = held or fewest < replicas or share_cores(machines, cores, quotas)
-    data_plane = _data_plane(runtime, by_mpi=by_mpi)
-    # the controller's interface is not NCCL's; on one node there is no other
-    hidden = by_mpi or (data_plane == "nccl" and len(set(hosts)) > 1)
-    return World(
-        size=runtime.size * replicas,
-        nodes=len(set(hosts)),
-        hostnames=hostnames,
-        device_kind="gpu" if runtime.gpu else "cpu",
-        device=runtime.gpu or f"{cpu}, {count} core{plural} per rank",
-        cores_per_rank=count,
-        oversubscribed=gpu_shared if runtime.gpu else too_few,
+    data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi)
+    world = World(
+        size=len(ranks),
+        nodes=nodes,
+        hostnames=tuple(host for host, _ in ranks),
+        device_kind=kind,
+        device=device if any(gpus) else f"{device}, {each} core{'s' * (each != 1)} per rank",
+        cores_per_rank=each,
+        oversubscribed=any(gpu_shared) if any(gpus) else too_few,
         launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
         data_plane=data_plane,
-        interface=_interface(runtime, hidden=hidden),
+        interface=interface,
     )
+    differing = unequal([facts for _, facts in ranks])
+    return world, provenances[0].model_copy(update={"unequal": differing})
 
 
-def _data_plane(runtime: Runtime, *, by_mpi: bool) -> DataPlane:
+def _facts(of: Provenance) -> dict[str, str]:
+    """What is expected to be equal on all ranks."""
+    names = ("git_commit", "git_dirty", "image_digest", "cpu", "driver", "kernel")
+    single = {name: str(getattr(of, name)) for name in names}
+    return single | {f"versions.{name}": text for name, text in of.versions.items()}
+
+
+def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Of one mapping per rank, each fact with several values: value -> ranks that have it."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
+    for rank, of in enumerate(facts):
+        for name, values in found.items():
+            value = of.get(name, "none")
+            values[value] = (*values.get(value, ()), rank)
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _data_way(runtime: Runtime, nodes: int, *, by_mpi: bool) -> tuple[DataPlane, str | None]:
+    """What carries the gradients, and over which interface, if it shows that."""
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
     if runtime.distribution is not None:
-        return "tf.distribute"
-    if runtime.gpu is not None and hvd.nccl_built() > 0:
-        return "nccl"
+        return "tf.distribute", runtime.distribution.interface if runtime.size > 1 else None
+    interface = None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE")
+    if runtime.gpus and hvd.nccl_built() > 0:
+        # the controller's interface is not NCCL's; on one node there is no other
+        return "nccl", interface if nodes == 1 else None
     gloo = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
-    return "gloo" if gloo else "mpi"
-
-
-def _interface(runtime: Runtime, *, hidden: bool) -> str | None:
-    if runtime.size == 1:
-        return None
-    if runtime.distribution is not None:
-        return runtime.distribution.interface
-    return None if hidden else os.environ.get("HOROVOD_GLOO_IFACE")
+    return "gloo" if gloo else "mpi", interface

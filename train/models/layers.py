@@ -40,10 +40,10 @@ class SeededGenerator(RandomGenerator):
     """
 
     def __init__(self, seed: StepSeed, index: int) -> None:
-        super().__init__(0, rng_type=self.RNG_STATELESS)  # type: ignore[no-untyped-call]
+        super().__init__(0, rng_type="stateless")
         self._index = index
         # hidden from Keras' tracking: the seed belongs to the step, not to the layer's weights
-        self._value = lambda: seed.value
+        self._value: Callable[[], tf.Tensor] = lambda: seed.value
         #: Draws since the forward pass began; None: the layer draws once in each.
         self.draws: int | None = None
 

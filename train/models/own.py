@@ -54,6 +54,7 @@ def own_network(
     """
     source, technique = parse_model(config.model), config.technique
     label = source.file_name or config.model
+    tf.keras.backend.reset_uids()  # layers without a name are counted from this network's first
     with precision_of("float32"), drawn_from(config.seed):
         builder = load_builder(source, file)
         # once more, since the file may have set another one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -26,6 +25,7 @@ from train.optimizers.lars import L2Penalty, LarcRule, LarsRule, RuledSgd
 from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
+keras = tf.keras.optimizers
 Variables = list[tf.Variable]
 
 
@@ -40,7 +40,18 @@ def build_optimizer(config: AnyOptimizer, variables: Variables) -> Any:
         ConfigError: a pattern of ``exclude`` is in no variable's name, so that it excludes nothing.
     """
     _check_exclusions(config, [variable.name for variable in variables])
-    return _BUILDERS[type(config)](config, variables)
+    if isinstance(config, Lamb | NovoGradTfa):
+        # imported only where needed: tensorflow-addons costs start-up time and warns about its end
+        from train.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
+
+        return (
+            RecordingLamb.of(config, variables)
+            if isinstance(config, Lamb)
+            else novograd_tfa(config, variables)
+        )
+    optimizer = _of_keras(config, variables)
+    optimizer.build(variables)
+    return optimizer
 
 
 def _check_exclusions(config: AnyOptimizer, names: list[str]) -> None:
@@ -53,68 +64,27 @@ def _check_exclusions(config: AnyOptimizer, names: list[str]) -> None:
             )
 
 
-def _sgd(config: Sgd, variables: Variables) -> Any:
-    numbers = {"momentum": config.momentum, "nesterov": config.nesterov}
-    if config.weight_decay:
-        return _built(
-            RuledSgd(L2Penalty(config.weight_decay, config.exclude), **numbers), variables
-        )
-    return _built(tf.keras.optimizers.SGD(0.0, jit_compile=False, **numbers), variables)
-
-
-def _adam(config: Adam, variables: Variables) -> Any:
-    optimizer = tf.keras.optimizers.Adam(
-        0.0, config.beta_1, config.beta_2, config.epsilon, jit_compile=False
-    )
-    return _built(optimizer, variables)
-
-
-def _adamw(config: AdamW, variables: Variables) -> Any:
-    """Keras' own: w -= rate decay w, then Adam's step of the same rate.
-
-    The paper's Algorithm 2 decays by the schedule's factor alone, not by the rate; with a rate of
-    alpha times that factor, ``weight_decay`` is the paper's lambda / alpha.
-    """
-    optimizer = tf.keras.optimizers.AdamW(
-        0.0, config.weight_decay, config.beta_1, config.beta_2, config.epsilon, jit_compile=False
-    )
-    optimizer.exclude_from_weight_decay(var_names=list(config.exclude))
-    return _built(optimizer, variables)
-
-
-def _larc(config: Larc, variables: Variables) -> Any:
-    numbers = {"momentum": config.momentum, "nesterov": config.nesterov}
-    return _built(RuledSgd(LarcRule(config, variables), **numbers), variables)
-
-
-def _lamb(config: Lamb, variables: Variables) -> Any:
-    # imported only where needed: tensorflow-addons costs start-up time and warns about its end
-    from train.optimizers.lamb import RecordingLamb  # noqa: PLC0415
-
-    return RecordingLamb.of(config, variables)
-
-
-def _novograd_tfa(config: NovoGradTfa, variables: Variables) -> Any:
-    from train.optimizers.lamb import novograd_tfa  # noqa: PLC0415
-
-    return novograd_tfa(config, variables)
-
-
-def _built(optimizer: Any, variables: Variables) -> Any:
-    optimizer.build(variables)
-    return optimizer
-
-
-_BUILDERS: dict[type, Callable[[Any, Variables], Any]] = {
-    Sgd: _sgd,
-    Adam: _adam,
-    AdamW: _adamw,
-    Lars: lambda config, variables: _built(
-        RuledSgd(LarsRule(config, variables), momentum=config.momentum), variables
-    ),
-    Larc: _larc,
-    NovoGrad: lambda config, variables: _built(NovoGradOptimizer(config), variables),
-    Muon: lambda config, variables: _built(MuonOptimizer(config), variables),
-    Lamb: _lamb,
-    NovoGradTfa: _novograd_tfa,
-}
+def _of_keras(config: AnyOptimizer, variables: Variables) -> Any:
+    """AdamW is Keras' own: w -= rate decay w, then Adam's step of the same rate. The paper's
+    Algorithm 2 decays by the schedule's factor alone; with a rate of alpha times that factor,
+    ``weight_decay`` is the paper's lambda / alpha."""
+    made: Any
+    match config:
+        case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=0):
+            made = keras.SGD(0.0, momentum, nesterov, jit_compile=False)
+        case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=decay, exclude=exclude):
+            made = RuledSgd(L2Penalty(decay, exclude), momentum, nesterov)
+        case Lars(momentum=momentum):
+            made = RuledSgd(LarsRule(config, variables), momentum)
+        case Larc(momentum=momentum, nesterov=nesterov):
+            made = RuledSgd(LarcRule(config, variables), momentum, nesterov)
+        case Adam(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
+            made = keras.Adam(0.0, beta_1, beta_2, epsilon, jit_compile=False)
+        case AdamW(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, weight_decay=decay):
+            made = keras.AdamW(0.0, decay, beta_1, beta_2, epsilon, jit_compile=False)
+            made.exclude_from_weight_decay(var_names=list(config.exclude))
+        case NovoGrad():
+            made = NovoGradOptimizer(config)
+        case Muon():
+            made = MuonOptimizer(config)
+    return made

@@ -10,8 +10,6 @@ from tensorflow_addons.optimizers import LAMB, NovoGrad
 from train.config.optimizer import Lamb, NovoGradTfa
 from train.optimizers.layerwise import TrustLog, where_both
 
-NOTHING = r"(?!)"  # matches no name
-
 
 class RecordingLamb(LAMB):
     """tensorflow-addons' LAMB, which also writes down its trust ratios."""
@@ -20,8 +18,8 @@ class RecordingLamb(LAMB):
 
     @classmethod
     def of(cls, config: Lamb, variables: list[tf.Variable]) -> RecordingLamb:
-        # None or [] would silently mean "the weight-decay list": so nothing is what none matches
-        patterns = list(config.exclude) or [NOTHING]
+        # None or [] would silently mean "the weight-decay list"; the pattern matches no name
+        patterns = list(config.exclude) or [r"(?!)"]
         optimizer = cls(
             0.0,
             beta_1=config.beta_1,

@@ -1,12 +1,6 @@
-"""SGD of Keras that sees each gradient through a rule first: L2, LARS, LARC.
-
-LARS gives each variable a rate from the ratio of its norm to that of its gradient; LARC takes that
-rate as a bound on the plain one.
-"""
+"""SGD of Keras that sees each gradient through a rule first: L2, LARS, LARC."""
 
 from __future__ import annotations
-
-from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -65,22 +59,13 @@ class LarcRule:
         return tf.where(moving, scaled, gradient)
 
 
-class GradientRule(Protocol):
-    @property
-    def trust(self) -> TrustLog | None: ...
-
-    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
-        """What the plain optimizer takes for the gradient; the variable's shape.
-
-        ``gradient``: mean over all ranks. ``rate``: of this step, scalar.
-        """
-
-
 class RuledSgd(tf.keras.optimizers.SGD):
     """Keras' SGD, which decays nothing by itself, on gradients that a rule has changed."""
 
-    def __init__(self, rule: GradientRule, **numbers: Any) -> None:
-        super().__init__(0.0, jit_compile=False, **numbers)
+    def __init__(
+        self, rule: LarsRule | LarcRule | L2Penalty, momentum: float, nesterov: bool = False
+    ) -> None:
+        super().__init__(0.0, momentum, nesterov, jit_compile=False)
         self.rule = rule
         self.trust = rule.trust
 

@@ -1,8 +1,4 @@
-"""What the optimizers share, and what the step, the checkpoint and the records read of them.
-
-Layer-wise rates: which variables they are for, and what they were in the last step. For optimizers
-that Keras has not got: a rate, a config, slots made once.
-"""
+"""What the optimizers share, and what the step, the checkpoint and the records read of them."""
 
 from __future__ import annotations
 
@@ -15,12 +11,12 @@ from train.config.optimizer import AnyOptimizer, Larc, NovoGradTfa, Sgd
 
 
 def excluded(variable: tf.Variable, patterns: tuple[str, ...]) -> bool:
-    """Whether a regular expression is found in the variable's name, as in 'block2_bn0/gamma:0'."""
+    """By regular expressions on names such as 'block2_bn0/gamma:0'."""
     return any(re.search(pattern, variable.name) for pattern in patterns)
 
 
 def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-    """``ratio``, or 1 where a norm is zero: a weight that starts at zero has to leave it."""
+    """``ratio``, or 1 if a norm is zero: a weight that starts at zero has to leave it."""
     return tf.where(tf.logical_and(weight_norm > 0, update_norm > 0), ratio, 1.0)
 
 
@@ -55,7 +51,7 @@ def _key(variable: tf.Variable) -> str:
 
 
 def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
-    """All state: iterations, rate and slots, in a fixed order (new and legacy Keras alike)."""
+    """All state, in a fixed order (new and legacy Keras alike)."""
     return list(optimizer.variables())
 
 
@@ -67,16 +63,14 @@ def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
     wherever the published rule has the rate outside the sum and only its implementation inside:
 
     - Sgd: Goyal et al., equations 9 and 10.
-    - Larc with sgd: NVIDIA's apex wraps PyTorch's SGD, u = m u + g', w -= lr u.
+    - Larc: NVIDIA's apex wraps PyTorch's SGD, u = m u + g', w -= lr u.
     - NovoGradTfa: its own text says w -= lr m; its kernel is that of Keras' momentum.
 
     Lars is left as printed: Algorithm 1 of its paper (1708.03888) has lr inside the velocity, so
     past steps keep the rate that they were made with. The other optimizers' slots hold no rate.
     """
     match config:
-        case Sgd() if config.momentum > 0:
-            return list(optimizer.momentums)
-        case Larc(base="sgd") if config.momentum > 0:
+        case Sgd() | Larc() if config.momentum > 0:
             return list(optimizer.momentums)
         case NovoGradTfa():
             return list(optimizer.rate_sums)
@@ -86,18 +80,13 @@ def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
 
 def trust_ratios(optimizer: Any) -> tuple[tf.Variable, tf.Variable] | None:
     """Of the last step, float32 [adapted variables] each, in the order of the variables: by what
-    the rate was multiplied; 1 where LARC kept the plain rate, else 0. None where nothing is
-    adapted layer by layer, or all is excluded from it.
-
-    For Lars and Larc that is their lambda (Larc's after its clip, over the rate), for Lamb
-    |w| / |update|; 1 where a norm is zero.
-    """
+    the rate was multiplied (lambda of Lars and of Larc, clipped and over the rate; |w| / |update|
+    of Lamb); 1 if LARC kept the plain rate, else 0. None if nothing is adapted."""
     log = getattr(optimizer, "trust", None)
     return (log.ratios, log.kept) if log is not None and log.ratios.shape[0] else None
 
 
 def adapted_variables(optimizer: Any) -> tuple[str, ...]:
-    """Names of the variables of :func:`trust_ratios`, in their order."""
     log = getattr(optimizer, "trust", None)
     return log.names if log is not None else ()
 

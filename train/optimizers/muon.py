@@ -1,7 +1,5 @@
-"""Muon: steps of convolutions are made semi-orthogonal; the rest takes Adam's or LAMB's.
-
-The nearest semi-orthogonal matrix is found, nearly, by matrix products only (Newton-Schulz).
-"""
+"""Muon: steps of convolutions are made nearly semi-orthogonal, by matrix products only
+(Newton-Schulz); the rest takes Adam's or LAMB's."""
 
 from __future__ import annotations
 
@@ -38,8 +36,6 @@ class MuonOptimizer(OwnOptimizer):
     The rest, with the rate rest_rate lr: Adam's step (Kingma and Ba 2015, 1412.6980, Algorithm 1),
     or LAMB's (You et al. 2020, 1904.00962, Algorithm 2, no decay), whose ratio is for matrices
     that are neither bias nor normalisation.
-
-    Every rank does the same products on the same mean gradient, and they are not reduced again.
     """
 
     _config: Muon
@@ -94,12 +90,8 @@ class MuonOptimizer(OwnOptimizer):
 
 
 def newton_schulz(matrix: tf.Tensor, steps: int) -> tf.Tensor:
-    """U p(S) V' for ``matrix`` = |matrix| U S V', p being ``steps`` times the quintic.
-
-    float32 [rows, columns], also where the network computes in half precision; a matrix of zeros
-    stays one. Singular values above a few per cent of the norm end between 0.65 and 1.25 after 5
-    steps.
-    """
+    """U p(S) V' for ``matrix`` = |matrix| U S V', p being ``steps`` times the quintic; float32.
+    Singular values above a few per cent of the norm end between 0.65 and 1.25 after 5 steps."""
     rows, columns = matrix.shape
     wide = tf.transpose(matrix) if rows > columns else matrix  # the smaller of the two products
     x = tf.math.divide_no_nan(wide, tf.norm(wide))

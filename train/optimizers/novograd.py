@@ -19,8 +19,8 @@ class NovoGradOptimizer(OwnOptimizer):
     second would make that step 1 / sqrt(1 - b2) times too long. Excluded variables are normalised
     like all others, but not decayed.
 
-    tensorflow-addons' NovoGrad (``novograd_tfa``) takes the optimizer's first step for the first
-    of every variable, decays all variables, keeps lr m in the place of m, and has other defaults.
+    tensorflow-addons' (``novograd_tfa``) takes the optimizer's first step for the first of every
+    variable, decays all variables, keeps lr m in the place of m, and has other defaults.
     """
 
     _config: NovoGrad

@@ -46,7 +46,6 @@ class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fau
     data: DataRecord
     provenance: Provenance
     labelled: bool = True
-    remark: str = ""  # what is doubtful about the data
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _record(
     if announced:
         known["world"] = _with_interface(announced.world, trained.traffic)
         known |= {"data": announced.data, "provenance": announced.provenance}
-        known["alarms"] = (*filter(None, [announced.remark]), *trained.alarms)
+        known["alarms"] = (*filter(None, [_differences(announced.provenance)]), *trained.alarms)
     if status in GOOD:
         known["throughput"] = throughput(trained.epochs, trained.origin_from)
     nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
@@ -184,6 +183,15 @@ def why_no_noise(config: RunConfig) -> str | None:
     if technique.normalisation == "sync_batch_norm":
         return "synchronised batch norm couples the ranks' gradients"
     return None
+
+
+def _differences(provenance: Provenance) -> str:
+    parts = (
+        f"{name} ({', '.join(f'{value}: {len(ranks)}' for value, ranks in values.items())})"
+        for name, values in provenance.unequal.items()
+    )
+    listed = "; ".join(parts)
+    return f"not equal on all ranks (value: number of ranks): {listed}" if listed else ""
 
 
 def _with_interface(world: World, traffic: Sequence[LinkTraffic]) -> World:

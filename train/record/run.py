@@ -100,6 +100,8 @@ class Provenance(Frozen):
     slurm_job_id: Annotated[str | None, Why("not run under Slurm")]
     seeds: dict[str, int]
     environment: dict[str, str]  # allow-listed names only
+    # what is not equal on all ranks: name -> value -> ranks that have it; above, rank 0's
+    unequal: dict[str, dict[str, tuple[Count, ...]]] = Field({})
 
 
 class Attempt(Frozen):

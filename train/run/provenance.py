@@ -4,16 +4,17 @@ hardware, and an allow-listed environment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from train.config.run import RunConfig
 from train.distributed.libraries import mpi_versions
-from train.distributed.world import Runtime
 from train.environment import environment_of
 from train.record.run import Provenance
 
@@ -38,18 +39,19 @@ CODE = ("train", "jobs", "containers", "pyproject.toml")
 NEW_CODE = ("train/*.py", "jobs/*.py")
 
 
-def collect(config: RunConfig, runtime: Runtime) -> Provenance:
+def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
+    """Of this process. ``gpus``: models of those that it uses."""
     commit, dirty = git_state(Path(__file__).resolve().parents[2])
     return Provenance(
         git_commit=commit,
         git_dirty=dirty,
         image_digest=os.environ.get(IMAGE_DIGEST),
         versions=_versions(),
-        cpu=cpu_name(),
-        gpu=runtime.gpu,
-        driver=_driver(),
+        cpu=_cpu(),
+        gpu=gpus[0] if gpus else None,
+        driver=_read("/proc/driver/nvidia/version").partition("\n")[0].strip() or None,
         kernel=platform.release(),
-        unused_gpus=unused_gpus(runtime.gpu, os.environ),
+        unused_gpus=None if gpus else unused_gpus(os.environ),
         slurm_job_id=slurm_job_id(os.environ),
         # weights and data order use the run's seed, random layers a stream per rank
         seeds={"run": config.seed},
@@ -57,10 +59,10 @@ def collect(config: RunConfig, runtime: Runtime) -> Provenance:
     )
 
 
-def unused_gpus(used: str | None, environment: Mapping[str, str]) -> int | None:
-    """GPUs that the supervisor saw on this machine, where the ranks compute on CPU cores."""
+def unused_gpus(environment: Mapping[str, str]) -> int | None:
+    """GPUs that the supervisor saw on this machine."""
     seen = environment.get("HOROSCALE_GPUS_HERE", "")
-    return int(seen) if used is None and seen.isdecimal() else None
+    return int(seen) if seen.isdecimal() else None
 
 
 def slurm_job_id(environment: Mapping[str, str]) -> str | None:
@@ -72,10 +74,8 @@ def slurm_job_id(environment: Mapping[str, str]) -> str | None:
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     import horovod  # noqa: PLC0415 - not on a login node
 
     # containers/recipes; of a build that is not ours there is no telling
@@ -84,32 +84,26 @@ def _versions() -> dict[str, str]:
     return found | mpi_versions()
 
 
-def cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.machine()
+def _cpu() -> str:
+    model = re.search(r"(?m)^model name\s*:(.*)$", _read("/proc/cpuinfo"))
+    return model[1].strip() if model else platform.machine()
 
 
-def _driver() -> str | None:
+def _read(file: str) -> str:
     try:
-        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8")
     except OSError:
-        return None
-    return text.splitlines()[0].strip()
+        return ""
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Commit, and whether the code differs from it; told by the supervisor inside a container.
+    """Commit, and whether the code differs from it; in a container as the supervisor says.
 
-    A new sweep file or a note beside the code changes no result: a record holds its whole config.
+    A new sweep file or a note next to the code changes no result: a record holds its whole config.
     """
-    told = os.environ.get("HOROSCALE_GIT_COMMIT")
-    if told is not None:
-        return told or None, None if not told else os.environ.get("HOROSCALE_GIT_DIRTY") == "1"
+    commit = os.environ.get("HOROSCALE_GIT_COMMIT")
+    if commit is not None:
+        return commit or None, os.environ.get("HOROSCALE_GIT_DIRTY") == "1" if commit else None
     try:
         # of a repository that the folder only lies in, as a release that was unpacked in another
         # project, the commit says nothing

@@ -27,7 +27,7 @@ from train.record.cell_folder import (
     earlier_attempts,
 )
 from train.record.run import RECORD_NAME, DataRecord, RunRecord, write_record
-from train.run.provenance import collect, cpu_name
+from train.run.provenance import collect
 from train.run.task import Task
 
 _OPTION_2 = (
@@ -63,7 +63,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     file = task.model_file or model_file(parse_model(config.model), task.out)
     parts = build_parts(config, data, runtime, task.data, file)
-    world, provenance = describe_world(runtime, cpu_name()), collect(config, runtime)
+    world, provenance = describe_world(runtime, collect(config, runtime.gpus))
     changed = ", changed" if provenance.git_dirty else ""
     origin = Origin(
         device=world.device, ranks=world.size, nodes=world.nodes,
@@ -75,7 +75,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     )  # fmt: skip
     announced = Announcement(
         world=world, data=describe_data(config, data, parts.plan), provenance=provenance,
-        labelled=data.labelled, remark=data.remark,
+        labelled=data.labelled,
     )  # fmt: skip
     if runtime.rank == 0:
         _announce(task, announced)

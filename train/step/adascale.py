@@ -26,22 +26,18 @@ class AdaScale:
     """The gain of each step of a run, from the norms of the steps before it (appendix B.3).
 
     Per step, S and G2 are estimated, clipped at zero and averaged: the plain mean of the first
-    1000 / n steps, from there the moving average that keeps max(1 - n/1000, 0) of the past, n
-    gradients a step. A gain thus does not depend on the images that it is applied to, and the
-    first one is 1. Clipping before averaging is the paper's: a G2 that is small against its
-    scatter comes out too large, and the gain too small.
+    1000 / n steps, then the moving average that keeps max(1 - n/1000, 0) of the past, n gradients a
+    step. So a gain does not depend on the images that it is applied to, and the first one is 1.
+    Clipping before averaging is the paper's: a G2 that is small against its scatter comes out too
+    large, and the gain too small.
 
-    One departure: the paper keeps a single gradient's variance at 1e-6 or more, which makes the
-    gain of small gradients depend on the scale of the loss. Here it is kept at zero or more, and
-    a gradient that is zero in every way has gain 1.
+    One departure: the paper keeps a gradient's variance at 1e-6 or more, so that the gain of small
+    gradients depends on the scale of the loss. Here it is zero or more.
     """
 
     def __init__(self, small: int, big: int, base: int) -> None:
-        """
-        small, big: images behind one gradient, and behind the mean gradient of a step; base:
-        images of the batch that the base rate was chosen for. A step of one gradient only, which
-        says nothing of its noise, has gain 1.
-        """
+        """Images behind one gradient, behind the mean gradient of a step, and of the batch that the
+        base rate was chosen for. A step of one gradient only, which shows no noise, has gain 1."""
         self._small, self._big, self._base = small, big, base
         self._samples = 0
         self._trace = self._gradient_sq = 0.0
@@ -54,11 +50,8 @@ class AdaScale:
         return gain_ratio(self._trace, self._gradient_sq, self._base, self._big)
 
     def take_in(self, small_sq: float, big_sq: float) -> None:
-        """What a step showed, unless it is not finite.
-
-        small_sq: mean squared norm of its gradients of ``small`` images; big_sq: squared norm of
-        their mean.
-        """
+        """Mean squared norm of a step's gradients of ``small`` images, and squared norm of their
+        mean; what is not finite is left out."""
         if self._small >= self._big or not (math.isfinite(small_sq) and math.isfinite(big_sq)):
             return
         trace, gradient_sq = estimate(small_sq, big_sq, self._small, self._big)
@@ -69,13 +62,9 @@ class AdaScale:
         self._gradient_sq += share * (max(float(gradient_sq), 0.0) - self._gradient_sq)
 
     def state(self) -> tuple[float, ...]:
-        """What ``restore`` needs to go on as if never stopped: three numbers."""
+        """What ``restore`` needs to continue exactly: three numbers."""
         return (float(self._samples), self._trace, self._gradient_sq)
 
     def restore(self, state: tuple[float, ...]) -> None:
-        """
-        Raises:
-            ValueError: not three numbers.
-        """
         samples, self._trace, self._gradient_sq = state
         self._samples = int(samples)

@@ -6,26 +6,20 @@ nothing: its Keras optimizers refuse op=Adasum, over Gloo it has none ("No Adasu
 enabled"), and its NCCL build averages inside a node and runs the tree between nodes only, so on one
 node there is no Adasum at all.
 
-Here gradients are combined, before clipping and the optimizer. Horovod's guide combines the weight
-changes that each rank's optimizer made instead; for plain SGD that is the same, for momentum and
-Adam it is not.
+Here gradients are combined, before clipping and the optimizer. Horovod's guide combines weight
+changes of each rank's optimizer: the same for plain SGD, not for momentum and Adam.
 
 Every node of the tree is a weighted sum of the ranks' gradients, and its dot products follow from
 theirs. So the ranks add up one small matrix of dot products per tensor (float64), walk the tree on
 weights alone, and mix the gradients once: the bytes of one all-reduce, not of log2(k) exchanges of
-whole gradients. Memory: those of the shares below and, while dot products and the mix are taken, a
-copy in float64.
+whole gradients.
 
 Shares, which bf16 compression uses as well: each rank owns an equal share of every tensor, collects
-it from all ranks, and hands the result back. These are the two halves of a ring all-reduce with
-room for any arithmetic between them. Horovod's own reductions add in the type that travels, and
-element by element; Adasum needs dot products, and bfloat16 a sum in float32. A rank sends (k - 1)/k
-of its tensors in each half, so both together cost what a ring all-reduce of the same type costs,
-whatever k (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002, section 3).
-
-Each element is computed once, by its owner, so all ranks end with the same bits even where their
-processors add in different orders. Memory: about three copies of the tensors at once, in the type
-that travels.
+it from all ranks, and hands the result back: the two halves of a ring all-reduce with room for any
+arithmetic between them (Horovod adds element by element, in the type that travels), at its cost
+(Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002, section 3). Each element is computed once,
+by its owner, so all ranks end with the same bits. Memory: about three copies of the tensors in the
+type that travels and, for Adasum, one in float64.
 """
 
 from __future__ import annotations
@@ -43,11 +37,8 @@ _NOTHING = 2.0**-44
 def over_ranks(
     gradients: Sequence[tf.Tensor], square: tf.Tensor, size: int
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Adasum of each gradient over the ranks, equal on all; and the mean of ``square`` over them.
-
-    gradients: float32, shapes known; square: float32 scalar, which rides with the dot products;
-    size: a power of two.
-    """
+    """Adasum of each gradient over the ranks, equal on all; and the mean of ``square``, a scalar
+    that travels with the dot products. float32, shapes known; size: a power of two."""
     shares = collect(gradients, size)
     mine = tf.stack([dot_products(share) for share in shares])
     sent = tf.concat([tf.reshape(mine, [-1]), [tf.cast(square, tf.float64)]], axis=0)
@@ -73,11 +64,9 @@ def dot_products(vectors: tf.Tensor) -> tf.Tensor:
 
 
 def tree_weights(dots: tf.Tensor) -> tf.Tensor:
-    """What each of k vectors counts at the root of the tree: float64 [..., k, k] -> [..., k].
-
-    dots: the vectors' dot products. A vector of zeros, or one that cancelled down to rounding, is
-    left out: A(0, b) = b. What is not finite stays so, for the step to see.
-    """
+    """What each of k vectors counts at the root of the tree, from their dot products: float64
+    [..., k, k] -> [..., k]. A vector of zeros, or one that cancelled down to rounding, is left out:
+    A(0, b) = b. What is not finite stays so, for the step to see."""
     k = dots.shape[-1]
     own = tf.linalg.diag_part(dots)[..., tf.newaxis, :]
     # one row per node of the present level, as weights of the k leaves
@@ -109,9 +98,7 @@ def _mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """This rank's share of each tensor as all ranks have it: [size, ceil(n / size)], row per rank.
-
-    All tensors of one type; their n elements are padded with zeros up to a multiple of ``size``.
-    """
+    All tensors are of one type, and padded with zeros."""
     rows = [_rows(tensor, size) for tensor in tensors]
     sent = tf.concat(rows, axis=1)
     received = tf.ensure_shape(hvd.alltoall(sent), sent.shape)

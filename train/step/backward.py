@@ -76,9 +76,9 @@ def _dense(gradients: Sequence[Any], variables: Sequence[tf.Variable]) -> list[t
     unused = [v.name for v, g in zip(variables, gradients, strict=True) if g is None]
     if unused:
         raise ConfigError(
-            f"the loss does not depend on {len(unused)} of the network's {len(variables)} trainable "
-            f"variables ({', '.join(unused[:4])}), so they have no gradient: use their layers, "
-            "leave these out, or set trainable = False"
+            f"the loss does not depend on {len(unused)} of the network's {len(variables)} "
+            f"variables ({', '.join(unused[:4])}), so they have no gradient: leave their layers "
+            "out, or set trainable = False"
         )
     return [
         tf.ensure_shape(tf.convert_to_tensor(g), v.shape) if isinstance(g, tf.IndexedSlices) else g
@@ -96,7 +96,6 @@ def _losses(labels: tf.Tensor, logits: tf.Tensor, share: float) -> tf.Tensor:
 
 
 def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Squared L2 norm over all of them, float32 scalar."""
     return tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
 
 
@@ -105,11 +104,8 @@ _STREAM = 1_705_087_410
 
 
 def sigma_for(global_batch: int, noise_batch: int) -> float:
-    """s = sqrt(M / M0 - 1), which is 7.9 for M = 8192 and M0 = 128; 0 where M <= M0, that is no
-    noise: the batch already scatters at least as much.
-
-    M is the batch of one optimizer step over all ranks and accumulated batches.
-    """
+    """s = sqrt(M / M0 - 1), which is 7.9 for M = 8192 and M0 = 128; 0 if M <= M0: the batch already
+    scatters at least as much. M: of one step over all ranks and accumulated batches."""
     return math.sqrt(max(0.0, global_batch / noise_batch - 1))
 
 
@@ -117,10 +113,8 @@ def sample_weights(batch: int | tf.Tensor, sigma: float | tf.Tensor, seed: tf.Te
     """One weight for each image's loss: float32 [batch], independent N(1, sigma^2).
 
     seed: int [2], the value of StepSeed: other weights for every rank and step, the same after a
-    resume. The weighted losses must be divided by the number of images, not by the weights' sum,
-    which would take out the noise along the mean gradient. Metrics stay unweighted.
-
-    With sigma 0 all weights are exactly 1; a caller had better leave them out.
+    resume. The weighted losses are divided by the number of images: the weights' sum would take out
+    the noise along the mean gradient.
     """
     own = tf.random.experimental.stateless_fold_in(seed, _STREAM)
     return tf.random.stateless_normal([batch], own, mean=1.0, stddev=sigma)

@@ -17,10 +17,8 @@ GROW_AFTER = 2000  # steps in a row with finite gradients
 
 
 class LossScale(tf.Module):
-    """The factor, always a power of two, so that to multiply and divide by it rounds nothing.
-
-    ``variables`` are its whole state, for the checkpoint. All methods are for use in a graph.
-    """
+    """The factor, a power of two: to multiply and divide by it rounds nothing. ``variables`` are
+    its whole state. All methods are for use in a graph."""
 
     def __init__(self, initial: float = INITIAL, grow_after: int = GROW_AFTER) -> None:
         super().__init__(name="loss_scale")
@@ -37,12 +35,8 @@ class LossScale(tf.Module):
         return [gradient / self.scale for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
-        """After each step. finite: bool scalar, of the gradient that all ranks got; the same on all
-        ranks.
-
-        Not finite: half the scale, at least 1. Finite ``grow_after`` times in a row: twice the
-        scale, unless that is beyond float32.
-        """
+        """After each step, by whether the reduced gradient is finite. If not: half the scale, at
+        least 1. Finite ``grow_after`` times in a row: twice the scale, if float32 holds it."""
         good = tf.where(finite, self.good_steps + 1, 0)
         grow = good >= self._grow_after
         double = self.scale * 2

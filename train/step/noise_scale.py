@@ -1,9 +1,8 @@
 """Gradient noise scale from what data-parallel training has anyway (1812.06162, appendix A.1).
 
-The mean gradient of B images scatters less than those of b images that it is made of; by how much
-says how noisy one image's gradient is. B_simple = S / G2 is about the batch from which on larger
-ones save few steps: S the trace of the per-image gradient covariance, G2 the squared norm of the
-true gradient. It ignores curvature, so it is an estimate within a small factor.
+B_simple = S / G2 is about the batch from which on larger ones save few steps: S the trace of the
+per-image gradient covariance, G2 the squared norm of the true gradient. It ignores curvature, so it
+is an estimate within a small factor.
 """
 
 from __future__ import annotations
@@ -34,12 +33,11 @@ NEARLY_ALL = 0.9
 
 
 def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
-    """Unbiased estimates (S, G2) of each step, float64 in the shape of the input.
+    """Unbiased (S, G2) of each step, float64 in the shape of the input (1812.06162, equation A.2).
 
     small: mean squared norm of the step's n = B/b gradients of b images each; big: squared norm of
-    their mean. S = (small - big) / (1/b - 1/B) = b/(n-1) sum_r |g_r - mean|^2, G2 = big - S/B
-    (1812.06162, equation A.2). Drawn without replacement from N images, S is unbiased still, and
-    G2 + S/N estimates the squared norm of the gradient over those N.
+    their mean. S = (small - big) / (1/b - 1/B) = b/(n-1) sum_r |g_r - mean|^2, G2 = big - S/B.
+    Without replacement from N images, G2 + S/N estimates the squared norm of their gradient.
     """
     small, big = np.asarray(small, np.float64), np.asarray(big, np.float64)
     trace = (small - big) / (1 / b - 1 / B)
@@ -49,10 +47,9 @@ def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
 def epoch_noise(smalls: Any, bigs: Any, b: int, B: int, *, seed: int) -> NoiseScale | None:
     """Noise scale of one epoch from the norms of its steps, each of shape [steps].
 
-    The averages of S and G2 are divided, never the ratio averaged: with G2 near zero in single
-    steps that mean has no bound. The interval is a moving-block bootstrap's (see ``_replicates``).
-    Where that of G2 covers zero, the noise scale is censored: it has a lower bound and no value.
-    Steps that are not finite are left out; None where there is no other.
+    The averages of S and G2 are divided: a mean of ratios has no bound if G2 is near zero in single
+    steps. If the interval of G2 covers zero, the noise scale is censored: it has a lower bound and
+    no value. Steps that are not finite are left out; None if there is no other.
     """
     trace, gradient_sq = estimate(*_finite(smalls, bigs), b, B)
     steps = len(trace)
@@ -76,23 +73,19 @@ def epoch_noise(smalls: Any, bigs: Any, b: int, B: int, *, seed: int) -> NoiseSc
 def same_data_alarm(
     smalls: Any, bigs: Any, b: int, B: int, compression: str = "none"
 ) -> str | None:  # fmt: skip
-    """What to tell where the gradients of a step are one gradient: the ranks see the same images.
+    """The alarm if the gradients of a step are one gradient: the ranks see the same images.
 
     Such a step has S = 0 up to rounding. Relative to ``small``, the mean over the ranks rounds each
     element by u = 2^-24 for each addition, with random sign, and the two sums of squares, of equal
-    shape and order, by u log2(elements) each: about 50 u for any network here. The bound is 256 u =
-    2^-16, which real gradients of two ranks reach with a noise scale of b / 30,000 images only.
+    shape and order, by u log2(elements) each: about 50 u for the built-in networks. The bound is
+    256 u = 2^-16, which real gradients of two ranks reach with a noise scale of b / 30,000 only. On
+    the wire as fp16 (u = 2^-11) or bf16 (2^-8), the roundings of the few elements that carry a norm
+    do not cancel and may reach 2 u: the bounds are u and u / 2, for noise scales of b / 1000 and
+    b / 250. Nine of ten steps must be below the bound.
 
-    On the wire as fp16 (u = 2^-11) or bf16 (2^-8), the roundings of the few elements that carry a
-    norm do not cancel and may reach 2 u: the bounds are u and u / 2, for noise scales of b / 1000
-    and b / 250. ``compression`` says which of "none", "fp16" and "bf16". The alarm wants nine of
-    ten steps below the bound, not counting those that are not finite or have no gradient.
-
-    It does not see ranks whose images are the same but whose dropout or gradient noise is their
-    own, nor that only some of them, or of their images, are the same, nor ranks
-    that draw from the same images in orders of their own. Given the gradients of single batches,
-    with accumulation it does not see ranks that repeat each other, since a rank's own batches
-    differ: the caller asks again with those of ranks.
+    It does not see ranks that share only some images, or draw them in orders of their own, or with
+    dropout or gradient noise of their own. With accumulation a rank's own batches differ: the
+    caller asks again with the gradients of ranks.
     """
     small, big = _finite(smalls, bigs)
     small, big = small[small > 0], big[small > 0]
@@ -116,10 +109,9 @@ def _replicates(pairs: Floats, seed: int) -> Floats:
     """Bootstrap means of (S, G2), shape [REPLICATES, 2], from those of the steps, [steps, 2].
 
     Moving blocks (Kuensch 1989), since neighbouring steps share most of their weights: an eighth
-    of the epoch, 20 steps at most, so single steps where the epoch has fewer than 16. Means over m
-    drawn blocks scatter too little where m is small: by sqrt((m-1)/m), and because the normal
-    quantile that they follow is not Student's (Hesterberg 2015, 1411.5279, section 3.3). They are
-    spread about the mean by both factors.
+    of the epoch, 20 steps at most. Means over few drawn blocks, m, scatter too little: by
+    sqrt((m-1)/m), and because the normal quantile that they follow is not Student's (Hesterberg
+    2015, 1411.5279, section 3.3). They are spread about the mean by both factors.
     """
     steps = len(pairs)
     length = min(LONGEST_BLOCK, max(1, steps // FEWEST_BLOCKS))

@@ -1,12 +1,10 @@
 """Several steps in one call of one graph, so that gradients travel while others are computed.
 
-The step is that of :class:`train.step.train_step.TrainStep`, whose three graphs become one: no host
-is between them, and Horovod gets each large gradient as soon as the backward pass has it. Small
-networks gain as much by taking many steps a call. No part is a function of its own there: it would
-give all its results at once.
-
-All ranks take the same number of steps: the loop ends at the first one that is not applied, which
-the reduced gradient decides.
+The three graphs of :class:`train.step.train_step.TrainStep` are one here: no host is between them,
+Horovod gets each large gradient as soon as the backward pass has it. Small networks gain as much by
+taking many steps a call. No part is a function of its own there: it would give all its results at
+once. All ranks take the same number of steps: the loop ends at the first one that is not applied,
+which the reduced gradient decides.
 """
 
 from __future__ import annotations
@@ -35,13 +33,10 @@ class OneGraphStep(TrainStep):
         self._graphs: dict[tuple[Any, ...], Any] = {}
 
     def several(self, batches: Batches, rates: Sequence[float], first: int) -> list[StepResult]:
-        """Take one step for each rate; or fewer, where one was not applied, which is the last.
+        """One step for each rate, or fewer: one that was not applied is the last.
 
-        Args:
-            batches: of all steps. Where gradients are accumulated only one step: all batches but
-                the last are calls of their own.
-            rates: of each step, if those before it are applied.
-            first: 0-based number of the first step over the run.
+        batches: of all steps; of one only if gradients are accumulated, whose batches except the
+        last are calls of their own. first: 0-based number of the first step over the run.
         """
         accumulated = batches.images.shape[1] // self.replicas
         assert len(rates) == len(batches)
@@ -71,7 +66,6 @@ class OneGraphStep(TrainStep):
         ]
 
     def _graph_for(self, batches: Batches, earlier: Backward | None, *, noisy: bool) -> Any:
-        """The graph of steps of such batches, made once for any number of steps."""
         key = (batches.images.shape[2:], earlier is None, noisy)
         if key not in self._graphs:
 
@@ -94,7 +88,6 @@ class OneGraphStep(TrainStep):
         return self._graphs[key]
 
     def _spec(self, values: npt.NDArray[Any]) -> Any:
-        """Of ``values`` as they are placed, of any number of steps."""
         one, two = (
             tf.type_spec_from_value(self._placed(np.repeat(values[:1], steps, axis=0)))
             for steps in (1, 2)
@@ -149,9 +142,8 @@ class OneGraphStep(TrainStep):
         return table.stack(), ratios.stack(), taken
 
     def _reported(self, number: tf.Tensor, part: str, *after: tf.Tensor) -> list[tf.Operation]:
-        """Tell the watchdog, from within the graph, where this rank has got to: to the part that
-        comes once ``after`` are computed. Copied to the host, they are there, and not only queued
-        on a GPU."""
+        """Report to the watchdog, from within the graph, the part that begins when ``after`` are
+        computed. Copied to the host, they are there, and not only queued on a GPU."""
 
         def report(number: Any, *_: Any) -> None:
             micro, step = divmod(int(number), draw_number(0, 1))

@@ -1,13 +1,11 @@
 """What becomes of the ranks' gradients: one list, equal on all ranks, by the technique's rule.
 
-With compression they travel in 16 bits: half the bytes, at the price of range (fp16) or digits
-(bf16).
+With compression they travel in 16 bits.
 
 fp16 is Horovod's own order: cast, add over the ranks in fp16, cast back. Elements above 65,504 or
 with a sum above it become infinite, which the step must see; elements below 6e-8 become zero. A
-same-signed element's relative error is at most (k + 1) 2^-11: k casts and k - 1 additions. Where
-Gloo adds on a processor without fp16 arithmetic, that takes several times as long as in float32:
-there it saves bytes and not time.
+same-signed element's relative error is at most (k + 1) 2^-11: k casts and k - 1 additions. On a
+processor without fp16 arithmetic Gloo's additions take longer than in float32.
 
 bf16 keeps float32's range. Horovod 0.28.1 takes no bfloat16 in any of its operations, so here the
 bits travel as another type of 16 bits, the owner of a share adds it up in float32, and the mean is
@@ -43,10 +41,7 @@ Reducer = Callable[[list[tf.Tensor], tf.Tensor], Reduced]
 
 
 def build_reducer(technique: Technique, size: int) -> Reducer:
-    """The reduction of one technique over ``size`` ranks.
-
-    Alone there is nothing to reduce, nor to compress: a world of one computes in float32.
-    """
+    """Of one technique. A world of one has nothing to reduce, nor to compress."""
     if size == 1:
         return Reduced
     if technique.reduction == "adasum":
@@ -117,10 +112,7 @@ def mean_of_halves(total: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def mean_bf16(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
-    """Mean over the ranks with bfloat16 on the wire; in and out float32, shapes known.
-
-    A rank sends 2 (k - 1)/k x 2 bytes per element, half of a ring all-reduce in float32.
-    """
+    """Mean over the ranks with bfloat16 on the wire; in and out float32, shapes known."""
     shares = collect([_to_bits(gradient) for gradient in gradients], size)
     means = [tf.reduce_mean(_from_bits(share), axis=0) for share in shares]
     whole = hand_back(

@@ -1,8 +1,7 @@
 """The train step by tf.distribute: the strategy's replicas and its all-reduce in Horovod's place.
 
-Model and optimizer are the strategy's own mirrored variables, and each graph of the step runs on
-every replica. All that the loop does besides (validation, statistics, checkpoints, hashes) it does
-with a plain model beside it, so that it is the same code for every framework.
+Validation, statistics, checkpoints and hashes use a plain model with the same weights, so that they
+are the same code for every framework.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from train.config.technique import Technique
 from train.data.batches import Batch
 from train.distributed.communicator import UnequalRanks
 from train.models.layers import StepSeed, graph
+from train.models.normalisation import batch_norms
 from train.step.backward import Backward, squared_norm
 from train.step.one_graph import OneGraphStep
 from train.step.train_step import first_elements
@@ -27,13 +27,9 @@ _MEAN = tf.distribute.ReduceOp.MEAN
 
 
 class ReplicaSeed(StepSeed):
-    """The shared integers of the random layers, other ones on each replica.
-
-    A variable that is read where it is, so that every replica writes its step into its own copy.
-    """
+    """A variable that is read where it is: every replica writes its step into its own copy."""
 
     def __init__(self, strategy: tf.distribute.Strategy, streams: Sequence[int]) -> None:
-        """streams: one of each replica of this process."""
         tf.Module.__init__(self, name="step_seed")
         with strategy.scope():
             self.value = tf.Variable(
@@ -47,7 +43,8 @@ class ReplicaSeed(StepSeed):
 
 
 class DistributedStep(OneGraphStep):
-    """Callable: one optimizer step on the batches of this process' replicas, one of each."""
+    """One optimizer step on the batches of this process' replicas, one of each. Model and
+    optimizer are made in the strategy's scope."""
 
     def __init__(
         self,
@@ -57,7 +54,6 @@ class DistributedStep(OneGraphStep):
         seed: StepSeed,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        """model, optimizer: made in the strategy's scope."""
         super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
         self.strategy = strategy
         self.replicas = len(strategy.extended.worker_devices)  # of this process
@@ -81,14 +77,12 @@ class DistributedStep(OneGraphStep):
         return found
 
     def _meet(self) -> tuple[None, None]:
-        """Not timed: a strategy has no round of its own."""
         return None, None
 
     def _placed(self, values: npt.NDArray[Any]) -> Any:
         return self._spread([np.ascontiguousarray(values[:, own]) for own in range(self.replicas)])
 
     def _spread(self, parts: Sequence[npt.NDArray[Any]]) -> Any:
-        """One array for each replica of this process, in their order."""
         own = iter(parts)
         return self.strategy.experimental_distribute_values_from_function(
             lambda _: tf.constant(next(own))
@@ -170,8 +164,7 @@ class Copies:
 
 
 def local_state(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> list[Any]:
-    """The variables as this process holds them: to read and write without the other processes,
-    which a variable that is aggregated when read would wait for."""
+    """As this process holds them: an aggregated variable would wait for the other processes."""
     found = [strategy.experimental_local_results(variable) for variable in variables]
     return [copies[0] if len(copies) == 1 else Copies(copies) for copies in found]
 
@@ -185,7 +178,6 @@ class EvaluationModel:
     evaluated: tf.keras.Model  # of the same layers, made outside of the scope
 
     def begin(self) -> None:
-        """Give the strategy's model the weights of the plain one."""
         self._give(self.evaluated.variables, self.trained.variables)
 
     def pull(self) -> None:
@@ -202,7 +194,7 @@ class EvaluationModel:
             first, *others = (copy.numpy().tobytes() for copy in self._copies(weight))
             if any(other != first for other in others):
                 raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
-        layers = zip(_batch_norms(self.evaluated), _batch_norms(self.trained), strict=True)
+        layers = zip(batch_norms(self.evaluated), batch_norms(self.trained), strict=True)
         for plain, shared in layers:
             means = tf.stack(self._copies(shared.moving_mean))
             variances = tf.stack(self._copies(shared.moving_variance))
@@ -213,7 +205,6 @@ class EvaluationModel:
             )
 
     def push(self) -> None:
-        """Give all replicas the plain model's statistics."""
         self._give(self.evaluated.non_trainable_variables, self.trained.non_trainable_variables)
 
     def _give(self, plain: Sequence[tf.Variable], shared: Sequence[Any]) -> None:
@@ -223,8 +214,3 @@ class EvaluationModel:
 
     def _copies(self, variable: Any) -> tuple[tf.Variable, ...]:
         return tuple(self.strategy.experimental_local_results(variable))
-
-
-def _batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
-    layers = model._flatten_layers()
-    return [one for one in layers if isinstance(one, tf.keras.layers.BatchNormalization)]

@@ -2,9 +2,7 @@
 
 Tape, local gradients, one reduction over the ranks, a plain optimizer. Own, because ``model.fit``
 hides what must be measured, and a ``DistributedOptimizer`` reduces only in ``minimize``: with a
-tape and ``apply_gradients`` it trains every rank alone, without an error. What differs between
-techniques is plugged in: how images are weighted, how gradients are reduced, how the rate follows
-their noise, which optimizer takes the step.
+tape and ``apply_gradients`` it trains every rank alone, without an error.
 
 Here the step is three graphs with the clock between them: the form that its parts are measured in.
 :class:`train.step.one_graph.OneGraphStep` has the one that trains.
@@ -65,7 +63,6 @@ class TrainStep:
         self._velocities = velocities(optimizer, technique.optimizer)
         #: of the last step that was applied, which momentum correction starts from
         self.last_rate: float | None = None
-        # the parts of a step, each in a graph of its own
         self._local_graph, self._add_graph = graph(self._local), graph(self._add)
         self._mean_graph, self._own_square_graph = graph(self._mean), graph(self._own_square)
         self._reduce_graph, self._update_graph = graph(self._reduce), graph(self._update)
@@ -82,8 +79,7 @@ class TrainStep:
         return count * (4 if self.technique.compression == "none" else 2)
 
     def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
-        """batches: whose gradients are averaged, of equal size; rate: lr of this step; step:
-        0-based number over the run."""
+        """batches: whose gradients are averaged, of equal size; step: 0-based, over the run."""
         gain = self.adascale.next_gain if self.adascale else 1.0
         rate *= gain
         own = self._gradients(batches, step)
@@ -122,8 +118,7 @@ class TrainStep:
         self, loss: float, correct: int, images: int, squares: tuple[float, float, float],
         rate: float, gain: float, trust: Sequence[Any] | None, parts: StepParts | None = None,
     ) -> StepResult:  # fmt: skip
-        """Of a step that was taken. ``squares``: of batches, ranks and all together; ``trust``: the
-        optimizer's ratios after it."""
+        """Of a step that was taken. ``squares``: of batches, ranks and all together."""
         small_sq, own_sq, big_sq = squares
         applied = math.isfinite(big_sq)
         if applied:
@@ -145,12 +140,8 @@ class TrainStep:
         )
 
     def _meet(self) -> tuple[float | None, float | None]:
-        """Wait until all ranks are here.
-
-        Returns:
-            Seconds of waiting for the slowest, and of one round of ranks that are all here, which
-            is the negotiation and the latency of an all-reduce of four bytes.
-        """
+        """Seconds of waiting for the slowest rank, and of one round of ranks that are all here:
+        negotiation and latency of an all-reduce of four bytes."""
         if self.size == 1:
             return None, None
         arrived = time.perf_counter()
@@ -161,8 +152,7 @@ class TrainStep:
         return max(met - arrived - negotiation_s, 0.0), negotiation_s
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
-        """Of the mean over the batches; there when this returns: a GPU's kernels are only queued
-        when a graph gets there."""
+        """Of the mean over the batches; computed when this returns, not only queued on a GPU."""
         images = sum(len(labels) for _, labels in batches)
         sums = self._summed(batches, step, self._sigma(images), of=len(batches))
         if len(batches) > 1:
@@ -207,7 +197,6 @@ class TrainStep:
         return tf.nest.map_structure(tf.add, sums, own)
 
     def _mean(self, sums: Backward, count: tf.Tensor) -> Backward:
-        """Of ``count`` batches; hits stay a sum."""
         gradients, square, loss, hits = sums
         return Backward([g / count for g in gradients], square / count, loss / count, hits)
 
@@ -220,8 +209,7 @@ class TrainStep:
         return mean, reduced.small, squared_norm(mean)
 
     def _own_square(self, own: list[tf.Tensor]) -> tf.Tensor:
-        """Mean over the ranks of the squared norm of each one's gradient: what shows ranks that
-        repeat each other where their accumulated batches differ."""
+        """Mean over the ranks: it shows ranks that repeat each other if their batches differ."""
         return hvd.allreduce(
             squared_norm(own), op=hvd.Average, name="own_square", ignore_name_scope=True
         )
@@ -239,12 +227,11 @@ class TrainStep:
         return first_elements(variables)
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
-        """Of each replica of this process."""
         return (value,)
 
     def _may_overflow(self, small_sq: float) -> bool:
-        """Half precision overflows where float32 would not: in the forward and backward pass under
-        a loss scale, or on the wire, where the ranks' own gradients are finite."""
+        """Half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
+        are finite."""
         if self.technique.precision == "mixed_float16":
             return True
         return self.technique.compression == "fp16" and math.isfinite(small_sq)

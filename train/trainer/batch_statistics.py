@@ -18,10 +18,13 @@ from train.data.dataset import Dataset, Pixels
 from train.data.sampling import Indices
 from train.distributed.world import Runtime
 from train.models.layers import graph
-from train.models.normalisation import GhostBatchNormalization, SyncBatchNormalization, biased_part
+from train.models.normalisation import (
+    GhostBatchNormalization,
+    SyncBatchNormalization,
+    batch_norms,
+    biased_part,
+)
 from train.step.tf_distribute import EvaluationModel
-
-BatchNormalization = tf.keras.layers.BatchNormalization
 
 
 def settle_statistics(
@@ -33,14 +36,11 @@ def settle_statistics(
     runtime: Runtime,
     beat: Callable[[str], None],
 ) -> None:
-    """Collective: give ``model`` the moving averages pooled over the ranks, or statistics taken
-    anew, as the technique asks.
+    """Collective: give ``model`` the moving averages pooled over the ranks, or re-estimated
+    statistics, as the technique asks.
 
-    Args:
-        used: training images of the cell.
-        trained: the link to the model that is trained, where that is another one.
-        beat: called before each batch that statistics are taken from, since all of them together
-            can take long on a CPU.
+    used: training images of the cell. trained: the link to the model that is trained, if that is
+    another one. beat: called before each batch: all of them can take long on a CPU.
     """
     beat("")
     rank, size = runtime.rank, runtime.size
@@ -65,11 +65,11 @@ def _with_beats(batches: Iterable[Pixels], beat: Callable[[str], None]) -> Itera
 def reduce_statistics(model: tf.keras.Model, size: int) -> None:
     """Collective: give all ranks the moving statistics of the pooled batches.
 
-    mean = mean of means; variance = mean of variances + variance of means (law of total variance),
-    as equal shares per rank make them. In fp32 with the means' deviations, not E[x^2] - E[x]^2,
-    which cancels. Synchronised layers have them in common already.
+    mean = mean of means; variance = mean of variances + variance of means (law of total variance,
+    equal shares). In fp32 with the means' deviations: E[x^2] - E[x]^2 cancels. Synchronised layers
+    have them in common already.
     """
-    layers = [layer for layer in _layers(model) if not isinstance(layer, SyncBatchNormalization)]
+    layers = [one for one in batch_norms(model) if not isinstance(one, SyncBatchNormalization)]
     if size == 1 or not layers:
         return
     means = [layer.moving_mean for layer in layers]
@@ -94,14 +94,12 @@ def reestimate_statistics(
 
     Wu and Johnson 2021 (2105.07576), section 3.1: every layer normalises as in training (by the
     batch, the ghost or all ranks), and its statistics are averaged with equal weights: mean =
-    E[mu_i], variance = E[var_i] + Var[mu_i], where i counts what was normalised together, on all
-    ranks. For the first layer these are mean and variance over all the images, however they were
-    cut. Nothing else of the model changes; dropout keeps the mask of the step before.
+    E[mu_i], variance = E[var_i] + Var[mu_i], over all that was normalised together, on all ranks.
+    Nothing else of the model changes; dropout keeps the mask of the step before.
 
-    batches: this rank's share, one or more, each uint8 [b, H, W, C] with one b, in whole ghosts; on
-    all ranks the same number.
+    batches: uint8 [b, H, W, C] with one b, in whole ghosts; on all ranks the same number.
     """
-    layers = list(_layers(model))
+    layers = batch_norms(model)
     if not layers:
         return
     total = _Moments()
@@ -122,18 +120,11 @@ def reestimate_statistics(
     reduce_statistics(model, size)
 
 
-def _layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
-    return (layer for layer in model._flatten_layers() if isinstance(layer, BatchNormalization))
-
-
 def _ghosts(
     batches: Iterable[npt.NDArray[np.uint8]], layers: list[tf.keras.layers.Layer]
 ) -> Iterator[npt.NDArray[np.uint8]]:
-    """The images that are normalised together, one after the other.
-
-    A forward pass over a ghost alone is that over its part of the batch, for all layers at once,
-    since ghosts do not mix; so the statistics of each can be read off the layers.
-    """
+    """The images that are normalised together, one after the other: ghosts do not mix, so the
+    statistics of each can be read off the layers after a forward pass over it alone."""
     ghosts = [layer for layer in layers if isinstance(layer, GhostBatchNormalization)]
     for images in batches:
         yield from np.split(images, len(images) // ghosts[0].ghost_batch if ghosts else 1)
@@ -141,8 +132,8 @@ def _ghosts(
 
 @contextmanager
 def _remembering_one_batch(layers: list[tf.keras.layers.Layer]) -> Iterator[None]:
-    """With momentum 0 the moving statistics are those of the last batch. Graphs that were made
-    before have the momentum written into them."""
+    """With momentum 0 the moving statistics are those of the last batch. Earlier graphs keep the
+    momentum that is written into them."""
     before = [layer.momentum for layer in layers]
     try:
         for layer in layers:
@@ -156,8 +147,6 @@ def _remembering_one_batch(layers: list[tf.keras.layers.Layer]) -> Iterator[None
 def _forward(
     model: tf.keras.Model, layers: list[tf.keras.layers.Layer], shape: tuple[int, ...]
 ) -> tf.types.experimental.ConcreteFunction:
-    """Images of ``shape`` to all layers' means and variances, each in one row of channels."""
-
     @graph
     def statistics(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         for layer in layers:  # where Keras moves by a difference, this makes it exact
@@ -189,5 +178,5 @@ class _Moments:
         self.within = self.within + (variance - self.within) / self.count
 
     def result(self) -> tuple[npt.NDArray[np.float64], ...]:
-        """Mean of means, mean of variances, variance of means; each [channels]."""
+        """Mean of means, mean of variances, variance of means."""
         return self.mean, self.within, self.squares / self.count

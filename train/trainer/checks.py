@@ -47,38 +47,37 @@ def check_memory(
     Raises:
         ConfigError: the processes of a node need more than it has left; on all ranks.
     """
-    mine = (socket.gethostname(), free_memory(), needed_bytes(config, data, parts, runtime))
-    every = ranks.allgather(mine)
-    for host in dict.fromkeys(host for host, *_ in every):
-        own = [needs for there, _, needs in every if there == host]
-        free = min((f for there, f, _ in every if there == host and f is not None), default=None)
-        what, needed = max(
-            ((name, sum(needs[name] for needs in own)) for name in own[0]), key=lambda pair: pair[1]
-        )
-        if free is not None and needed > free:
+    needs = needed_bytes(config, data, parts, runtime)
+    every = ranks.allgather((socket.gethostname(), free_memory(), needs))
+    for host in sorted({host for host, *_ in every}):
+        own = [(free, needs) for there, free, needs in every if there == host]
+        free = min((free for free, _ in own if free is not None), default=math.inf)
+        needed, what = max((sum(needs[name] for _, needs in own), name) for name in needs)
+        if needed > free:
             raise ConfigError(
-                f"{what} needs {needed / 1e9:.1f} GB of memory on {host} for {len(own)} "
-                f"process{'es' * (len(own) > 1)}, {free / 1e9:.1f} GB are available there. "
-                f"{REMEDIES[what]}, or give each rank more memory (mem_per_rank_gb in the site's "
-                "file)"
+                f"{what} needs {needed / 1e9:.1f} GB of memory on {host} for its ranks there "
+                f"({len(own)}); {free / 1e9:.1f} GB are available. {REMEDIES[what]}, or give each "
+                "rank more memory (mem_per_rank_gb in the site's file)"
             )
 
 
 def needed_bytes(
     config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime
 ) -> dict[str, int]:
-    """Of this process, in the memory of its node, by what is certain: not the activations of the
-    network, nor what is there already, as its weights.
+    """Of this process, in the memory of its node, by what is certain: not the network's
+    activations, nor what is there already, as its weights.
 
     training: batches gathered ahead, gradients before and after their sum over the ranks, and
     copies of weights and optimizer state for the checkpoint (as arrays and as a file).
     """
-    counts = [math.prod(variable.shape) for variable in parts.model.trainable_variables]
-    images = config.batch_per_rank * config.accumulation * runtime.replicas
-    training = (AHEAD + 1) * images * math.prod(data.train_x.shape[1:])
-    if runtime.gpu is None:
-        training += 2 * 4 * sum(counts)
-    if runtime.rank == 0:
-        training += 2 * sum(4 * math.prod(variable.shape) for variable in parts.state)
-    sharpness = sharpness_bytes(sum(counts)) if config.sharpness_images else 0
-    return {"training": training, "sharpness": sharpness}
+    trained, state = (
+        sum(math.prod(variable.shape) for variable in variables)
+        for variables in (parts.model.trainable_variables, parts.state)
+    )
+    images = (AHEAD + 1) * config.batch_per_rank * config.accumulation * runtime.replicas
+    gradients = 0 if runtime.gpus else 2 * 4 * trained
+    checkpoint = 2 * 4 * state if runtime.rank == 0 else 0
+    return {
+        "training": images * math.prod(data.train_x.shape[1:]) + gradients + checkpoint,
+        "sharpness": sharpness_bytes(trained) if config.sharpness_images else 0,
+    }

@@ -16,11 +16,9 @@ CHANCE_FACTOR, CHANCE_MARGIN = 1.5, 0.05
 def divergence(last: EpochRecord, classes: int, *, labelled: bool) -> RunError | None:
     """The finding, or None for a run that learned.
 
-    Loss of guessing: ln(classes). A run counts as diverged when its last epoch's training or
-    validation loss is no number, when its mean training loss (without steps that half precision
-    skipped for an infinite one) exceeds 1.2 times that of guessing,
-    or when training and validation accuracy both end below 1.5 times chance or 0.05 above it,
-    whichever is less (a network that died sits at chance with a harmless-looking loss).
+    A run has diverged if a loss of its last epoch is no number, if its training loss (without steps
+    that half precision skipped) exceeds 1.2 times that of guessing, ln(classes), or if both
+    accuracies end below the bound: a network that died sits at chance with a harmless loss.
     """
     if last.train_loss is None or last.validation_loss is None:
         which = "training" if last.train_loss is None else "validation"
@@ -45,12 +43,10 @@ def divergence(last: EpochRecord, classes: int, *, labelled: bool) -> RunError |
 
 
 def not_finite(epoch: int, step: int) -> RunError:
-    """Verdict on a mean gradient that is no number (the same on all ranks, in the same step)."""
     return _error(f"the mean gradient is not finite at step {step} of epoch {epoch}", epoch)
 
 
 def overflows(epoch: int, step: int, most: int) -> RunError:
-    """Verdict on half precision that overflows step after step."""
     return _error(
         f"numbers overflowed in half precision in more than {most} steps in a row, up to step "
         f"{step} of epoch {epoch}",
@@ -62,5 +58,5 @@ def _error(what: str, epoch: int) -> RunError:
     return RunError(
         what=what,
         where=f"epoch {epoch}",
-        what_to_do="a result, not a fault: try a lower rate, a warm-up or another technique",
+        what_to_do="a result, not a fault: try a lower learning rate, warm-up, another technique",
     )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from train.data.dataset import Dataset
 from train.data.sampling import Indices, evaluation_shard
 from train.distributed.communicator import Ranks
-from train.models.layers import graph
+from train.models.layers import all_layers, graph
 from train.record.measurements import Sharpness
 from train.trainer.evaluate import images_at_once
 
@@ -114,7 +114,7 @@ def sharpness_bytes(parameters: int) -> int:
 def _unfused(model: tf.keras.Model) -> Iterator[None]:
     """Batch norm as plain arithmetic: on a GPU, TensorFlow's fused kernel has no deterministic
     gradient in evaluation mode, and refuses to compute one."""
-    layers = [m for m in model.submodules if isinstance(m, tf.keras.layers.BatchNormalization)]
+    layers = [x for x in all_layers(model) if isinstance(x, tf.keras.layers.BatchNormalization)]
     fused = [layer.fused for layer in layers]
     for layer in layers:
         layer.fused = False

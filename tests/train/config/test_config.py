@@ -71,13 +71,7 @@ def test_folder_names_become_readable_ids() -> None:
     [
         ({"dataset": "cifar"}, "unknown dataset 'cifar'; known: digits, cifar10"),
         ({"gpus": 0}, "greater than or equal to 1"),
-        ({"image_size": 64}, "image_size is for folder:PATH"),
-        ({"pretrained": "w.h5"}, "pretrained weights are for resnet50"),
         ({"surprise": 1}, "surprise"),
-        ({"technique": Technique(
-            name="w", base_lr=1, base_batch=1, warmup_epochs=5, warmup_from="zero"
-        )},
-         r"warm-up of 5 epochs .* longer than the run \(2 epochs\): set warmup_epochs to a fifth"),
         ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
         ({"accumulation": 0}, "greater than or equal to 1"),
@@ -94,9 +88,9 @@ def test_the_global_batch_counts_ranks_and_accumulation() -> None:
 
 
 def test_the_side_of_an_image() -> None:
-    assert config(dataset="cifar10").image_side == 32
-    assert config(dataset="folder:a", image_size=48).image_side == 48
-    assert config(dataset="folder:a").image_side == 64
+    assert config(dataset="cifar10").image_shape == (32, 32, 3)
+    assert config(dataset="folder:a", image_size=48).image_shape == (48, 48, 3)
+    assert config(dataset="folder:a").image_shape == (64, 64, 3)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.builders import config
 from train.config.plan import RunPlan, checked_plan, epochs_to_train, most_epochs, plan_of
-from train.config.run import RunConfig, Target
+from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
 
@@ -67,20 +67,6 @@ def test_the_bound_holds_for_any_folder(base: int, batch: int, images: int, epoc
 def test_the_bound_is_exact_where_the_number_is_known() -> None:
     assert most_epochs(config(epochs=7)) == 7
     assert most_epochs(adapted(64, dataset="cifar10", batch_per_rank=256, epochs=2)) == 9
-
-
-def test_a_target_is_held_in_as_many_evaluations_as_the_run_has() -> None:
-    held = Target(train_accuracy=0.7, held_for=3)
-    words = "held_for 3 asks for more evaluations than a run of 2 epochs has: set held_for to 2"
-    with pytest.raises(ConfigError, match=words):
-        plan_of(config(epochs=2, target=held, batch_per_rank=20), 83)
-    assert plan_of(config(epochs=3, target=held, batch_per_rank=20), 83).total_steps == 12
-    # with the regime adapted it is the adapted run's
-    cell = {"epochs": 12, "batch_per_rank": 20, "target": held}
-    with pytest.raises(ConfigError, match="a run of 2 epochs"):
-        plan_of(adapted(160, **cell), 200)
-    longer = Target(train_accuracy=0.7, held_for=20)
-    assert plan_of(adapted(10, **{**cell, "target": longer}), 200).total_steps == 240
 
 
 def test_an_epoch_has_no_more_steps_than_a_pass_over_the_images() -> None:

@@ -123,32 +123,19 @@ def test_calls_of_several_steps_hold_the_same_batches_for_each_process() -> None
     assert np.array_equal(first.after(2).labels, first.labels[2:])
 
 
-def test_ranks_of_same_repeat_each_other_and_not_themselves() -> None:
-    one, other = steps(partition="same", gpus=2, batch_per_rank=5, accumulation=2)
-    assert len(one) == N // 20
-    for mine, theirs in zip(one, other, strict=True):
-        assert [ids([batch]) for batch in mine] == [ids([batch]) for batch in theirs]
-        assert len(ids(mine)) == 10
+@pytest.mark.parametrize(
+    ("gpus", "batch", "each"), [(1, 8, 7), (2, 8, 3), (8, 8, 1), (12, 8, 1), (2, 50, 1), (3, 11, 1)]
+)
+def test_statistics_are_estimated_from_whole_batches_as_many_on_every_rank(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, batch: int, each: int
+) -> None:
+    """Of so many images as in training, however many ranks there are; and synchronised batch norm
+    would wait for ever for a rank that has one batch fewer."""
+    from train.data import batches
 
-
-def test_statistics_are_estimated_from_images_as_they_are_each_rank_its_share() -> None:
-    from train.data.batches import estimation_batches
-
-    of = config(gpus=2, batch_per_rank=8)
-    found = [list(estimation_batches(of, numbered(), np.arange(N), r, 2)) for r in range(2)]
-    assert [len(f) for f in found] == [6, 6]
+    monkeypatch.setattr(batches, "ESTIMATED_FROM", 60)
+    of, used = config(gpus=gpus, batch_per_rank=batch), np.arange(N)
+    found = [list(batches.estimation_batches(of, numbered(), used, r, gpus)) for r in range(gpus)]
+    assert [[len(images) for images in rank] for rank in found] == [[batch] * each] * gpus
     seen = [int(i) for rank in found for images in rank for i in images[:, 0, 0, 0]]
-    assert len(set(seen)) == len(seen) == 96
-
-
-def test_every_rank_estimates_from_as_many_batches_whatever_the_sizes() -> None:
-    """Synchronised batch norm would wait for ever for a rank that has one batch fewer."""
-    from train.data.batches import estimation_batches
-
-    for gpus, batch in ((3, 11), (3, 33), (2, 50), (7, 14)):
-        of = config(gpus=gpus, batch_per_rank=batch)
-        found = [
-            [len(b) for b in estimation_batches(of, numbered(), np.arange(N), rank, gpus)]
-            for rank in range(gpus)
-        ]
-        assert found[0] and all(sizes == found[0] for sizes in found)
+    assert len(set(seen)) == len(seen) == gpus * each * batch

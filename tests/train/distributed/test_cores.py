@@ -44,7 +44,7 @@ def test_who_shares_holds_the_core_as_well() -> None:
     second = claim((A,), ())
     del first
     assert is_held(A) and claim((A,), (B,)).cores == (B,)
-    second.told = False
+    second.others = False
     third, fourth = claim((A,), ()), claim((A,), ())
     assert third.shared() and fourth.shared() and second.shared(), "all of them know"
     del second, third
@@ -53,20 +53,16 @@ def test_who_shares_holds_the_core_as_well() -> None:
     assert not is_held(A)
 
 
-class Fails(socket.socket):
-    """In binding, as where another process has the address, which ends at once."""
-
-    number = errno.EADDRINUSE
-
-    def bind(self, _address: object, /) -> None:
-        raise OSError(self.number, os.strerror(self.number))
-
-
 @pytest.mark.parametrize(("number", "free"), [(errno.EADDRINUSE, False), (errno.EACCES, True)])
 def test_an_address_in_use_is_a_claim_of_another_process(
     monkeypatch: pytest.MonkeyPatch, number: int, free: bool
 ) -> None:
-    monkeypatch.setattr(Fails, "number", number)
+    """Which ends at once. Any other failure is none."""
+
+    class Fails(socket.socket):
+        def bind(self, _address: object, /) -> None:
+            raise OSError(number, os.strerror(number))
+
     monkeypatch.setattr(socket, "socket", Fails)
     assert Claims().take(A) is free
 
@@ -104,7 +100,8 @@ def test_another_user_is_seen_and_told() -> None:
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores that all tasks may use."""
-    monkeypatch.setattr(cores, "pin", lambda _: None)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(cores, "quotas_here", lambda: ())
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {A, B, C, D})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
@@ -112,7 +109,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ranks(size: int) -> list[Claims]:
     """Of a job with one core a task."""
-    steps = (Launch("srun", r, size, r, size, None, None, None, cores_asked=1) for r in range(size))
+    steps = (Launch("srun", rank, size, rank, size, cores_asked=1) for rank in range(size))
     return [take_cores(launch) for launch in steps]
 
 

@@ -1,4 +1,4 @@
-"""The interface between ranks: named, found by name or route, and told when it is not there."""
+"""The interface between ranks: named, or chosen by name or route; and the bytes that it carried."""
 
 from __future__ import annotations
 
@@ -10,80 +10,71 @@ from pathlib import Path
 
 import pytest
 
+from train.distributed import interfaces
 from train.distributed.interfaces import (
+    Counted,
+    Host,
     Interface,
-    _by_name_or_route,
-    default_route,
-    interfaces_here,
-    named,
+    moved,
     own_interface,
+    read_counters,
+    this_host,
     towards,
 )
 from train.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
-HERE = {
+N7 = Host("n7", {
     "lo": ("127.0.0.1", "::1"), "eth0": ("10.1.2.3", "10.1.2.4", "2001:db8::3", "fe80::3"),
     "ib0": ("172.16.0.3",), "eth1": ("fe80::4",),
-}  # fmt: skip
-# as /proc/net/route says it: addresses in hexadecimal, back to front
-ROUTES = """\
-Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
-ib0\t00000000\t010010AC\t0003\t0\t0\t200\t00000000\t0\t0\t0
-eth0\t00000000\t0102010A\t0003\t0\t0\t100\t00000000\t0\t0\t0
-eth1\t00000000\t0102010A\t0002\t0\t0\t0\t00000000\t0\t0\t0
-eth0\t0002010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
-"""
+})  # fmt: skip
 
 
-def test_the_default_route_with_the_smallest_metric_that_is_up() -> None:
-    assert default_route(ROUTES) == "eth0"
-    assert default_route("\n".join(ROUTES.splitlines()[:1])) is None
-    assert default_route("") is None
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch):
+    """The interface of a host whose name stands for addresses, and whose default route has one."""
+
+    def choose(addresses: list[str], source: str | None = None, host: Host = N7) -> str:
+        monkeypatch.setattr(interfaces, "this_host", lambda: host)
+        monkeypatch.setattr(interfaces, "addresses_of", lambda _: addresses)
+        monkeypatch.setattr(interfaces, "_source_towards", lambda _: source)
+        return own_interface({}, nodes=2).name
+
+    return choose
 
 
 @pytest.mark.parametrize(
-    ("addresses", "routes", "expected"),
+    ("addresses", "source", "expected"),
     [
-        (["172.16.0.3"], ROUTES, "ib0"),
-        (["127.0.1.1"], ROUTES, "eth0"),  # Debian's way to write /etc/hosts
-        (["127.0.0.1"], ROUTES, "eth0"),
-        ([], ROUTES, "eth0"),
-        (["10.9.9.9"], ROUTES, "eth0"),  # a name that stands for a host elsewhere
-        (["2001:db8::3", "172.16.0.3"], "", "eth0"),  # the first is where Gloo sends
-        (["172.16.0.3", "2001:db8::3"], "", "ib0"),
-        (["127.0.1.1", "10.1.2.4"], "", "eth0"),  # its second address
-        (["::1", "fe80::3"], "", "eth0"),
+        (["172.16.0.3"], "10.1.2.3", "ib0"),
+        (["127.0.1.1"], "10.1.2.3", "eth0"),  # Debian's way to write /etc/hosts
+        ([], "10.1.2.3", "eth0"),
+        (["10.9.9.9"], "172.16.0.3", "ib0"),  # a name that stands for a host elsewhere
+        (["2001:db8::3", "172.16.0.3"], None, "eth0"),  # the first is where Gloo sends
+        (["172.16.0.3", "2001:db8::3"], None, "ib0"),
+        (["127.0.1.1", "10.1.2.4"], None, "eth0"),  # its second address
+        (["::1", "fe80::3"], None, "eth0"),
     ],
 )
-def test_the_hosts_name_first_then_the_default_route(addresses, routes, expected) -> None:
-    assert _by_name_or_route(HERE, addresses, routes, "n").name == expected
+def test_the_hosts_name_first_then_the_default_route(chosen, addresses, source, expected) -> None:
+    assert chosen(addresses, source) == expected
 
 
-def test_without_a_name_and_a_route_the_text_lists_what_is_there() -> None:
-    with pytest.raises(ConfigError, match=r"eth0 \(10\.1\.2\.3\), eth1 .*HOROSCALE_INTERFACE"):
-        _by_name_or_route(HERE, ["127.0.1.1"], "", "n")
-
-
-def test_a_host_that_has_ipv6_alone_is_told_so() -> None:
-    with pytest.raises(ConfigError, match="'eth1' has no IPv4 address on n"):
-        _by_name_or_route({"eth1": ("2001:db8::4",)}, ["2001:db8::4"], "", "n")
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("ib7", "'ib7' is not there on n7"), ("eth1", "'eth1' has no IPv4 address")]
-)
-def test_a_wrong_name_is_told_with_those_that_are_there(name: str, words: str) -> None:
-    with pytest.raises(ConfigError) as told:
-        named(name, HERE, "n7")
-    assert words in str(told.value)
-    for there in ("lo (127.0.0.1)", "eth0 (10.1.2.3)", "eth1 (no IPv4 address)"):
-        assert there in str(told.value)
+def test_what_is_not_there_is_refused_with_what_is(chosen) -> None:
+    there = r"lo \(127\.0\.0\.1\)"
+    with pytest.raises(ConfigError, match=rf"no default route.*{there}. .*HOROSCALE_INTERFACE"):
+        chosen(["127.0.1.1"])
+    with pytest.raises(ConfigError, match="'eth1' has no IPv4 address on n7"):
+        chosen(["2001:db8::4"], host=Host("n7", {"eth1": ("2001:db8::4",)}))
+    for name, words in (("ib7", "is not there on n7"), ("eth1", "has no IPv4 address on n7")):
+        listed = rf"eth0 \(10\.1\.2\.3\), eth1 \(no IPv4 address\), .*{there}"
+        with pytest.raises(ConfigError, match=f"'{name}' {words}; there: {listed}"):
+            N7.named(name)
 
 
 def test_the_real_loopback_of_this_machine() -> None:
     loopback = Interface("lo", "127.0.0.1")
-    assert interfaces_here()["lo"][0] == "127.0.0.1"
+    assert this_host().interfaces["lo"][0] == "127.0.0.1"
     assert own_interface({}, nodes=1) == loopback
     assert own_interface({"HOROSCALE_INTERFACE": "lo"}, nodes=2) == loopback
     with pytest.raises(ConfigError, match="'no such' is not there on " + socket.gethostname()):
@@ -106,7 +97,7 @@ def test_names_that_an_interface_goes_by(made: str, name: str, expected: str) ->
     script = (
         f"ip link set lo up; ip link add d0 type veth peer name d1; {made}; "
         'exec "$0" -c "from train.distributed.interfaces import *; '
-        f"found = named({name!r}, interfaces_here(), 'n'); print(found.name, found.address)\""
+        f'found = this_host().named({name!r}); print(found.name, found.address)"'
     )
     apart = ["unshare", "--net", "sh", "-c", script, sys.executable]
     probe = ["unshare", "--net", "ip", "link"]
@@ -124,3 +115,37 @@ def test_a_rank_goes_where_rank_0_is() -> None:
     assert towards("127.0.0.1", "named otherwise there", {}) == loopback  # by the kernel's route
     with pytest.raises(ConfigError, match="'ib9' is not there"):
         towards("127.0.0.1", "lo", {"HOROSCALE_INTERFACE": "ib9"})
+
+
+def test_infiniband_ports_count_words_of_four_bytes(tmp_path: Path) -> None:
+    counters = tmp_path / "mlx5_0/ports/1/counters"
+    counters.mkdir(parents=True)
+    (counters / "port_rcv_data").write_text("1000\n")
+    (counters / "port_xmit_data").write_text("3\n")
+    broken = tmp_path / "mlx5_1/ports/1/counters"
+    broken.mkdir(parents=True)
+    (broken / "port_rcv_data").write_text("7\n")
+    found = read_counters(tmp_path)
+    assert {name: n for name, n in found.items() if ":" in name} == {"mlx5_0:1": Counted(4000, 12)}
+
+
+def test_this_machine_has_a_loopback_that_counts() -> None:
+    before = read_counters()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as peer,
+    ):
+        client.sendall(bytes(100_000))
+        left = 100_000
+        while left:
+            left -= len(peer.recv(left))
+    (link,) = [found for found in moved("here", before, read_counters()) if found.interface == "lo"]
+    assert link.sent_bytes >= 100_000 and link.received_bytes >= 100_000 and link.host == "here"
+
+
+def test_only_what_moved_and_was_not_set_back() -> None:
+    before = {"lo": (5, 5), "eth0": (1, 2), "ib0": (9, 9), "gone": (1, 1)}
+    after = {"lo": (5, 5), "eth0": (11, 4), "ib0": (3, 10), "new": (8, 8)}
+    (found,) = moved("n", *({n: Counted(*c) for n, c in at.items()} for at in (before, after)))
+    assert (found.interface, found.received_bytes, found.sent_bytes) == ("eth0", 10, 2)

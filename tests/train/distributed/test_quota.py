@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from train.distributed.launch import Launch, own_cores
 from train.distributed.quota import Quota, free_memory, quotas_here, usable_cores
 from train.distributed.world import share_cores
 
-ROOT = Path(__file__).resolve().parents[3]
 V2 = "41 31 0:38 {shown} /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate"
 V1 = "32 31 0:29 {shown} /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct"
 
@@ -87,38 +83,9 @@ def test_memory_is_what_the_tightest_limit_leaves(tmp_path: Path, own, mount, fi
     assert free_memory(root) == (None if len(files) == 1 else free)
 
 
-def test_a_real_quota_of_a_group_above() -> None:
-    above = Path(f"/sys/fs/cgroup/cpu/hs{id(object())}")
-    own = above / "below"
-    try:
-        own.mkdir(parents=True)
-        (above / "cpu.cfs_quota_us").write_text("75000")
-    except OSError as error:
-        pytest.skip(f"no group with a quota can be made here: {error}")
-    try:
-        code = "from train.distributed.quota import *; print([q.cores for q in quotas_here()])"
-        enter = f'echo $$ > "{own}/cgroup.procs" && exec "$0" -c "{code}"'
-        done = subprocess.run(
-            ["sh", "-c", enter, sys.executable], capture_output=True, text=True, check=True,
-            cwd=ROOT,
-        )  # fmt: skip
-        assert "0.75" in done.stdout
-    finally:
-        own.rmdir()
-        above.rmdir()
-
-
 @pytest.mark.parametrize(("quota", "usable"), [(0.5, 1), (1.5, 1), (2, 2), (64, 8)])
 def test_the_smaller_of_mask_and_quota_can_be_used(quota: float, usable: int) -> None:
     assert usable_cores(8, (Quota("a", 100), Quota("b", quota))) == usable
-
-
-def test_ranks_take_no_more_cores_of_a_shared_mask_than_the_quota_gives() -> None:
-    def cores(local: int) -> tuple[int, ...]:
-        launch = Launch("horovodrun", local, 2, local, 2, None, None, None)
-        return own_cores(range(16), launch, 16, (Quota("a", 4.5),))
-
-    assert [cores(local) for local in range(2)] == [(0, 1), (8, 9)]
 
 
 @pytest.mark.parametrize(

@@ -18,28 +18,22 @@ from train.errors import ConfigError
 from train.record.run import read_record
 
 
-def launch(rank: int, size: int, file: Path, *, local_size: int = 1) -> Launch:
-    return Launch(
-        "srun", rank, size, rank % local_size, local_size, None, file, None,
-        node=rank // local_size, nodes=-(-size // local_size),
-    )  # fmt: skip
+def launch(rank: int, size: int, file: Path, local: int = 1) -> Launch:
+    own, nodes = rank % local, -(-size // local)
+    return Launch("srun", rank, size, own, local, rendezvous=file, node=rank // local, nodes=nodes)
 
 
 def test_rank_0_serves_on_one_address_and_the_others_find_it(tmp_path: Path) -> None:
     file = tmp_path / "meet"
     first, second = ({"HOROSCALE_INTERFACE": "lo"} for _ in range(2))
-    late = threading.Thread(target=meet, args=(launch(1, 2, file, local_size=2), second, 240.0))
+    late = threading.Thread(target=meet, args=(launch(1, 2, file, local=2), second, 240.0))
     late.start()
-    meet(launch(0, 2, file, local_size=2), first, 240.0)
+    meet(launch(0, 2, file, local=2), first, 240.0)
     late.join()
     assert first["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
-    own = {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK"}
-    assert {n: v for n, v in first.items() if n not in own} == {
-        n: v for n, v in second.items() if n not in own
-    }
-    assert [(e["HOROVOD_RANK"], e["HOROVOD_LOCAL_RANK"]) for e in (first, second)] == [
-        ("0", "0"), ("1", "1"),
-    ]  # fmt: skip
+    assert dict(first.items() ^ second.items()).keys() == {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK"}
+    ranks = [(e["HOROVOD_RANK"], e["HOROVOD_LOCAL_RANK"]) for e in (first, second)]
+    assert ranks == [("0", "0"), ("1", "1")]
     url = f"http://127.0.0.1:{second['HOROVOD_GLOO_RENDEZVOUS_PORT']}/scope/key"
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     direct.open(urllib.request.Request(url, b"here", method="PUT"), timeout=60).close()
@@ -49,14 +43,14 @@ def test_rank_0_serves_on_one_address_and_the_others_find_it(tmp_path: Path) -> 
 
 def test_ranks_of_one_node_stay_on_loopback(tmp_path: Path) -> None:
     environment: dict[str, str] = {}
-    found = meet(launch(0, 2, tmp_path / "meet", local_size=2), environment)
+    found = meet(launch(0, 2, tmp_path / "meet", local=2), environment)
     assert found.name == environment["HOROVOD_GLOO_IFACE"] == "lo"
     assert environment["HOROVOD_CROSS_SIZE"] == "1"
 
 
 def test_unequal_nodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="3 ranks on 2 nodes"):
-        meet(launch(0, 3, tmp_path / "meet", local_size=2), {})
+        meet(launch(0, 3, tmp_path / "meet", local=2), {})
 
 
 def test_a_rank_0_that_never_comes_is_told(tmp_path: Path) -> None:
@@ -147,21 +141,18 @@ def test_two_hosts_train_over_the_link_between_them(
 
 
 @pytest.mark.ranks2
-def test_host_names_that_lead_to_loopback_are_refused_and_not_waited_for(
-    hosts: list[Host], tmp_path: Path, data_root: Path
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("127.0.0.1", "127.0.1.1", "stands for 127.0."),  # as Debian writes /etc/hosts
+        ("10.99.7.9", "10.99.7.9", "stands for no address of its own"),  # of some other host
+    ],
+)
+def test_host_names_that_lead_elsewhere_are_refused_and_not_waited_for(
+    hosts: list[Host], tmp_path: Path, data_root: Path, first: str, second: str, words: str
 ) -> None:
-    """As Debian writes /etc/hosts; without the check, ranks abort or wait for ever."""
-    name_them(tmp_path, hosts, "127.0.0.1", "127.0.1.1")
+    """Without the check, ranks abort or wait for ever."""
+    name_them(tmp_path, hosts, first, second)
     both = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
     assert [code for code, _ in both] == [2, 2], both
-    assert all("stands for 127.0." in text and "Traceback" not in text for _, text in both)
-
-
-@pytest.mark.ranks2
-def test_a_host_without_a_name_of_its_own_is_refused_and_does_not_crash(
-    hosts: list[Host], tmp_path: Path, data_root: Path
-) -> None:
-    name_them(tmp_path, hosts, "10.99.7.9", "10.99.7.9")  # of some other host
-    both = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
-    assert [code for code, _ in both] == [2, 2], both
-    assert all("stands for no address of its own" in text for _, text in both)
+    assert all(words in text and "Traceback" not in text for _, text in both)

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.tf
 NO_WAY = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy"), "http://127.0.0.1:9")
 OPENED = """
 import json, os
-from tests.builders import config
+from tests.builders import config, record
 from train.distributed.launch import read_launch
 from train.distributed.world import describe_world, start
 
 told = config(gpus=GPUS, framework="FRAMEWORK")
 runtime = start(told, read_launch(os.environ))
-world = describe_world(runtime, "cpu")
+world, _ = describe_world(runtime, record(told).provenance)
 strategy = runtime.distribution.strategy
 print(json.dumps([strategy.num_replicas_in_sync, runtime.replicas, world.model_dump()]))
 """
@@ -76,7 +76,7 @@ def test_nobody_takes_the_port_of_a_worker_before_its_server_does(
             other.bind((host, int(port)))
 
     monkeypatch.setattr(strategy, "_multi_worker", opened_late)
-    monkeypatch.setattr(strategy, "_told_by_all", lambda own: [own])
+    monkeypatch.setattr(strategy, "_addresses", lambda own: [own])
     launch = read_launch({})
     strategy.open_distribution(config(gpus=1, framework="multi_worker_mirrored"), launch)
 

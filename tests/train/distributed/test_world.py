@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
-from jobs.cell.launch import core_groups
-from tests.sweeps import ROOT
 from train.distributed.launch import Launch, read_launch
-from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores
-from train.environment import environment_of
+from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores, unequal
 from train.errors import ConfigError, WorldError
 
 
@@ -30,36 +25,32 @@ def test_cores_are_compared_per_machine(hosts, cores, shared) -> None:
     assert share_cores(hosts, cores) is shared
 
 
-@pytest.mark.parametrize(("ranks", "cores", "shared"), [(2, 2, False), (4, 2, True), (2, 1, True)])
-def test_more_ranks_than_cores_are_marked(ranks, cores, shared) -> None:
-    assert share_cores(("host",) * ranks, core_groups(ranks, 1, range(cores))) is shared
+def step(size: int, *, wired: bool = True) -> Launch:
+    return Launch("srun", 0, size, 0, size, remote=True, wired=wired)
 
 
-def step(size: int, **changes: object) -> Launch:
-    values = {"rendezvous": None, "supervisor": None, "cores": None, "remote": True} | changes
-    return Launch("srun", 0, size, 0, size, **values)
+@pytest.mark.parametrize("launch", [read_launch({}, supervised=True), step(4)])
+def test_a_dropped_environment_is_named_as_the_likely_cause(launch: Launch) -> None:
+    """Also of PMIx, which then makes a world of one of each task."""
+    words = "world of 1 rank .*expected 4.*PMIX_.*--cleanenv, --containall"
+    with pytest.raises(WorldError, match=words):
+        check_size(4, 1, launch)
 
 
-def test_a_dropped_environment_is_named_as_the_likely_cause() -> None:
-    with pytest.raises(WorldError) as told:
-        check_size(4, 1, read_launch({}, supervised=True))
-    for word in ("world of 1 rank ", "expected 4", "--cleanenv", "--containall", "PMIX_"):
-        assert word in str(told.value)
-
-
-def test_pmix_that_made_a_world_of_one_of_each_is_named_too() -> None:
-    with pytest.raises(WorldError, match="--cleanenv"):
-        check_size(4, 1, step(4))
-
-
-def test_another_wrong_size_is_told_plainly() -> None:
-    with pytest.raises(WorldError, match=r"found a world of 2 ranks .*horovodrun -np 4") as told:
-        check_size(4, 2, step(2))
-    assert "--cleanenv" not in str(told.value)
-    with pytest.raises(WorldError) as told:
-        check_size(2, 1, read_launch({}))
-    assert "--cleanenv" not in str(told.value)
+def test_another_wrong_size_is_refused_plainly() -> None:
+    for size, found, launch in ((4, 2, step(2)), (2, 1, read_launch({}))):
+        words = rf"found a world of {found} ranks? \(.*as the config says. Start it .*-np {size}"
+        with pytest.raises(WorldError, match=words):
+            check_size(size, found, launch)
     check_size(2, 2, step(2))
+
+
+def test_facts_that_differ_between_ranks() -> None:
+    ranks = [{"gpu": gpu, "driver": "535"} for gpu in ("A100", "V100", "A100")]
+    assert unequal(ranks) == {"gpu": {"A100": (0, 2), "V100": (1,)}}
+    del ranks[1]["driver"]
+    assert unequal(ranks)["driver"] == {"535": (0, 2), "none": (1,)}
+    assert unequal(ranks[:1]) == {}
 
 
 def test_mpi_without_its_variables_is_refused_before_it_aborts() -> None:
@@ -90,22 +81,28 @@ def test_gloo_ends_no_exchange_that_a_suspended_job_is_in_the_middle_of() -> Non
         assert environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == told
 
 
-@pytest.mark.tf
-@pytest.mark.parametrize("wanted", [True, False])
-def test_operations_are_deterministic_where_the_config_says_so(wanted: bool) -> None:
-    script = f"""
+#: Rank 1 pretends another GPU and another driver.
+MIXED = """
 import os
-from tests.builders import config
+from dataclasses import replace
+from tests.builders import config, record
 from train.distributed.launch import read_launch
-from train.distributed.world import start
+from train.distributed.world import describe_world, start
 
-start(config(gpus=1, deterministic={wanted}), read_launch(os.environ))
+launch = read_launch(os.environ)
+runtime = replace(start(config(gpus=2), launch), gpus=(("A100", "V100")[launch.rank],))
 from tensorflow.python.framework.config import is_op_determinism_enabled
-print(is_op_determinism_enabled())
+own = record(config()).provenance.model_copy(update={"driver": ("535", "525")[launch.rank]})
+world, provenance = describe_world(runtime, own)
+print(world.device_kind, world.device, provenance.driver, provenance.unequal, sep="; ")
+assert is_op_determinism_enabled(), "as the config asks"
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment_of("ranks", os.environ),
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == str(wanted)
+
+
+@pytest.mark.ranks2
+def test_ranks_on_different_gpus_are_in_the_record_of_all(start_ranks, tmp_path: Path) -> None:
+    """Seen: the record held rank 0's GPU alone."""
+    (program := tmp_path / "mixed.py").write_text(MIXED)
+    differing = {"driver": {"535": (0,), "525": (1,)}, "gpu": {"A100": (0,), "V100": (1,)}}
+    for out in start_ranks([program], 2):
+        assert out.splitlines()[-1] == f"gpu; 1 x A100, 1 x V100; 535; {differing}"

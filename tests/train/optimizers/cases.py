@@ -113,22 +113,17 @@ CASES: dict[str, tuple[str, AnyOptimizer, Callable[[str], Rule]]] = {
     "larc": (
         "T7 LARC",
         Larc(weight_decay=0.01),
-        everywhere(larc_sgd, momentum=0.9, clip=True, **LARC),
+        everywhere(larc_sgd, momentum=0.9, **LARC),
+    ),
+    "larc_nesterov": (
+        "T7 LARC",
+        Larc(weight_decay=0.01, nesterov=True, trust=0.2),
+        everywhere(larc_sgd, momentum=0.9, nesterov=True, **LARC | {"trust": 0.2}),
     ),
     "larc_apex": (
         "T7 LARC",
         Larc(weight_decay=0.01, exclude=()),
-        never_excluding(larc_sgd, momentum=0.9, clip=True, **LARC),
-    ),
-    "larc_scale": (
-        "T7 LARC",
-        Larc(weight_decay=0.01, clip=False, nesterov=True, trust=0.2),
-        everywhere(larc_sgd, momentum=0.9, nesterov=True, clip=False, **LARC | {"trust": 0.2}),
-    ),
-    "larc_adam": (
-        "T7 LARC",
-        Larc(weight_decay=0.01, base="adam"),
-        everywhere(adam, b1=0.9, b2=0.999, eps=1e-7, larc=LARC | {"clip": True}),
+        never_excluding(larc_sgd, momentum=0.9, **LARC),
     ),
     "muon": (
         "S5 Muon",

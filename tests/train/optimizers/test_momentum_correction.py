@@ -84,7 +84,7 @@ def test_whose_slots_follow_the_rate() -> None:
 
     for config, slots in (
         (Sgd(), 0), (Sgd(momentum=0.9), 1), (Sgd(momentum=0.9, weight_decay=0.1), 1),
-        (Larc(), 1), (Larc(momentum=0), 0), (Larc(base="adam"), 0), (NovoGradTfa(), 1),
+        (Larc(), 1), (Larc(momentum=0), 0), (NovoGradTfa(), 1),
         (Lars(), 0), (Muon(), 0),
     ):  # fmt: skip
         toy = Toy(config, {"dense/kernel": np.ones((2, 2), np.float32)})

@@ -29,9 +29,8 @@ CASES = {
     "sgd": {"optimizer": Sgd(momentum=0.9), "clip_norm": 1.0},
     "adam": {"optimizer": Adam(), "label_smoothing": 0.1},
     "lamb": {"optimizer": Lamb(weight_decay=0.01)},
-    "larc": {"optimizer": Larc()},
     # three numbers of one size in a sum, so that its order shows
-    "larc unclipped": {"optimizer": Larc(clip=False, weight_decay=0.05, epsilon=0.01)},
+    "larc": {"optimizer": Larc(trust=1e-4, weight_decay=0.05, epsilon=0.01)},
 }
 
 

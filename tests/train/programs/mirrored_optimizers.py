@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import Toy, gradients
+from tests.train.step.test_step_parts import batches, own_network, small
 
 STEPS, RATE = 3, 0.01
 
@@ -34,6 +35,25 @@ def mirrored(config: Any, strategy: Any) -> Toy:
     for number in range(STEPS):
         step([tf.constant(g) for g in gradients(number).values()])
     return toy
+
+
+def own_network_is_one_batch(strategy: Any) -> float:
+    """Penalties and an embedding through the step itself: two replicas of 8 images are 16."""
+    from train.config.optimizer import Adam
+    from train.config.technique import Technique
+    from train.optimizers import build_optimizer
+    from train.step.tf_distribute import DistributedStep, ReplicaSeed
+
+    technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Adam())
+    alone = small(model=own_network(), optimizer=Adam())
+    with strategy.scope():
+        model = own_network()
+        optimizer = build_optimizer(Adam(), model.trainable_variables)
+    step = DistributedStep(model, optimizer, technique, ReplicaSeed(strategy, [1, 2]), strategy)
+    alone.step(batches(1, 16), RATE, 0)
+    step(batches(2, 8), RATE, 0)
+    both = np.concatenate([v.numpy().ravel() for v in model.trainable_variables])
+    return float(np.abs(both - alone.weights()).max())
 
 
 def main() -> None:
@@ -58,6 +78,7 @@ def main() -> None:
             for many, one in pairs
             for replica in strategy.experimental_local_results(many)
         )
+    found["own network"] = own_network_is_one_batch(strategy)
     print(json.dumps(found))
 
 

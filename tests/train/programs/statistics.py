@@ -17,6 +17,7 @@ from train.config.technique import Technique
 from train.data.registry import load
 from train.distributed.launch import read_launch
 from train.distributed.world import describe_world, start
+from train.run.provenance import collect
 
 
 def main() -> None:
@@ -62,7 +63,8 @@ def main() -> None:
             "own_after": Evaluator(model, data, 0, 1)(),
             "together_after": Evaluator(model, data, runtime.rank, runtime.size)(),
         }
-    print(json.dumps([*told.values(), describe_world(runtime, "cpu").oversubscribed]))
+    world, _ = describe_world(runtime, collect(config, ()))
+    print(json.dumps([*told.values(), world.oversubscribed]))
 
 
 main()

@@ -50,9 +50,8 @@ def epochs(of: RunConfig = OF, **changes: Any) -> tuple[EpochRecord, ...]:
 
 def announcement(of: RunConfig = OF, where: World | None = None, **more: Any) -> Announcement:
     whole = record(of)
-    return Announcement(
-        world=where or whole.world, data=whole.data, provenance=whole.provenance, **more
-    )
+    own = {"world": where or whole.world, "data": whole.data, "provenance": whole.provenance}
+    return Announcement(**(own | more))
 
 
 def finish(
@@ -225,9 +224,10 @@ def test_between_nodes_the_interface_is_the_one_that_moved_most(
     assert found.traffic == traffic
 
 
-def test_what_is_doubtful_about_the_data_is_an_alarm_of_the_record() -> None:
-    assert finish(known={"remark": "of other files"}).alarms == ("of other files",)
-    assert finish().alarms == ()
+def test_ranks_on_different_gpus_are_an_alarm_of_the_record() -> None:
+    own = record(OF).provenance.model_copy(update={"unequal": {"gpu": {"A": (0, 2), "B": (1,)}}})
+    (alarm,) = finish(known={"provenance": own}).alarms
+    assert alarm == "not equal on all ranks (value: number of ranks): gpu (A: 2, B: 1)"
 
 
 def test_throughput_is_images_over_seconds_of_steady_epochs() -> None:

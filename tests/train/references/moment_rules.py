@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.train.references.momentum_rules import larc_gradient
-
 Array = np.ndarray
 
 
@@ -20,17 +18,14 @@ def adam(
     b2: float,
     eps: float,
     decoupled: float = 0.0,
-    larc: dict[str, float] | None = None,
     adapted: bool = True,
 ) -> list[Array]:
     """Kingma and Ba 2015 (1412.6980), section 2's order of the corrections, with epsilon-hat.
 
     ``decoupled``: lambda of Loshchilov and Hutter 2019 (1711.05101), Algorithm 2, times the rate.
-    ``larc``: its numbers, where LARC stands before Adam.
     """
     path, m, v = [w], np.zeros_like(w), np.zeros_like(w)
-    for t, (raw, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
-        g = larc_gradient(w, raw, rate, **larc) if larc and adapted else raw
+    for t, (g, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
         m = b1 * m + (1 - b1) * g
         v = b2 * v + (1 - b2) * g**2
         alpha = rate * np.sqrt(1 - b2**t) / (1 - b1**t)

@@ -60,14 +60,13 @@ def lars(
 
 
 def larc_gradient(
-    w: Array, g: Array, rate: float, *, trust: float, eps: float, decay: float, clip: bool
+    w: Array, g: Array, rate: float, *, trust: float, eps: float, decay: float
 ) -> Array:
     """What apex's LARC.step leaves in p.grad, its lines in their order."""
     p_norm, g_norm = np.linalg.norm(w), np.linalg.norm(g)
     if p_norm != 0 and g_norm != 0:
         adaptive = trust * p_norm / (g_norm + p_norm * decay + eps)
-        if clip:
-            adaptive = min(adaptive / rate, 1)
+        adaptive = min(adaptive / rate, 1)
         g = g + decay * w
         g = g * adaptive
     return g
@@ -81,7 +80,6 @@ def larc_sgd(
     trust: float,
     eps: float,
     decay: float,
-    clip: bool,
     momentum: float,
     nesterov: bool = False,
     adapted: bool = True,
@@ -91,7 +89,7 @@ def larc_sgd(
     for raw, rate in zip(gradients, rates, strict=True):
         g = raw
         if adapted:
-            g = larc_gradient(w, raw, rate, trust=trust, eps=eps, decay=decay, clip=clip)
+            g = larc_gradient(w, raw, rate, trust=trust, eps=eps, decay=decay)
         buf = momentum * buf + g
         w = w - rate * (g + momentum * buf if nesterov else buf)
         path.append(w)

@@ -1,29 +1,25 @@
-"""What counts as uncommitted: code that decides results, and nothing beside it."""
+"""What counts as uncommitted: code that decides results, and nothing next to it."""
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from train.run.provenance import _versions, git_state, slurm_job_id, unused_gpus
+from tests.builders import config
+from train.run.provenance import collect, git_state, slurm_job_id, unused_gpus
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
     folder = tmp_path / "checkout"
-    for name in (
-        "train/__main__.py",
-        "train/step/train_step.py",
-        "jobs/sweeps/a.yaml",
-        "README.md",
-    ):
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("one\n")
+    for name in ("train/__main__.py", "train/step/train_step.py", "jobs/sweeps/a.yaml", "README"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("one\n")
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
         _git(folder, *words)
     return folder
@@ -34,53 +30,61 @@ def _git(folder: Path, *words: str) -> None:
     subprocess.run([*git, *words], check=True)
 
 
-def test_a_clean_checkout(checkout: Path) -> None:
-    commit, dirty = git_state(checkout)
-    assert commit is not None and len(commit) == 40 and dirty is False
-
-
 @pytest.mark.parametrize(
     ("name", "dirty"),
     [
+        (None, False),
         ("train/step/train_step.py", True),
-        ("train/new.py", True),
         ("train/step/new.py", True),
         ("jobs/sweeps/a.yaml", True),
         ("jobs/sweeps/mine.yaml", False),
-        ("README.md", False),
+        ("README", False),
         ("notes.txt", False),
     ],
 )
-def test_only_code_makes_it_dirty(checkout: Path, name: str, dirty: bool) -> None:
-    (checkout / name).write_text("two\n")
-    assert git_state(checkout)[1] is dirty
+def test_only_code_makes_it_dirty(checkout: Path, name: str | None, dirty: bool) -> None:
+    if name:
+        (checkout / name).write_text("two\n")
+    commit, found = git_state(checkout)
+    assert commit is not None and len(commit) == 40 and found is dirty
 
 
-def test_no_checkout_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert git_state(tmp_path) == (None, None)
-
-
-@pytest.mark.parametrize("tracked", [True, False])
-def test_the_repository_around_a_checkout_is_another_project(checkout: Path, tracked: bool) -> None:
-    """Seen: a release that was unpacked below another repository had its commit in all records."""
+def test_a_repository_around_the_code_or_under_it_is_another_project(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: a release that was unpacked in another project had its commit in all records."""
     inner = checkout / "downloads" / "horoscale"
     (inner / "train").mkdir(parents=True)
-    (inner / "train" / "one.py").write_text("one\n")
-    if tracked:
-        _git(checkout, "add", "-A")
-        _git(checkout, "commit", "-qm", "two")
+    (inner / "train" / "__main__.py").write_text("one\n")
     assert git_state(inner) == (None, None)
-
-
-def test_a_release_over_the_top_of_another_project(checkout: Path) -> None:
-    """Seen: it had the other project's commit."""
-    _git(checkout, "rm", "-rq", "train")
+    _git(checkout, "add", "-A")
+    assert git_state(inner) == (None, None), "though it is tracked there"
+    _git(checkout, "rm", "-rqf", "train", "downloads")
     _git(checkout, "commit", "-qm", "another project")
     (checkout / "train").mkdir()
     (checkout / "train" / "__main__.py").write_text("one\n")
-    assert git_state(checkout) == (None, None)
+    assert git_state(checkout) == (None, None), "over the top of it"
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_state(tmp_path) == (None, None), "no repository at all"
+
+
+def test_what_a_shell_or_a_home_folder_says_to_git_changes_nothing(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook works on another repository; a gitignore of home would hide new code."""
+    commit, _ = git_state(checkout)
+    _git(tmp_path, "init", "-q", "other")
+    other = tmp_path / "other"
+    for name, value in (
+        ("GIT_DIR", other / ".git"), ("GIT_WORK_TREE", other), ("GIT_INDEX_FILE", other / "none"),
+        ("HOME", tmp_path),
+    ):  # fmt: skip
+        monkeypatch.setenv(name, str(value))
+    (tmp_path / "ignored").write_text("*.py\n")
+    (tmp_path / ".gitconfig").write_text(f"[core]\nexcludesFile = {tmp_path}/ignored\n")
+    assert git_state(checkout) == (commit, False)
+    (checkout / "train" / "new.py").write_text("")
+    assert git_state(checkout) == (commit, True)
 
 
 @pytest.mark.parametrize("kind", ["worktree", "submodule"])
@@ -119,23 +123,19 @@ def test_a_checkout_of_another_user_is_read(
     assert git_state(checkout) == (commit, False)
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"SLURM_JOB_ID": "12"}, "12"),
-        ({"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"}, "12_0"),
-        ({}, None),
-    ],
-)
-def test_a_job_is_called_as_squeue_calls_it(environment, expected) -> None:
-    assert slurm_job_id(environment) == expected
+def test_a_job_is_called_as_squeue_calls_it() -> None:
+    job = {"SLURM_JOB_ID": "14"}
+    assert (slurm_job_id({}), slurm_job_id(job)) == (None, "14")
+    assert slurm_job_id(job | {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"}) == "12_0"
 
 
-def test_a_record_says_how_horovod_was_built() -> None:
-    assert _versions()["horovod"] == "0.28.1, patched: yield"
+def test_gpus_that_the_ranks_do_not_use() -> None:
+    assert (unused_gpus({}), unused_gpus({"HOROSCALE_GPUS_HERE": "2"})) == (None, 2)
 
 
-def test_the_record_says_how_many_gpus_stayed_unused() -> None:
-    assert unused_gpus(None, {"HOROSCALE_GPUS_HERE": "2"}) == 2
-    assert unused_gpus("NVIDIA H200", {"HOROSCALE_GPUS_HERE": "2"}) is None
-    assert unused_gpus(None, {}) is None
+@pytest.mark.tf
+def test_each_rank_collects_what_its_record_shows() -> None:
+    found = collect(config(seed=3), ("NVIDIA H200",))
+    assert found.versions["horovod"] == "0.28.1, patched: yield"
+    assert found.versions["python"] == platform.python_version() and found.seeds == {"run": 3}
+    assert found.gpu == "NVIDIA H200" and found.unused_gpus is None and found.cpu

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from train.errors import ConfigError
+
 pytestmark = pytest.mark.tf
 
 
@@ -56,24 +58,6 @@ def test_is_restored_from_its_variables():
     assert run(first, True, True, True) == run(second, True, True, True) == [32, 64, 64]
 
 
-def test_scaling_and_back_changes_no_bit(invariant):
-    import tensorflow as tf
-
-    from train.step.loss_scale import LossScale
-
-    weights = tf.Variable(np.random.default_rng(1).normal(size=300), dtype=tf.float32)
-
-    def gradient(scale: LossScale | None) -> np.ndarray:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.sin(weights) * tf.exp(weights))
-            (loss,) = scale.scaled([loss]) if scale else [loss]
-        found = tape.gradient(loss, [weights])
-        return (scale.unscaled(found) if scale else found)[0].numpy()
-
-    error = np.abs(gradient(LossScale()) - gradient(None)).max()
-    invariant("T15 loss scale", "gradients in float32 are the same bit for bit", error, 0)
-
-
 def test_keeps_gradients_that_float16_loses(invariant):
     import tensorflow as tf
 
@@ -107,3 +91,28 @@ def test_nothing_where_the_range_suffices(precision):
     assert scale.unscaled(gradients)[0] is gradients[0]
     assert tuple(scale.variables) == () and scale.update(tf.constant(False)) is None
     assert isinstance(build_loss_scale("mixed_float16"), LossScale)
+
+
+def test_tf32_is_only_on_where_it_is_asked_for_and_can_be(monkeypatch):
+    """TensorFlow's default is to round on every GPU that can."""
+    import tensorflow as tf
+
+    from train.distributed.gpus import choose_products
+
+    capability = {"V100": (7, 0), "A100": (8, 0), "H100": (9, 0), "other maker": None}
+    devices: list[str] = []
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda _: devices)
+    details = lambda gpu: {"compute_capability": c} if (c := capability[gpu]) else {}  # noqa: E731
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", details)
+    enabled = tf.config.experimental.tensor_float_32_execution_enabled
+    for found, able in (("A100 H100", True), ("A100 V100", False), ("other maker", False), ("", 0)):
+        devices[:] = found.split(" ") if "A100" in found else [found] * bool(found)
+        if able:
+            choose_products("tf32")
+            assert enabled()
+        else:
+            with pytest.raises(ConfigError, match=r"8\.0 or above .* found (no|an older) GPU: say"):
+                choose_products("tf32")
+        for precision in ("float32", "mixed_float16", "mixed_bfloat16"):
+            choose_products(precision)
+            assert not enabled()

@@ -90,11 +90,6 @@ def test_independent_of_dropout_masks_of_the_same_step():
         assert not np.allclose(1 + tf.random.stateless_normal([16], folded).numpy(), weights)
 
 
-def test_without_sigma_the_weights_are_exactly_one(invariant):
-    error = np.abs(draw(64, 0.0, 3) - 1).max()
-    invariant(T10, "s = 0: every weight is exactly 1", error, 0)
-
-
 def _off(draws: np.ndarray, variance: float) -> float:
     """Distance of the draws' variance from the expected one, in standard errors of a variance."""
     ratio = draws.var(ddof=1) / variance

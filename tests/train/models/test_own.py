@@ -1,0 +1,390 @@
+"""Networks that are not ours run as they were built, or are refused in one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from train.config.networks import NetworkSource
+from train.config.run import RunConfig
+from train.config.technique import Technique
+from train.errors import ConfigError
+
+pytestmark = pytest.mark.tf
+SHAPE, CLASSES = (8, 8, 3), 4
+IMAGES = np.random.default_rng(0).integers(0, 256, (4, *SHAPE), dtype=np.uint8)
+HEAD = "import tensorflow as tf\nfrom tensorflow.keras import layers as L\n"
+#: Nested networks whose layers have equal names, a layer without a config that has layers inside,
+#: batch norm in unusual forms, one that is called twice, one that is frozen.
+NESTED = """
+class Block(L.Layer):
+    def __init__(self, filters):
+        super().__init__()
+        self.conv = L.Conv1D(filters, 3, padding="same")
+        self.norm = L.BatchNormalization(scale=False)
+    def call(self, x, training=None):
+        return self.norm(self.conv(x), training=training)
+
+def part(rank):
+    x = inputs = L.Input((8, 8, 5))
+    penalty = tf.keras.regularizers.L2(0.5)
+    x = L.SeparableConv2D(5, 3, padding="same", name="conv", pointwise_regularizer=penalty)(x)
+    x = L.BatchNormalization(name="norm", momentum=0.3, epsilon=0.02, center=False)(x)
+    return tf.keras.Model(inputs, x, name=f"part{rank}")
+
+def build(input_shape, classes):
+    x = inputs = L.Input(input_shape)
+    x = L.Conv2D(5, 3, padding="same", name="conv")(x)
+    shared = L.BatchNormalization(name="norm", axis=1)
+    x = shared(L.ReLU()(shared(x)))
+    x = L.BatchNormalization(name="frozen", trainable=False)(x)
+    x = part(2)(part(1)(x))
+    x = L.BatchNormalization(name="maps3d")(L.Reshape((2, 4, 8, 5))(x))
+    x = Block(6)(L.Reshape((64, 5))(x))
+    x = L.BatchNormalization(name="vectors")(L.Flatten()(x))
+    return tf.keras.Model(inputs, L.Dense(classes)(x))
+"""
+RANDOM = """
+def build(input_shape, classes):
+    x = inputs = L.Input(input_shape)
+    drop = L.Dropout(0.5)
+    x = drop(L.Concatenate()([drop(x), x]))
+    x = L.SpatialDropout2D(0.3)(L.Dropout(0.2, noise_shape=(None, 1, 1, 1))(x))
+    x = L.GaussianNoise(0.1)(L.GaussianDropout(0.1)(L.AlphaDropout(0.1)(x)))
+    x = L.RandomFlip()(x)
+    x = L.Reshape((64, 6))(x)
+    x = L.MultiHeadAttention(2, 3, dropout=0.2)(x, x)
+    return tf.keras.Model(inputs, L.Dense(classes)(L.Flatten()(x)))
+"""
+
+
+def own(folder: Path, body: str, row: Any = None, draws: Any = None, **changes: Any) -> Any:
+    """A network of a file, as a rank makes it. draws: a StepSeed."""
+    from train.models.layers import StepSeed
+    from train.models.networks import build_model
+
+    file = folder / "copied.py"
+    file.write_text(HEAD + body)
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    technique = Technique(name="t", base_lr=0.1, base_batch=4, **(row or {}))
+    config = RunConfig(
+        dataset="digits", model=f"net.py:build@{sha256}", technique=technique, gpus=1,
+        batch_per_rank=4, epochs=1, **{"seed": 0, **changes},
+    )  # fmt: skip
+    return build_model(config, SHAPE, CLASSES, draws or StepSeed(7), None, 1, folder, file)
+
+
+def plain(body: str) -> Any:
+    """What the file builds where nothing of this suite is."""
+    space: dict[str, Any] = {}
+    exec(HEAD + body, space)
+    return space["build"](SHAPE, CLASSES)
+
+
+GHOSTS = {"normalisation": "ghost_batch_norm", "ghost_batch": 2}
+SYNC = {"normalisation": "sync_batch_norm"}
+
+
+def test_the_network_runs_as_built_and_plain_keras_loads_its_weights(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from train.models.layers import all_layers, user_network
+
+    usual = own(tmp_path, NESTED, {"normalisation": "batch_norm"})
+    assert usual.trainable_variables and sum(usual.losses) > 0.1, "a nested regulariser counts"
+    for variable in usual.variables:
+        variable.assign_add(tf.random.stateless_uniform(variable.shape, (1, 2)) / 4)
+    reference = plain(NESTED)
+    user_network(usual).save_weights(tmp_path / "weights.h5")
+    reference.load_weights(tmp_path / "weights.h5")
+    expected = reference(IMAGES * np.float32(1 / 255)).numpy()
+    for row, kind in ((GHOSTS, "Ghost"), (SYNC, "Sync"), ({}, "")):
+        net = own(tmp_path, NESTED, row)
+        assert [v.name for v in net.variables] == [v.name for v in usual.variables]
+        net.set_weights(usual.get_weights())
+        assert np.array_equal(net(IMAGES), expected)
+        norms = {x.name: x for x in all_layers(net) if "BatchNorm" in type(x).__name__}
+        kinds = {name: type(x).__name__ for name, x in norms.items()}
+        assert kinds.pop("frozen") == "BatchNormalization"
+        assert set(kinds.values()) == {f"{kind}BatchNormalization"} and len(kinds) == 4
+        assert (norms["maps3d"].momentum, norms["maps3d"].epsilon) == (0.99, 1e-3)
+        inner = next(x for x in all_layers(net) if x.name == "part2").get_layer("norm")
+        assert (inner.momentum, inner.epsilon, inner.beta) == (0.3, 0.02, None)
+
+
+@pytest.mark.parametrize("row", [{**GHOSTS, "ghost_batch": 4}, SYNC])
+def test_one_ghost_and_one_rank_are_the_network_that_was_built(row: Any, tmp_path: Path) -> None:
+    """Shared and frozen layers, maps in 3-D, sequences, other axes: outputs and averages, also
+    those of :func:`reestimate_statistics`."""
+    from train.trainer.batch_statistics import reestimate_statistics
+
+    usual, changed = (own(tmp_path, NESTED, r) for r in ({"normalisation": "batch_norm"}, row))
+    for _ in range(2):
+        found, expected = changed(IMAGES, training=True), usual(IMAGES, training=True)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    once = NESTED.replace("shared(L.ReLU()(shared(x)))", "shared(x)").replace(
+        "Block(6)", "L.ReLU()"
+    )
+    nets = [usual, changed]
+    for again in ({"normalisation": "batch_norm"}, row):
+        nets.append(own(tmp_path, once, {**again, "bn_statistics": "reestimated"}))
+        reestimate_statistics(nets[-1], [IMAGES], 1)
+    for one, other in (nets[:2], nets[2:]):
+        for a, b in zip(one.variables, other.variables, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5, err_msg=a.name)
+    averages = [v for v in nets[2].variables if "moving_mean" in v.name]
+    frozen = [not v.numpy().any() for v in averages if "frozen" in v.name]
+    assert frozen == [True] and len(averages) == 6
+
+
+def test_all_draws_are_functions_of_seed_rank_and_step(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from train.models.layers import StepSeed, graph
+
+    ranks = [StepSeed(7), StepSeed(8)]
+    nets = [own(tmp_path, RANDOM, draws=seed) for seed in ranks]
+
+    def logits(rank: int, step: int) -> np.ndarray:
+        ranks[rank].set_step(tf.constant(step))
+        return graph(lambda images: nets[rank](images, training=True))(IMAGES).numpy()
+
+    first = logits(0, 5)
+    assert not np.array_equal(first, logits(0, 6))
+    assert np.array_equal(first, logits(0, 5)), "as in a run that was resumed"
+    assert not np.array_equal(first, logits(1, 5)), "another rank"
+    assert np.array_equal(nets[0](IMAGES), nets[1](IMAGES))
+
+
+def test_a_layer_that_is_called_twice_draws_two_masks() -> None:
+    import tensorflow as tf
+
+    from train.models.layers import OwnNetwork, StepSeed, seed_random_layers
+
+    L = tf.keras.layers
+    inputs, drop = L.Input((64,)), L.Dropout(0.5)
+    net = tf.keras.Model(inputs, L.Concatenate()([drop(inputs), drop(inputs)]))
+    held = OwnNetwork(net, seed_random_layers(net, StepSeed(1)))
+    both = [held(tf.ones((1, 64)), training=True).numpy() for _ in range(2)]
+    assert np.array_equal(*both)
+    assert not np.array_equal(both[0][:, :64], both[0][:, 64:])
+
+
+SEEDED = """
+tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+def build(input_shape, classes):
+    tf.keras.utils.set_random_seed(1)
+    return tf.keras.Sequential([
+        L.Conv2D(4, 3, kernel_initializer=tf.keras.initializers.HeNormal(seed=3)),
+        L.Flatten(), L.Dense(classes),
+    ])
+"""
+
+
+def test_weights_depend_on_the_seed_of_the_cell_alone(tmp_path: Path) -> None:
+    """And neither precision nor what is drawn afterwards depends on the network's code."""
+    import tensorflow as tf
+
+    one, same, other = (own(tmp_path, SEEDED, seed=seed) for seed in (1, 1, 2))
+    for kernel in (0, 2):
+        assert np.array_equal(one.get_weights()[kernel], same.get_weights()[kernel])
+        assert not np.array_equal(one.get_weights()[kernel], other.get_weights()[kernel])
+    after = []
+    for body in (SEEDED, NESTED):
+        own(tmp_path, body)
+        after.append((np.random.random(), float(tf.random.uniform([]))))
+    assert after[0] == after[1]
+    assert {v.dtype for v in one.variables} == {tf.float32}
+    assert tf.keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_mixed_precision_computes_in_half_and_keeps_the_rest(tmp_path: Path) -> None:
+    from train.models.layers import user_network
+
+    net = own(tmp_path, NESTED, {"precision": "mixed_float16", **GHOSTS})
+    assert user_network(net).get_layer("conv").compute_dtype == "float16"
+    assert net(IMAGES, training=True).dtype == "float32"
+    assert {v.dtype.name for v in net.variables} == {"float32"}
+
+
+def test_weights_are_loaded_by_the_names_of_layers(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    L = tf.keras.layers
+    base = tf.keras.Sequential([L.SeparableConv2D(5, 3, name="conv"), L.Dense(2, name="new")])
+    base.build((None, 8, 8, 5))
+    base.save_weights(tmp_path / "base.h5")
+    sha256 = hashlib.sha256((tmp_path / "base.h5").read_bytes()).hexdigest()
+    # the outer layer of that name has another shape, which is an error and no reason to skip it
+    with pytest.raises(ConfigError, match=r"cannot load .*base\.h5"):
+        own(tmp_path, NESTED, pretrained=f"base.h5@{sha256}")
+    inner = NESTED.replace('padding="same", name="conv")(x)', 'padding="same", name="first")(x)')
+    net = own(tmp_path, inner, pretrained=f"base.h5@{sha256}")
+    wanted = base.get_layer("conv").get_weights()[0]
+    assert sum(np.array_equal(wanted, w) for w in net.get_weights()) == 2
+    with pytest.raises(ConfigError, match=r"no layer .* name of one in .*base\.h5, which has conv"):
+        own(tmp_path, SEEDED, pretrained=f"base.h5@{sha256}")
+    with pytest.raises(ConfigError, match=r"base\.h5 has the sha256"):
+        own(tmp_path, SEEDED, pretrained=f"base.h5@{'0' * 64}")
+
+
+def test_networks_of_keras_get_the_range_that_they_expect() -> None:
+    import tensorflow as tf
+
+    from train.models.own import _prepared
+    from train.models.standardise import channel_statistics
+
+    row = Technique(name="t", base_lr=0.1, base_batch=1)
+    images = tf.constant(IMAGES)
+
+    def seen(name: str, technique: Technique = row) -> np.ndarray:
+        pixels = channel_statistics(IMAGES, np.arange(4))
+        source = NetworkSource("applications", name)
+        return np.asarray(_prepared(source, images, technique, pixels))
+
+    assert np.array_equal(seen("EfficientNetB0"), IMAGES)
+    np.testing.assert_allclose(seen("MobileNetV2"), IMAGES / 127.5 - 1, atol=1e-6)
+    bgr = IMAGES[..., ::-1] - np.array([103.939, 116.779, 123.68])
+    np.testing.assert_allclose(seen("VGG16"), bgr, atol=1e-4)
+    moved = seen("MobileNetV3Small", row.model_copy(update={"standardise": True}))
+    np.testing.assert_allclose(moved.mean((0, 1, 2)), 127.5, atol=1e-3)
+    np.testing.assert_allclose(moved.std((0, 1, 2)), 63.75, atol=1e-3)
+
+
+def flat(
+    line: str = "pass", given: str = "L.Input(s)", start: str = "i", made: str = "L.Dense(n)(x)"
+) -> str:
+    return (
+        f"def build(s, n):\n    x = i = {given}\n    {line}\n    x = L.Flatten()(x)\n"
+        f"    return tf.keras.Model({start}, {made})"
+    )
+
+
+MUON = {"normalisation": "batch_norm", "optimizer": {"name": "muon"}}
+AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
+
+
+@pytest.mark.parametrize(
+    ("body", "row", "text"),
+    [
+        ("build = 3", {}, "has no function build"),
+        ("def build(s, n):\n    return n", {}, "expected a Keras model, found int"),
+        ("class N(tf.keras.Model):\n    def call(self, x): return x\ndef build(s, n): return N()",
+         {}, "a subclassed model"),
+        (flat(start="[i, L.Input(s)]"), {}, "one tensor each"),
+        (flat(made="{'a': L.Dense(n)(x)}"), {}, "one tensor each"),
+        (flat(given="L.Input((9, 9, 3))"), {}, r"it takes \(None, 9"),
+        (flat(given="L.Input(s, 4)"), {}, r"it takes \(4, 8"),
+        (flat(made="L.Dense(n + 1)(x)"), {}, r"it returns \(None, 5\)"),
+        (flat(made="x[:, :n]"), {}, "no weights"),
+        (flat(made="L.Dense(n, activation='softmax')(x)"), {}, "ends in Softmax: expected logits"),
+        (flat(made="tf.nn.sigmoid(L.Dense(n)(x))"), {}, "ends in Sigmoid"),
+        (flat(made="L.Dense(n, dtype='float64')(x)"), {}, "float32, which"),
+        (flat("x = L.Lambda(lambda x: x + tf.random.normal([1]))(x)"), {}, "no checkpoint holds"),
+        (flat("x = L.BatchNormalization(synchronized=True)(x)"), {}, "synchronized=True"),
+        (flat("x = L.SpectralNormalization(L.Conv2D(2, 3))(x)"), {}, "spectral_normalization"),
+        (flat("x = tf.compat.v1.keras.layers.BatchNormalization()(x)"), {}, "moving_mean.* means"),
+        (flat(), GHOSTS, "does not have"),
+        (flat("x = L.BatchNormalization(trainable=False)(x)"), SYNC, "does not have"),
+        (flat("x = L.BatchNormalization(axis=[1, 3])(x)"), GHOSTS, "over one axis"),
+        (flat("x = L.TimeDistributed(L.BatchNormalization(name='bn'))(x)"), GHOSTS,
+         "in bn a row is not an image"),
+        (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
+        (flat("x = L.BatchNormalization(name='bn')(x, training=False)"), AGAIN, "not called once"),
+        (flat("x = L.Conv2D(2, 3)(x)"), MUON, "fix_norm needs"),
+        (flat("x = L.BatchNormalization()(x)"), {**MUON, **GHOSTS}, "orthogonalises"),
+        (flat("x = L.BatchNormalization(name='conv1')(x)"),
+         {**GHOSTS, "initialisation": "whitened"}, "whitened"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_is_refused(body: str, row: Any, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"net\.py\W.*{text}"):
+        own(tmp_path, body, row)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("1 / 0", r"net\.py, line 3: ZeroDivisionError: division by zero"),
+        ("import sys; sys.exit(2)", "line 3: SystemExit: 2"),
+        ("def build(:", "line 3: SyntaxError"),
+        ("import neighbour", r"line 3: ModuleNotFoundError: .* \(a network is one file\)"),
+        ("def build(s, n):\n    x = L.Input(s)\n    return x.nothing", "line 5: AttributeError"),
+        (flat("x = L.Lambda(lambda x: x if tf.reduce_sum(x) > 0 else -x)(x)"), "line 5:"),
+    ],
+)
+def test_an_error_of_its_code_has_the_line(body: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text("")
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, body)
+
+
+def test_the_file_is_the_one_that_the_config_names(tmp_path: Path) -> None:
+    from train.models.own import load_builder
+
+    source = NetworkSource("file", "build", "net.py", "0" * 64)
+    with pytest.raises(ConfigError, match=r"gone\.py is missing"):
+        load_builder(source, tmp_path / "gone.py")
+    (tmp_path / "other.py").write_text("")
+    with pytest.raises(ConfigError, match=r"other\.py has the sha256 e3b0"):
+        load_builder(source, tmp_path / "other.py")
+    with pytest.raises(ConfigError, match=r"no MobileNetV9; it has ConvNeXtBase"):
+        load_builder(NetworkSource("applications", "MobileNetV9"), None)
+
+
+def test_the_first_convolution_whitens_what_it_sees(tmp_path: Path) -> None:
+    from train.models.layers import user_network
+    from train.models.whitening import whiten_first_layer
+
+    conv = "x = L.Conv2D(54, 3, name='conv1')(L.ZeroPadding2D(1)(x * 2 - 1))"
+    net = own(tmp_path, flat(f"{conv}; x = L.BatchNormalization()(x)"), {
+        "initialisation": "whitened", "normalisation": "batch_norm",
+    })  # fmt: skip
+    whiten_first_layer(net, IMAGES, np.arange(4))
+    kernel = user_network(net).get_layer("conv1").kernel.numpy().reshape(27, 54)
+    padded = np.pad(IMAGES / 127.5 - 1, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    patches = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    seen = np.moveaxis(patches, 3, -1).reshape(-1, 27) @ kernel[:, :27]
+    correlation = np.corrcoef(seen.T) - np.eye(27)
+    assert np.abs(correlation).max() < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "MobileNetV2",
+        "EfficientNetB0",
+        "ResNet50V2",
+        "DenseNet121",
+        "ConvNeXtTiny",
+        "MobileNetV3Small",
+    ],
+)
+def test_networks_of_keras_are_theirs_to_the_bit(name: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from train.models.layers import StepSeed, user_network
+    from train.models.networks import build_model
+
+    make = getattr(tf.keras.applications, name)
+    prepare = importlib.import_module(make.__module__).preprocess_input
+    images = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
+    shape = {"input_shape": (32, 32, 3), "classes": CLASSES, "weights": None}
+    reference = make(**shape, classifier_activation=None)
+    norms = [x for x in reference.layers if isinstance(x, tf.keras.layers.BatchNormalization)]
+    for row in (GHOSTS, SYNC) if norms else ({},):
+        technique = Technique(name="t", base_lr=0.1, base_batch=4, **row)
+        config = RunConfig(
+            dataset="cifar10", model=f"keras.applications.{name}", technique=technique, gpus=1,
+            batch_per_rank=4, epochs=1, seed=0,
+        )  # fmt: skip
+        net = build_model(config, (32, 32, 3), CLASSES, StepSeed(1))
+        user_network(net).save_weights(tmp_path / "weights.h5")
+        reference.load_weights(tmp_path / "weights.h5")
+        assert np.array_equal(net(images), reference(prepare(images.astype(np.float32))))

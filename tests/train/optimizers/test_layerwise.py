@@ -1,0 +1,134 @@
+"""LARS, LARC and LAMB beyond their rules, which test_optimizers proves: the rows of
+techniques.yaml, norms of zero, and the ratios that are recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.config.techniques import load_techniques
+from tests.train.optimizers.toy import (
+    ADAPTED,
+    Toy,
+    first_weights,
+    gradients,
+    length,
+    moves,
+    one,
+    relative,
+)
+from tests.train.references.moment_rules import lamb
+from tests.train.references.momentum_rules import larc_sgd
+from train.config.optimizer import Lamb, Larc, Lars
+from train.config.technique import Technique
+
+pytestmark = pytest.mark.tf
+
+WEIGHT = first_weights()["conv/kernel"]
+GRADIENT = gradients(0)["conv/kernel"]
+
+
+def test_larcs_row_is_apexs_for_every_variable(invariant: Any) -> None:
+    """Biases and normalisation as they start in a network, under a rate that climbs to 3.125."""
+    start = first_weights() | {
+        "conv/bias": np.zeros(4, np.float32),
+        "bn/gamma": np.ones(4, np.float32),
+        "bn/beta": np.zeros(4, np.float32),
+    }
+    config = Technique(name="larc", base_batch=256, **load_techniques()["larc"]).optimizer
+    assert config == Larc(exclude=())
+    rates = [3.125 * (step + 1) / 12 for step in range(12)]
+    toy = Toy(config, start)
+    for step, rate in enumerate(rates):
+        toy.step(gradients(step, 0.01), rate)
+    found, worst = toy.weights(), 0.0
+    for name, first in start.items():
+        given = [gradients(step, 0.01)[name].astype(np.float64) for step in range(12)]
+        numbers = {"trust": 0.02, "eps": 1e-8, "decay": 5e-4, "momentum": 0.9}
+        *_, last = larc_sgd(first.astype(np.float64), given, rates, **numbers)
+        worst = max(worst, relative(found[name] - first, last - first))
+    invariant("T7 LARC", "the row: apex's rule for biases, gamma and beta, too", worst, 2e-5)
+
+
+def test_larss_row_steps_biases_as_the_plain_row_does() -> None:
+    rows = load_techniques()
+    lars, plain = (
+        Technique(name=name, base_batch=256, **rows[name]) for name in ("lars", "nesterov")
+    )
+    rest = lars.peak_lr(4096) * lars.optimizer.rest_rate
+    assert plain.base_lr < rest < plain.peak_lr(4096)
+
+
+def test_a_zero_norm_means_a_factor_of_one(invariant: Any) -> None:
+    zeros = np.zeros_like(WEIGHT)
+    for name, config, decay in (
+        ("T6 LARS", Lars(weight_decay=0.1), 0.1),
+        ("T7 LARC", Larc(weight_decay=0.1), 0.0),  # which does not decay then
+    ):
+        (step,) = moves(one(config, zeros, [GRADIENT], [2.0]))
+        invariant(name, "|w| = 0: the plain step lr g", relative(step, 2.0 * GRADIENT), 1e-6)
+        (step,) = moves(one(config, WEIGHT, [zeros], [2.0]))
+        off = length(step - 2.0 * decay * WEIGHT)
+        invariant(name, "|g| = 0: the plain step lr decay w", off, 1e-6)
+
+
+def test_the_factors_are_recorded_and_where_larc_kept_the_rate() -> None:
+    from train.optimizers import trust_ratios
+
+    given = gradients(0)
+    given["dense/kernel"] = given["dense/kernel"] * np.float32(1e-3)  # lam is far above lr
+    norms = [(length(first_weights()[n]), length(given[n])) for n in ADAPTED]
+    for config, expected, kept in (
+        (Lars(weight_decay=0.1), [0.001 * w / (g + 0.1 * w) for w, g in norms], [0, 0]),
+        (Larc(weight_decay=0), [0.02 * norms[0][0] / norms[0][1] / 0.01, 1.0], [0, 1]),
+    ):
+        toy = Toy(config)
+        toy.step(given, 0.01)
+        found = trust_ratios(toy.optimizer)
+        np.testing.assert_allclose(found[0].numpy(), expected, rtol=1e-5)
+        assert found[1].numpy().tolist() == kept
+    toy.step({name: 0 * gradient for name, gradient in given.items()}, 0.01)
+    assert trust_ratios(toy.optimizer)[1].numpy().tolist() == [0, 0], "no gradient is not kept"
+
+
+@pytest.mark.parametrize("exclude", [("bias", "gamma", "beta"), ()])
+def test_recording_changes_no_bit_of_tensorflow_addons(
+    exclude: tuple[str, ...], invariant: Any
+) -> None:
+    import tensorflow as tf
+    from tensorflow_addons.optimizers import LAMB
+
+    from train.optimizers import optimizer_variables, trust_ratios
+
+    patterns = list(exclude) or ["matches nothing"]
+    ours, theirs = (Toy(Lamb(weight_decay=0.1, exclude=exclude)) for _ in range(2))
+    theirs.optimizer = LAMB(
+        0.0, weight_decay=0.1, exclude_from_weight_decay=patterns,
+        exclude_from_layer_adaptation=patterns,
+    )  # fmt: skip
+
+    def steps(toy: Toy) -> Any:
+        @tf.function
+        def step(given: list[Any]) -> None:
+            toy.optimizer.learning_rate.assign(0.01)
+            toy.optimizer.apply_gradients(zip(given, toy.variables, strict=True))
+
+        return step
+
+    run_ours, run_theirs = steps(ours), steps(theirs)
+    for number in range(6):
+        given = [tf.constant(g) for g in gradients(number).values()]
+        run_ours(given)
+        run_theirs(given)
+    pairs = [*zip(ours.variables, theirs.variables, strict=True)]
+    pairs += zip(optimizer_variables(ours.optimizer), theirs.optimizer.variables(), strict=True)
+    differ = sum(not np.array_equal(a.numpy(), b.numpy()) for a, b in pairs)
+    invariant("T8 LAMB", "weights and slots that differ from tensorflow-addons'", differ, 0)
+    expected: list[float] = []
+    kernels = [gradients(step)["conv/kernel"].astype(np.float64) for step in range(6)]
+    numbers = {"b1": 0.9, "b2": 0.999, "eps": 1e-6, "decay": 0.1, "ratios": expected}
+    lamb(WEIGHT.astype(np.float64), kernels, [0.01] * 6, **numbers)
+    error = trust_ratios(ours.optimizer)[0].numpy()[0] / expected[-1] - 1
+    invariant("T8 LAMB", "recorded ratio |w| / |update|", error, 2e-5)

@@ -1,0 +1,109 @@
+"""Techniques that would train something other than they say; see :mod:`train.config.checks`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # which imports this module
+    from train.config.technique import Technique
+
+Rows = tuple[tuple[Callable[..., Any], str], ...]
+
+TECHNIQUE: Rows = (
+    (lambda t: t.normalisation == "ghost_batch_norm" and t.ghost_batch is None,
+     "normalisation ghost_batch_norm needs ghost_batch, e.g. 128"),
+    (lambda t: t.normalisation != "ghost_batch_norm" and t.ghost_batch is not None,
+     "ghost_batch {t.ghost_batch} has no effect with normalisation {t.normalisation}: say "
+     "normalisation: ghost_batch_norm, or leave it out"),
+    (lambda t: t.normalisation != "ghost_batch_norm" and t.bn_momentum_per != "ghost",
+     "bn_momentum_per {t.bn_momentum_per} is about ghosts, and normalisation is "
+     "{t.normalisation}: say normalisation: ghost_batch_norm, or leave it out"),
+    (lambda t: t.normalisation == "none" and (t.bn_statistics != "moving" or t.zero_gamma),
+     "bn_statistics and zero_gamma are about normalisation, which is none: choose one, e.g. "
+     "batch_norm, or leave them out"),
+    (lambda t: t.normalisation == "none" and t.initialisation == "whitened",
+     "initialisation whitened gives the first filters their directions and leaves their lengths "
+     "to normalisation, which is none: choose one, e.g. batch_norm, or initialisation: he"),
+    (lambda t: t.reduction == "adasum" and t.compression != "none",
+     "reduction adasum takes dot products of whole gradients, which compression {t.compression} "
+     "rounds: say compression: none"),
+    (lambda t: t.reduction == "adasum" and t.lr_scaling != "none",
+     "reduction adasum sums what is orthogonal by itself, so lr_scaling {t.lr_scaling} would "
+     "scale twice (Maleki et al. 2020, 2006.02924): say lr_scaling: none"),
+    (lambda t: t.reduction == "adasum" and t.noise_batch is not None,
+     "reduction adasum adds up what the ranks' gradients do not have in common, which "
+     "noise_batch enlarges, and with it the step: use one of them"),
+    (lambda t: t.reduction == "adasum" and t.normalisation == "sync_batch_norm",
+     "reduction adasum needs the gradient of each rank's own batch, which normalisation "
+     "sync_batch_norm mixes: use batch_norm or ghost_batch_norm"),
+    (lambda t: t.zero_gamma and t.optimizer.name == "novograd_tfa",
+     "optimizer novograd_tfa with zero_gamma: it divides by the norm of a variable's first "
+     "gradient, which is 0 in a branch that starts closed, so the second step there is 32 times "
+     "too long: use novograd"),
+    (lambda t: t.lr_scaling == "adascale" and t.warmup_epochs,
+     "lr_scaling adascale needs no warmup_epochs: its gain starts near 1 by itself (Johnson et "
+     "al. 2020, 2007.05105): set warmup_epochs: 0"),
+    (lambda t: t.lr_scaling == "adascale" and t.noise_batch is not None,
+     "lr_scaling adascale reads the gradient's noise, which noise_batch adds to: use one of them"),
+    (lambda t: t.lr_scaling == "adascale" and t.regime_adaptation,
+     "lr_scaling adascale lets one step count for several of base_batch's, regime_adaptation "
+     "takes all of them: use one of them"),
+    (lambda t: t.lr_scaling == "adascale" and t.normalisation == "sync_batch_norm",
+     "lr_scaling adascale compares gradients of the ranks' own batches, which normalisation "
+     "sync_batch_norm makes depend on each other: use batch_norm or ghost_batch_norm"),
+    (lambda t: t.lr_scaling == "adascale" and t.optimizer.name != "sgd",
+     "lr_scaling adascale is a rule for SGD (2007.05105), found optimizer {t.optimizer.name}: "
+     "use sgd, with or without momentum, or lr_scaling: sqrt"),
+    (lambda t: grows(t) and t.schedule.name != "constant",
+     "batch_growth takes the place of a decaying learning rate, but schedule is "
+     "{t.schedule.name}: say schedule: constant"),
+    (lambda t: grows(t) and t.lr_scaling == "adascale",
+     "batch_growth lowers the noise instead of the learning rate, lr_scaling adascale would "
+     "raise it again: say lr_scaling: none, sqrt or linear (of the first batch)"),
+    (lambda t: grows(t) and t.noise_batch is not None,
+     "batch_growth lowers the gradient's noise, noise_batch adds what is missing to a fixed "
+     "level: use one of them"),
+    (lambda t: grows(t) and t.regime_adaptation,
+     "batch_growth takes fewer steps than base_batch, regime_adaptation as many: use one of them"),
+    (lambda t: t.warmup_epochs and t.warmup_from == "base" and t.lr_scaling == "none",
+     "warmup_epochs {t.warmup_epochs:g} climb from the base learning rate to the scaled one, "
+     "which lr_scaling none leaves the same: say warmup_from: zero, or warmup_epochs: 0"),
+    (lambda t: getattr(t.optimizer, "nesterov", False) and t.optimizer.momentum == 0,
+     "optimizer {t.optimizer.name}: nesterov looks ahead along the momentum, which is 0: say "
+     "nesterov: false, or a momentum such as 0.9"),
+    (lambda t: "" in getattr(t.optimizer, "exclude", ()),
+     "optimizer: exclude '' would match every variable: leave it out"),
+    (lambda t: _no_pattern(getattr(t.optimizer, "exclude", ())),
+     "optimizer: exclude {x} is no regular expression: write parts of variable names, e.g. bias"),
+    (lambda t: t.optimizer.name == "muon" and t.optimizer.fix_norm and t.normalisation == "none",
+     "optimizer muon: fix_norm, which is on by default, gives convolutions a fixed length; only "
+     "normalisation behind them makes that harmless, and normalisation is none: say fix_norm: "
+     "false, or normalisation: batch_norm"),
+)  # fmt: skip
+
+
+def technique_problem(technique: Technique) -> str | None:
+    """The first text that applies; None if nothing is wrong."""
+    return first_problem(TECHNIQUE, t=technique)
+
+
+def first_problem(rows: Rows, **subject: Any) -> str | None:
+    for condition, text in rows:
+        if found := condition(**subject):
+            return text.format(**subject, x=found)
+    return None
+
+
+def grows(t: Technique) -> bool:
+    return t.batch_growth.name == "grow"
+
+
+def _no_pattern(patterns: tuple[str, ...]) -> str | None:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return f"{pattern!r} ({error})"
+    return None
