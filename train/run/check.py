@@ -47,8 +47,6 @@ PATIENCE_S = 3600.0
 PROBES: dict[str, dict[str, Any]] = {
     "ghosts": {"normalisation": "ghost_batch_norm", "ghost_batch": 2},
     "synchronised": {"normalisation": "sync_batch_norm"},
-    "whitened": {"normalisation": "batch_norm", "initialisation": "whitened"},
-    "zero_gamma": {"normalisation": "batch_norm", "zero_gamma": True},
     "muon": {"normalisation": "batch_norm", "optimizer": {"name": "muon"}},
 }
 Row = tuple[str, str, str]  # verdict (passed, FAILED, or - for a fact), of what, the finding
@@ -170,8 +168,8 @@ def _findings(
         straight = trainer(parts=parts, out=whole).train(resume=False)
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
-        yield "-", "step", f"{step_s:.2g} s, {per} ({runtime.gpu or 'CPU'})"
-        peak = max(Ranks(runtime.rank, size).allgather(_peak_bytes(runtime.gpu)))
+        yield "-", "step", f"{step_s:.2g} s, {per} ({runtime.gpus[0] if runtime.gpus else 'CPU'})"
+        peak = max(Ranks(runtime.rank, size).allgather(_peak_bytes(*runtime.gpus)))
         yield "-", "memory", f"{peak / 1e9:.2f} GB, the most of a rank"
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
         alone = "not compared, since there is one: --ranks 2 starts two"
@@ -193,10 +191,10 @@ def _findings(
                 yield "-", name, f"does not fit: {error}"
 
 
-def _peak_bytes(gpu: str | None) -> int:
+def _peak_bytes(*gpus: str) -> int:
     import tensorflow as tf  # noqa: PLC0415
 
-    if gpu is not None:
+    if gpus:
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

@@ -54,7 +54,6 @@ def test_the_example_network_on_two_ranks() -> None:
     assert " s, of 16 images on each of 2 ranks" in found["step"][1]
     assert 0.1 < float(found["memory"][1].split()[0]) < 10
     assert [found[name][1] for name in ("ghosts", "synchronised", "muon")] == ["fits"] * 3
-    assert found["zero_gamma"][1].startswith("does not fit: ")
 
 
 @pytest.mark.ranks2
