@@ -1,4 +1,5 @@
-"""`python -m train CONFIG`: one rank of one cell, under any launcher."""
+"""`python -m train CONFIG`: one rank of one cell, under any launcher. `python -m train check
+NETWORK` looks at a network first."""
 
 from __future__ import annotations
 
@@ -65,6 +66,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["check"]:
+        from train.run.check import main as check  # noqa: PLC0415  (runs need less)
+
+        return check(arguments[1:])
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
     out = options.out or options.config.resolve().parent
