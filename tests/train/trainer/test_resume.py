@@ -40,6 +40,8 @@ def toy(name: str) -> RunConfig:
         changes["optimizer"] = name
     if row["normalisation"] == "ghost_batch_norm":
         changes["ghost_batch"] = 4
+    if row["zero_gamma"]:
+        changes["zero_gamma"] = False  # of residual branches, which the network does not have
     if row["noise_batch"]:
         changes["noise_batch"] = BASE_BATCH
     if row["batch_growth"]["name"] == "grow":
