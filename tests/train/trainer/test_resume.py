@@ -18,8 +18,8 @@ from train.config.technique import Technique
 from train.record.cell_folder import read_epochs
 
 BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
-#: Between ranks only, so that batches cannot be accumulated.
-SINGLE = ("sync_batch_norm", "adasum")
+#: Their batches cannot be accumulated.
+SINGLE = ("sync_batch_norm", "adasum", "novograd_tfa")
 #: Rows that keep something of their own from step to step; the others run in make test-all.
 QUICK = ("adascale", "gradient_noise", "growing_batch", "mixed_precision", "tuned")
 ROWS = load_techniques()
@@ -40,6 +40,8 @@ def toy(name: str) -> RunConfig:
         changes["optimizer"] = name
     if row["normalisation"] == "ghost_batch_norm":
         changes["ghost_batch"] = 4
+    if row["zero_gamma"]:
+        changes["zero_gamma"] = False  # of residual branches, which the network does not have
     if row["noise_batch"]:
         changes["noise_batch"] = BASE_BATCH
     if row["batch_growth"]["name"] == "grow":
