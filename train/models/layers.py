@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 from keras.src.backend import RandomGenerator
+from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
 
 
 def draw_number(step: int, micro: int) -> int:
@@ -76,7 +77,9 @@ class OwnNetwork(tf.keras.layers.Layer):
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         for generator in self._generators:
             generator.draws = 0
-        return self.network(inputs, training=training)
+        # as Keras itself trains it: layers with a branch on a tensor need AutoGraph
+        with ControlStatusCtx(Status.ENABLED):
+            return self.network(inputs, training=training)
 
 
 def user_network(model: tf.keras.Model) -> tf.keras.Model:
