@@ -78,19 +78,40 @@ def summary(results_dirs: ResultsDirs) -> None:
 def export(
     results_dirs: ResultsDirs,
     csv: Annotated[
-        Path,
-        typer.Option(parser=place, metavar="DIR", help="new folder, or that of an earlier export"),
-    ],
+        Path | None,
+        typer.Option(
+            parser=place,
+            metavar="DIR",
+            help="the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes "
+            "them; to a new folder, or that of an earlier export",
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(
+            parser=place,
+            metavar="DIR",
+            help="scalars of each epoch as event files, a folder per cell",
+        ),
+    ] = None,
 ) -> None:
-    """Write the tidy tables: runs, epochs, ranks, ..., and columns.csv, which describes them."""
+    """Write what was measured for other programs: as CSV, for TensorBoard, or both."""
     from analysis.page.report import exit_code  # noqa: PLC0415
-    from analysis.several import frames_of, write_export  # noqa: PLC0415
+    from analysis.several import frames_of, write_events, write_export  # noqa: PLC0415
 
-    with wrong_requests(ValueError, writes=csv):
+    if csv is None and tensorboard is None:
+        wrong("nothing to export: give --csv DIR, --tensorboard DIR or both")
+    with wrong_requests(ValueError):
         frames, _ = frames_of(results_dirs)
-        written = write_export(frames, csv)
-    for path, rows in written.items():
-        typer.echo(f"{path}: {rows:,} rows")
+    if csv is not None:
+        with wrong_requests(ValueError, writes=csv):
+            written = write_export(frames, csv)
+        for path, rows in written.items():
+            typer.echo(f"{path}: {rows:,} rows")
+    if tensorboard is not None:
+        with wrong_requests(ValueError, writes=tensorboard):
+            runs = write_events(frames, tensorboard)
+        typer.echo(f"{tensorboard}: {len(runs):,} runs; tensorboard --logdir shows them")
     raise typer.Exit(exit_code(frames))
 
 

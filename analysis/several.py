@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -20,13 +22,27 @@ from analysis.prediction.collectives import Link
 from analysis.records.columns import FRAMES, LABELS
 from analysis.records.frames import Frames, labelled
 from analysis.records.load import SweepError, load_frames
-from analysis.table import Column
+from analysis.table import Column, plain_rows
 from analysis.topics.topic import Caution
 from analysis.writing import csv_text, noted_files
 from train.record.atomic import write_atomically
 
 #: Names of the files that an export wrote into a folder; others are not replaced.
 _OWN = ".export.json"
+#: TensorBoard takes a file for one of events by a part of its name; this one is ours to replace.
+EVENTS_NAME = "events.out.tfevents.horoscale"
+#: Name of a scalar -> column of the epochs. TensorBoard shows names with one prefix together.
+SCALARS = {
+    "loss/train": "train_loss",
+    "loss/validation": "validation_loss",
+    "accuracy/train": "train_accuracy",
+    "accuracy/validation": "validation_accuracy",
+    "step/learning_rate": "lr_last",
+    "step/global_batch": "epoch_batch",
+    "speed/images_per_s": "images_per_s",
+    "speed/train_s": "train_s",
+    "speed/evaluation_s": "eval_s",
+}
 
 
 def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, tuple[str, ...]]:
@@ -144,6 +160,51 @@ def write_export(frames: Frames, folder: Path) -> dict[Path, int]:
     for name, table in tables.items():
         write_atomically(folder / name, csv_text(table))
     return {folder / name: len(table) for name, table in tables.items()}
+
+
+def write_events(frames: Frames, folder: Path) -> dict[Path, int]:
+    """Write the scalars of each epoch for TensorBoard, ``folder``/CELL/ for each run.
+
+    The step is the epoch. The wall time is the start of the run plus its seconds of training and
+    evaluation so far: records have no time of an epoch.
+
+    Returns:
+        the files and the number of their epochs.
+
+    Raises:
+        ValueError: the package that writes events is not installed.
+        OSError: the folder cannot be written.
+    """
+    try:
+        # its own Writer adds a second file to a run each time, and loads TensorFlow
+        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
+        from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
+    except ImportError as error:
+        raise ValueError(
+            f"--tensorboard: the package tensorboard is not in this Python environment ({error}); "
+            "it is installed with TensorFlow: run make setup, or export where ranks run"
+        ) from error
+    started = frames.runs.set_index("cell_id")["started_at"].map(datetime.fromisoformat)
+    written = {}
+    for cell, epochs in frames.epochs.groupby("cell_id", sort=False):
+        start_s = started[cell].timestamp()
+        content = io.BytesIO()
+        events = RecordWriter(content)
+        events.write(Event(wall_time=start_s, file_version="brain.Event:2").SerializeToString())
+        for row in plain_rows(epochs):
+            scalars = [
+                {"tag": tag, "simple_value": row[column]}
+                for tag, column in SCALARS.items()
+                if row[column] is not None
+            ]
+            now_s = start_s + row["seconds_so_far"]
+            event = Event(step=row["epoch"], wall_time=now_s, summary={"value": scalars})
+            events.write(event.SerializeToString())
+        file = folder / str(cell) / EVENTS_NAME
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, content.getvalue())
+        written[file] = len(epochs)
+    return written
 
 
 def network_beside(frames: Frames) -> Link | None:

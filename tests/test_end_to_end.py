@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,25 @@ def test_report_of_real_records(trial: Bench) -> None:
 
 
 @pytest.mark.slow
+def test_the_example_of_an_own_network_runs_to_its_report(tmp_path: Path, data_root: Path) -> None:
+    example = ROOT / "jobs" / "sweeps" / "own_network.yaml"
+    bench = make_bench(tmp_path, data_root, example.read_text(), "own_network")
+    shutil.copytree(example.parent / "networks", tmp_path / "networks")
+    done = bench.run()
+    assert done.returncode == 0, done.stderr
+    (copy,) = bench.sweep.glob("models/*.py")
+    assert copy.read_bytes() == (tmp_path / "networks" / "small.py").read_bytes()
+    shutil.rmtree(tmp_path / "networks")  # records are read without it
+    records = bench.records()
+    assert {r.status for r in records} == {"completed"} and len(records) == 5
+    assert all(record.epochs[-1].validation_accuracy > 0.3 for record in records)
+    assert all((cell / "weights.h5").is_file() for cell in bench.cells())
+    done = ran([sys.executable, "-m", "analysis", "report", bench.sweep], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert " · small · " in (bench.sweep / "report" / "report.html").read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["horovodrun", "mpirun"])
 def test_other_launchers_give_the_same_curve(trial: Bench, tmp_path, launcher: str) -> None:
     import horovod.tensorflow as hvd
@@ -142,8 +162,7 @@ def test_a_world_of_the_wrong_size_does_not_train(trial: Bench, tmp_path) -> Non
     done = ran(command, cwd=ROOT)
     assert done.returncode == 2
     assert "found a world of 1 rank" in done.stderr and "expected 2" in done.stderr
-    record = read_record(tmp_path / "record.json")
-    assert record.status == "failed" and "world of 1" in record.error.what
+    assert not (tmp_path / "record.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,24 @@ def test_commands_run_as_written(surroundings, tmp_path) -> None:
     assert "report.html" in again.stdout
 
 
+@pytest.mark.ranks2
+@pytest.mark.slow
+@pytest.mark.xdist_group("readme")
+@pytest.mark.timeout(3600)
+def test_commands_of_a_network_of_ones_own_run_as_written(surroundings) -> None:
+    """The check, the sweep, the export, and its weights in plain Keras."""
+    text = (ROOT / "docs" / "own-network.md").read_text()
+    text = text.replace(" results/", f" {surroundings['RESULTS']}/")
+    text = text.replace('"results/', f'"{surroundings["RESULTS"]}/')
+    python = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [f"{sys.executable} -c '{code}'" for code in python]
+    assert (len(commands(text)), len(lines)) == (3, 1)
+    for command in commands(text) + lines:
+        done = shell(command, surroundings)
+        assert done.returncode == 0, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+    assert [*Path(surroundings["RESULTS"]).glob("own_network/events/*/events.*")]
+
+
 def test_make_alone_lists_every_public_target() -> None:
     listed = shell("make", dict(os.environ)).stdout
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)

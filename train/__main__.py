@@ -1,4 +1,5 @@
-"""`python -m train CONFIG`: one rank of one cell, under any launcher."""
+"""`python -m train CONFIG`: one rank of one cell, under any launcher. `python -m train check
+NETWORK` looks at a network first."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
-from train.errors import ConfigError, Unfinished, WorldError
-from train.program import open_streams, place, positive
+from train.errors import ConfigError, Unfinished, WorldError, remedy
+from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
     STOP_NAME,
@@ -23,6 +25,7 @@ from train.record.cell_folder import (
     read_epochs,
     refuse_other_config,
 )
+from train.record.lock import hold, holder
 from train.record.run import (
     GOOD,
     RECORD_NAME,
@@ -36,95 +39,84 @@ from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget
 
-EXIT_FAILED, EXIT_REQUEST, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED = 1
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("config", type=place, metavar="CONFIG", help="config.json of a cell")
-    parser.add_argument(
-        "--out", type=place, help="folder for the record and the logs (default: the config's)"
-    )
-    parser.add_argument("--data", type=place, help="folder with the data sets (default: $DATA)")
-    parser.add_argument(
-        "--store", type=place, help="folder of prepared data (default: prepared/ in --data)"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint there")
-    parser.add_argument("--force", action="store_true", help="replace a good record")
-    parser.add_argument(
-        "--attempt",
-        type=positive(int),
-        help="which start of this cell it is (default: one more than its record tells)",
-    )
-    parser.add_argument(
-        "--stall-s",
-        type=positive(float),
-        default=STALL_S,
-        help="seconds without progress that end the rank; late ranks are waited for longer",
-    )
-    parser.add_argument(
-        "--stop-at",
-        type=positive(float),
-        metavar="UNIX_SECONDS",
+    add = parser.add_argument
+    add("config", type=place, metavar="CONFIG", help="config.json of a cell")
+    add("--out", type=place, help="folder for the record and the logs (default: the config's)")
+    add("--data", type=place, help="folder with the data sets (default: $DATA)")
+    add("--store", type=place, help="folder of prepared data (default: prepared/ in --data)")
+    add("--model-file", type=place, help="file of the network (default: the copy of its sweep)")
+    add("--resume", action="store_true", help="go on from the checkpoint there")
+    add("--force", action="store_true", help="replace a good record")
+    add("--attempt", type=positive(int),
+        help="which start of this cell it is (default: one more than its record has)")  # fmt: skip
+    add("--stall-s", type=positive(float), default=STALL_S,
+        help="seconds without progress that end the rank; late ranks get longer")  # fmt: skip
+    add("--stop-at", type=positive(float), metavar="UNIX_SECONDS",
         help="stop at the last epoch end that leaves time to be gone by then, with exit code "
-        f"{EXIT_UNFINISHED}; --resume goes on",
-    )
-    parser.add_argument(
-        "--supervised",
-        action="store_true",
-        help="a supervisor, perhaps on another host, keeps the record (as make sweep says)",
-    )
+        f"{EXIT_UNFINISHED}; --resume goes on")  # fmt: skip
+    add("--supervised", action="store_true",
+        help="a supervisor, perhaps on another host, keeps the record")  # fmt: skip
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["check"]:
+        from train.run.check import main as check  # noqa: PLC0415  (runs need less)
+
+        return check(arguments[1:])
     options = parse(arguments)
     started_at = datetime.now(timezone.utc)
-    try:
-        config = load_config(options.config)
-        launch = read_launch(os.environ, supervised=options.supervised)
-        out = options.out or options.config.resolve().parent
-        data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
-        _prepare_folder(out)
-        earlier = _earlier(config, out, force=options.force)
-        if not options.force and earlier is not None and earlier.status in GOOD:
-            if launch.rank == 0:
-                print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
-            return 0
-        trained = read_epochs(out) if options.resume else ()
-        number = start_number(options.attempt, earlier, trained)
-        if not launch.supervised:
-            forget_earlier(out, launch.rank, resume=options.resume)
-    except (ConfigError, OSError) as error:
-        print(f"train: {error}", file=sys.stderr)
-        return EXIT_REQUEST
-    budget = Budget(options.stop_at, out / "logs" / STOP_NAME)
-    task = Task(out, data, options.store, options.resume, options.force, number, started_at, budget)
-    return _run(config, launch, task, options.stall_s)
-
-
-def _prepare_folder(out: Path) -> None:
-    try:
-        (out / "logs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write to {out}: {error.strerror}; name another with --out"
-        ) from error
+    out = options.out or options.config.resolve().parent
+    with ExitStack() as stack:
+        try:
+            data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
+            config = load_config(options.config)
+            launch = read_launch(os.environ, supervised=options.supervised)
+            by_hand = not launch.supervised
+            (out / "logs").mkdir(parents=True, exist_ok=True)
+            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out)):
+                other = holder(out) or "another process"
+                raise ConfigError(
+                    f"{other} runs the cell in {out}: wait, stop it, or name another "
+                    "folder with --out"
+                )
+            earlier = _earlier(config, out, force=options.force)
+            if not options.force and earlier is not None and earlier.status in GOOD:
+                if launch.rank == 0:
+                    print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
+                return 0
+            trained = read_epochs(out) if options.resume else ()
+            number = start_number(options.attempt, earlier, trained)
+            if by_hand:
+                forget_earlier(out, launch.rank, resume=options.resume)
+        except (ConfigError, OSError) as error:
+            todo = remedy(error) if isinstance(error, OSError) else ""
+            print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
+            return EXIT_REQUEST
+        task = Task(
+            out, data, options.store, options.resume, options.force, number, started_at,
+            Budget(options.stop_at, out / "logs" / STOP_NAME), options.model_file,
+        )  # fmt: skip
+        return _run(config, launch, task, options.stall_s)
 
 
 def start_number(
     given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
 ) -> int:
-    """Which start of the cell this is: what the supervisor says, else one more than its earlier
-    record counts, or than trained the epochs to go on from, since one that is killed leaves no
-    record; a good record that is to be replaced begins a new story."""
+    """What the supervisor gives, else one more than the earlier record, or the epochs to go on
+    from, count; a good record that is to be replaced counts for nothing."""
     if given is not None:
         return given
     if earlier is not None and earlier.status in GOOD:
         return 1
-    recorded = len(earlier.attempts) if earlier else 0
-    return 1 + max([recorded, *(epoch.attempt for epoch in trained)])
+    counted = len(earlier.attempts) if earlier else 0
+    return 1 + max([counted, *(epoch.attempt for epoch in trained)])
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:

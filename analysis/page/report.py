@@ -9,6 +9,7 @@ from analysis.page.sections import Parts, Section, written
 from analysis.plots.figure import Figure
 from analysis.prediction.collectives import Link
 from analysis.records.frames import Frames
+from analysis.records.labels import short_names
 from analysis.table import Table
 from analysis.topics.cells.completeness import Cause, causes
 from analysis.topics.topic import Answer, Caution, Sweep
@@ -146,9 +147,9 @@ def _context(frames: Frames) -> str:
     images = sorted(set(runs["train_images"]))
     return fmt.joined(
         [
-            ", ".join(dict.fromkeys(runs["dataset"])),
+            ", ".join(short_names(runs["dataset"]).values()),
             f"{images[0]:,} training images" if len(images) == 1 else "",
-            ", ".join(dict.fromkeys(runs["model"])),
+            ", ".join(short_names(runs["model"]).values()),
             f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.table import Names, plain_rows
+from train.config.networks import model_label, split_hash
 
 #: Column of a config: settings of the technique as JSON, as records and caches have it.
 SETTINGS = "settings"
@@ -28,8 +29,36 @@ _PLAIN = {"accumulation": 1, "validate_on": "held_out", "deterministic": True, "
           "shortcuts": True}  # fmt: skip
 
 
+#: Columns that name a network or a file, with the sha256 of its content.
+_NAMED = ("dataset", "model", "pretrained")
+
+
 #: technique_settings, a hash -> the settings.
 Settings = Mapping[str, Mapping[str, Any]]
+
+
+def short_names(values: Iterable[str]) -> dict[str, str]:
+    """Networks and files without the hash of their content, of which six digits stay where two
+    would have one name."""
+    short = {value: _short(value) for value in dict.fromkeys(values)}
+    twice = Counter(short.values())
+    return {
+        value: f"{name}@{(split_hash(value)[1] or '')[:6]}" if twice[name] > 1 else name
+        for value, name in short.items()
+    }
+
+
+def _short(value: str) -> str:
+    try:
+        return model_label(value)
+    except ValueError:  # a data set, or weights
+        return split_hash(value)[0]
+
+
+def in_short(table: pd.DataFrame) -> pd.DataFrame:
+    """The same with such names in short; what differed still differs."""
+    short = {name: table[name].map(short_names(table[name].dropna())) for name in _NAMED}
+    return table.assign(**short)
 
 
 def key(parts: Any) -> str:
@@ -106,7 +135,7 @@ def contexts(table: pd.DataFrame) -> pd.Series[Any]:
     if not varying:
         return pd.Series([Names()] * len(table), index=table.index, dtype=object)
     which = table.groupby(varying, sort=False, dropna=False).ngroup()
-    first = table[varying].loc[~which.duplicated()]
+    first = in_short(table)[varying].loc[~which.duplicated()]
     words = [_context(row) for row in plain_rows(first)]
     return pd.Series([words[one] for one in which], index=table.index, dtype=object)
 

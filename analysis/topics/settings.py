@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import fmt
-from analysis.records.labels import Settings, flat_settings
+from analysis.records.labels import Settings, flat_settings, in_short
 
 #: Of the config; the others are what may not differ.
 _SETTINGS = ("model", "width", "shortcuts", "image_size", "pretrained", "data_fraction", "epochs",
@@ -72,7 +72,7 @@ def comparable(
 def _settings(cells: pd.DataFrame, techniques: Settings) -> pd.DataFrame:
     """Per cell: what could be an axis, and what must be equal. Of techniques only fields that
     differ within one name; null elsewhere."""
-    found = cells[[*_EQUAL, *_SETTINGS]].astype(object)
+    found = in_short(cells[[*_EQUAL, *_SETTINGS]].astype(object))
     found = found.where(found.notna(), _NONE)
     flat = {key: flat_settings(found) for key, found in techniques.items()}
     for _, own in cells.groupby("technique", sort=False):

@@ -58,7 +58,7 @@ def needs_of(
     """
     places: list[tuple[str, Path]] = [("the data folder", data), ("the data store", store)]
     for sha256 in wanted.networks:
-        places.append(("the network's file", results / MODELS / f"{sha256}.py"))
+        places.append(("the copy of the network's file", results / MODELS / f"{sha256}.py"))
     for name in dict.fromkeys(config.dataset for config in wanted.configs):
         if name.startswith(FOLDER_PREFIX):
             place = place_of(name.removeprefix(FOLDER_PREFIX), data)
@@ -169,7 +169,8 @@ def _names_of(place: Path) -> list[str]:
 
 def _links_out_of(folder: Path, dataset: str) -> Iterator[Path]:
     """Symbolic links of a data set's own files and folders that lead out of the folder."""
-    wanted = _squeezed("folder" + Path(dataset).name if ":" in dataset else dataset)
+    kind, _, place = split_hash(dataset)[0].partition(":")
+    wanted = _squeezed(kind + Path(place).stem)
     top = os.path.realpath(folder)
 
     def walk(place: Path, levels: int) -> Iterator[Path]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from jobs.cell.heartbeat import read_sign
-from jobs.cell.lock import LOCK_NAME, hold, holder, is_running
 from jobs.cell.missing_record import Begun, begun_in, settle_lost
 from jobs.cell.ranks import end_leftovers
 from jobs.config.sweep import Sweep
@@ -27,6 +26,7 @@ from train.record.cell_folder import (
     read_last_epoch,
     refuse_other_config,
 )
+from train.record.lock import LOCK_NAME, hold, holder, is_running
 from train.record.run import (
     GOOD,
     MANIFEST_NAME,

@@ -24,7 +24,11 @@
 
 Keys of a cell: dataset, image_size, model, pretrained, technique, gpus (ranks), epochs, seed (0),
 data_fraction (1.0), partition, framework (horovod), deterministic (true), width (1.0) and shortcuts
-(true) of resnet_mini, and
+(true) of resnet_mini, keep_weights (false), and
+- model: linear, mlp, cnn, resnet_mini or resnet50; or a network that runs as it was built:
+  keras.applications.NAME, or nets/vit.py:build, a file (relative to this one) and its function
+  (docs/own-network.md). If two rows differ only in normalisation none and batch_norm, one is left
+  out for such a network;
 - scaling: weak (default) with batch_per_rank, or strong with global_batch, which gpus must divide;
 - accumulation (1): batches that each rank adds up per step, so that global batch = gpus x
   batch_per_rank x accumulation: the gradients of so many times the ranks. In strong scaling give
@@ -38,7 +42,9 @@ data_fraction (1.0), partition, framework (horovod), deterministic (true), width
 - validate_on: held_out (default), or train_part: a tenth of the training images, for searches;
 - target: {train_accuracy: 0.75, validation_accuracy: 0.25, held_for: 2, within_s: 240}, one or both
   accuracies; the run ends when they were held for as many evaluations in a row, or too late;
-- a relative path, of pretrained weights or of folder:PATH, begins in the data folder (DATA=DIR);
+- dataset: a name, folder:PATH or arrays:FILE.npz (docs/own-data.md);
+- a relative path, of pretrained weights, folder:PATH or arrays:FILE.npz, begins in the data folder
+  (DATA=DIR). Cells have the sha256 of arrays, networks, and the weights of the latter;
 - any parameter of a technique (techniques.yaml), which then replaces the technique's own. What is a
   kind with numbers (optimizer, schedule, batch_growth, augmentation) is replaced when its name is
   given, else the numbers given replace the technique's.

@@ -206,17 +206,9 @@ def _config(cell: Cell, named: NamedFiles) -> RunConfig:
         model = Technique if error.title == "Technique" else RunConfig
         place, text = problem_of(model, cell.settings, error)
         raise cell.error(str(place[0]) if place else "technique", text) from error
-    if text := new_cell_problem(config):
-        named = (str(key) for key in cell.settings if str(key) in text)
-        raise cell.error(min(named, key=text.find, default="technique"), text)
-    _refuse_bare_noise(cell, config)
-    row = config.technique
-    if config.runs_as_built and (row.zero_gamma or row.initialisation != "glorot"):
-        key = "zero_gamma" if row.zero_gamma else "initialisation"
-        text = (
-            f"{key} of {name} is for networks of ours: {config.model} runs as built. Leave it out"
-        )
-        raise cell.error(key if key in cell.settings else "technique", text)
+    if problem := new_cell_problem(config):
+        keys = [key for key in cell.settings if key in problem]
+        raise cell.error(min(keys, key=problem.find, default="technique"), problem)
     return config
 
 
@@ -242,24 +234,6 @@ def _shared_out(cell: Cell, total: int) -> dict[str, int]:
         raise cell.error("global_batch", text)
     following = "accumulation" if "batch_per_rank" in given else "batch_per_rank"
     return given if complete else {**given, following: follows}
-
-
-def _refuse_bare_noise(cell: Cell, config: RunConfig) -> None:
-    """Here and not in the contract, so that records of such cells stay readable.
-
-    Raises:
-        ConfigError: the cell injects noise with no warm-up or no clip.
-    """
-    technique = config.technique
-    noise, tamed = technique.noise_batch, technique.clip_norm and technique.warmup_epochs
-    if noise is not None and noise < config.global_batch and not tamed:
-        text = (
-            f"noise_batch {noise} multiplies the gradients of {config.global_batch:,} images "
-            f"by weights with a deviation of {(config.global_batch / noise - 1) ** 0.5:.1f}, "
-            "which needs a clip and a warm-up: set clip_norm, e.g. 1.0, and warmup_epochs, "
-            "with warmup_from: zero where no rule scales the rate"
-        )
-        raise cell.error("noise_batch", text)
 
 
 def _refuse_moving_base(cells: Sequence[tuple[Cell, RunConfig]]) -> None:

@@ -28,7 +28,6 @@ from jobs.cell.container import (
     image_now,
 )
 from jobs.cell.launch import Groups, rank_argv, rank_environment
-from jobs.cell.lock import hold
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
 from jobs.cell.stop import Stop
@@ -37,6 +36,7 @@ from train.distributed.awake import Awake
 from train.environment import environment_of
 from train.errors import Unreadable
 from train.record.cell_folder import rank_file
+from train.record.lock import hold
 from train.run.provenance import git_state
 
 #: Between two tries to get the lock of a cell that another process holds.

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.messages import ROOT
-from train.config.datasets import DATASETS
+from train.config.datasets import ARRAYS_PREFIX, DATASETS
+from train.config.image_checks import image_problem
 from train.config.run import RunConfig
 from train.environment import environment_of
 from train.errors import ConfigError, is_writable
@@ -33,18 +34,23 @@ def train_images(
     the ranks. Without ``fetch`` it leaves published sets alone, since their sizes are known.
 
     Raises:
-        ConfigError: a data set is missing or damaged; its program has said what to do.
+        ConfigError: a data set is missing or damaged (its program has printed what to do), or a
+            cell cannot be trained on images of its shape.
     """
-    keys = sorted({(config.dataset, config.image_size) for config in configs}, key=str)
+    cells: dict[tuple[str, int | None], list[RunConfig]] = {}
+    for config in sorted(configs, key=lambda c: (c.dataset, c.image_size or 0)):
+        cells.setdefault((config.dataset, config.image_size), []).append(config)
     return {
         key: DATASETS[key[0]].train_images
         if key[0] in DATASETS and not fetch
-        else _fetched(*key, data, store)
-        for key in keys
+        else _fetched(*key, data, store, own)
+        for key, own in cells.items()
     }
 
 
-def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> int:
+def _fetched(
+    dataset: str, image_size: int | None, data: Path, store: Path, cells: Iterable[RunConfig]
+) -> int:
     argv = [sys.executable, "-m", "train.data", "facts", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     argv += [] if image_size is None else ["--image-size", str(image_size)]
@@ -53,9 +59,15 @@ def _fetched(dataset: str, image_size: int | None, data: Path, store: Path) -> i
     if done.returncode != 0:
         raise ConfigError(f"the data set {dataset} is not ready (see above); nothing was started")
     try:
-        return int(json.loads(done.stdout)["train_images"])
+        facts = json.loads(done.stdout)
+        images = int(facts["train_images"])
+        shape = tuple(facts["shape"]) if dataset.startswith(ARRAYS_PREFIX) else ()
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"the program that reads the data set {dataset} printed {done.stdout[:200]!r}, "
             'expected {"train_images": N}: report it as a fault of the suite'
         ) from error
+    for config in cells if shape else ():
+        if text := image_problem(config, shape):
+            raise ConfigError(f"cell {config.cell_id()}: {text}")
+    return images

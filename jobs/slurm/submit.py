@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import hold
 from jobs.cell.needs import Need
 from jobs.cell.state import FORCED, CellState, archive, recorded, write_config
 from jobs.cell.stop import held_back
@@ -44,6 +43,7 @@ from jobs.slurm.submissions import (
     write_note,
 )
 from train.record.atomic import write_atomically
+from train.record.lock import hold
 
 RUN_FORMAT = "%Y%m%dT%H%M%S%f"
 #: A job's id; its cluster, where sbatch was to choose among several.

@@ -16,9 +16,9 @@ import analysis
 from analysis.__main__ import app
 from analysis.records.columns import FRAMES, LABELS
 from analysis.records.load import SweepError, load_frames
-from analysis.several import frames_of
+from analysis.several import SCALARS, frames_of
 from analysis.table import types
-from tests.analysis.builders import config, failed, record, technique, write_sweep
+from tests.analysis.builders import START, config, failed, record, technique, write_sweep
 from tests.analysis.samples import good_records, good_sweep, mixed_sweep, rich_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +128,52 @@ def test_export_writes_documented_columns(tmp_path: Path) -> None:
     assert call("export", nothing, "--csv", out).exit_code == 3
     (tmp_path / "file").touch()
     assert call("export", nothing, "--csv", tmp_path / "file").exit_code == 2
+
+
+@pytest.mark.tf
+def test_events_are_what_tensorboards_own_reader_reads(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    sweep, out = mixed_sweep(tmp_path / "s"), tmp_path / "new" / "events"
+    for _ in range(2):  # a second export replaces the first, and adds no points to it
+        done = call("export", sweep, "--tensorboard", out)
+        assert done.exit_code == 1 and "9 runs" in done.output, done.output  # some cells failed
+    frames = load_frames(sweep)
+    assert {path.name for path in out.iterdir()} == set(frames.runs["cell_id"])
+    for cell, epochs in frames.epochs.groupby("cell_id"):
+        run = EventAccumulator(str(out / str(cell))).Reload()
+        assert set(run.Tags()["scalars"]) == set(SCALARS)
+        for tag, column in SCALARS.items():
+            there = epochs[epochs[column].notna()]
+            points = run.Scalars(tag)
+            assert [point.step for point in points] == there["epoch"].tolist()
+            assert [point.value for point in points] == pytest.approx(there[column].tolist())
+            so_far = (point.wall_time - START.timestamp() for point in points)
+            assert [*so_far] == pytest.approx(there["seconds_so_far"].tolist(), abs=1e-5)
+    diverged = frames.epochs[frames.epochs["status"] == "diverged"]
+    assert diverged["validation_accuracy"].isna().any(), "a null is no point of a curve"
+
+
+def test_events_of_several_sweeps_are_apart_and_beside_the_tables(tmp_path: Path) -> None:
+    out = tmp_path / "both"
+    assert call("export", *two(tmp_path), "--csv", out, "--tensorboard", out).exit_code == 1
+    assert len([*out.glob("a/*/events.*")]) == 3 and len([*out.glob("b/*/events.*")]) == 5
+    assert (out / "epochs.csv").is_file()
+
+
+def test_an_export_that_cannot_be_is_a_wrong_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = good_sweep(tmp_path / "s")
+    done = call("export", sweep)
+    assert done.exit_code == 2 and "give --csv DIR, --tensorboard DIR or both" in done.output
+    (tmp_path / "file").touch()
+    done = call("export", sweep, "--tensorboard", tmp_path / "file")
+    assert done.exit_code == 2 and "cannot write" in done.output
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)  # a login node
+    done = call("export", sweep, "--tensorboard", tmp_path / "out")
+    assert done.exit_code == 2 and "run make setup" in done.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_notebook_gets_tables_figures_and_the_first_screen(tmp_path: Path) -> None:

@@ -1,32 +1,34 @@
-"""`python -m train` by hand: every wrong request in words, and a record of every start."""
+"""`python -m train` by hand: every wrong request in words, and what a start does in its folder."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.builders import config, epoch, record
+from train.__main__ import main, start_number
 from train.environment import environment_of
 from train.record.atomic import append_line
 from train.record.cell_folder import (
+    CHECKPOINT_NAME,
     EPOCHS_NAME,
     EXIT_UNFINISHED,
-    START_NAME,
     STOP_NAME,
-    ended_record,
+    WEIGHTS_NAME,
     rank_file,
     read_epochs,
     read_failures,
 )
+from train.record.lock import hold
 from train.record.run import RECORD_NAME, RunError, read_record, write_record
-from train.run.failure import leave_record
 from train.schemas import main as export_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +43,11 @@ def cell(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def start(cell: Path, *options: str) -> int:
+    """In this process, which has no environment of ranks: until the world is found too small."""
+    return main([str(cell / "config.json"), *options])
+
+
 def train(cell: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "train", str(cell / "config.json"), *options],
@@ -53,10 +60,7 @@ def train(cell: Path, *options: str, **environment: str) -> subprocess.Completed
     ("options", "environment", "words"),
     [
         (["--attempt", "0"], {}, "--attempt"),
-        (["--attempt", "one"], {}, "--attempt"),
-        (["--stall-s", "-1"], {}, "--stall-s"),
         (["--stall-s", "nan"], {}, "--stall-s"),
-        (["--stop-at", "soon"], {}, "--stop-at"),
         ([], {"HOROVOD_RANK": "0"}, "HOROVOD_SIZE is None"),
         ([], {"RANK": "2"}, "rank 2 of a world of 2"),
         ([], {"CORES": "0,x"}, "HOROSCALE_CORES is '0,x'"),
@@ -64,7 +68,7 @@ def train(cell: Path, *options: str, **environment: str) -> subprocess.Completed
         ([], {"SUPERVISOR": "me"}, "HOROSCALE_SUPERVISOR is 'me'"),
     ],
 )
-def test_a_wrong_request_is_told_without_a_traceback(cell, options, environment, words) -> None:
+def test_a_wrong_request_is_refused_without_a_traceback(cell, options, environment, words) -> None:
     ours = {"RANK": "0", "SIZE": "2", "LOCAL_RANK": "0", "LOCAL_SIZE": "2"} | environment
     if "HOROVOD_RANK" not in environment:
         environment = {f"HOROSCALE_{name}": value for name, value in ours.items()}
@@ -75,93 +79,95 @@ def test_a_wrong_request_is_told_without_a_traceback(cell, options, environment,
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"dataset": "digits"}', "\xff"])
-def test_a_config_that_is_none_is_told_without_a_traceback(cell: Path, text: str) -> None:
+def test_a_config_that_is_none_is_refused(cell: Path, text: str, capsys) -> None:
     (cell / "config.json").write_bytes(text.encode("latin-1"))
-    done = train(cell)
-    assert done.returncode == 2
-    assert "config.json" in done.stderr and "Traceback" not in done.stderr
+    assert start(cell) == 2
+    assert "config.json" in capsys.readouterr().err
 
 
-def test_a_start_by_hand_shows_nothing_of_an_earlier_start(cell: Path) -> None:
-    """Traces of another world in the folder are not those of this start."""
-    of = config(gpus=2)
-    whole = record(of)
-    told = {name: getattr(whole, name).model_dump(mode="json") for name in
-            ("world", "data", "provenance")}  # fmt: skip
-    (cell / "logs" / START_NAME).write_text(json.dumps(told))
-    append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
-    rank_file(cell, 0, "error.json").write_text("{}")
-    done = train(cell)
-    assert done.returncode == 2 and "found a world of 1 rank" in done.stderr
-    found = read_record(cell / RECORD_NAME)
-    assert found.status == "failed" and found.world is None and found.epochs == ()
-    assert "rank-0.log" not in found.error.what_to_do, "by hand there is no such file"
+def test_a_place_that_cannot_be_written_is_refused(cell: Path, capsys) -> None:
+    assert start(cell, "--out", str(cell / "config.json" / "out")) == 2
+    assert "config.json/out" in capsys.readouterr().err
 
 
-def test_a_supervised_rank_leaves_its_error_and_no_record(cell: Path) -> None:
+def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:
+    """Before, a second start by hand wrote into its files."""
+    (cell / CHECKPOINT_NAME).touch()
+    with hold(cell):
+        assert start(cell) == 2
+    assert f"process {os.getpid()} on" in (said := capsys.readouterr().err) and "--out" in said
+    assert (cell / CHECKPOINT_NAME).exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--resume"]])
+def test_a_start_by_hand_goes_on_from_earlier_ones_only_if_asked(cell: Path, options) -> None:
+    """Before, the checkpoint stayed, and a later --resume went on from it."""
+    names = (EPOCHS_NAME, CHECKPOINT_NAME, WEIGHTS_NAME)
+    for name in (*names, ".checkpoint.npz.1.tmp", f"logs/{STOP_NAME}"):
+        (cell / name).touch()
+    assert start(cell, *options) == 2
+    assert [(cell / name).exists() for name in names] == [bool(options)] * 3
+    assert not (cell / ".checkpoint.npz.1.tmp").exists() and not (cell / "logs/stop").exists()
+    (failure,) = read_failures(cell)
+    assert "found a world of 1 rank" in failure.error.what
+    assert "rank-0.log" not in failure.error.what_to_do, "by hand there is no such file"
+
+
+def test_a_supervised_rank_leaves_its_error_and_removes_nothing(cell: Path, capsys) -> None:
     """Also without any environment: the container dropped it, and N ranks believe to be rank 0."""
-    of = config(gpus=2)
-    append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
-    done = train(cell, "--supervised")
-    assert done.returncode == 2 and "--cleanenv" in done.stderr
-    assert not (cell / RECORD_NAME).exists()
+    append_line(cell / EPOCHS_NAME, epoch(1, config(gpus=2)).model_dump_json())
+    with hold(cell):  # by the supervisor
+        assert start(cell, "--supervised") == 2
+    assert "--cleanenv" in capsys.readouterr().err
     assert read_epochs(cell), "what to forget is the supervisor's to say"
     (failure,) = read_failures(cell)
     assert "world of 1 rank" in failure.error.what and not failure.consequence
 
 
-def test_a_stop_by_hand_leaves_a_record_that_says_how_to_go_on(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(config(epochs=3).model_dump_json())
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / STOP_NAME).touch()  # of an earlier start: it must not stop this one
-    done = train(tmp_path, "--data", str(tmp_path), "--stop-at", "1")
+NETWORK = """
+import tensorflow as tf
+
+def build(input_shape, classes):
+    layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(12, "relu"),
+              tf.keras.layers.BatchNormalization(), tf.keras.layers.Dense(classes)]
+    return tf.keras.Sequential([tf.keras.Input(input_shape), *layers])
+"""
+
+
+def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_path: Path) -> None:
+    (file := tmp_path / "net.py").write_text(NETWORK)
+    name = f"net.py:build@{hashlib.sha256(NETWORK.encode()).hexdigest()}"
+    asked = config(epochs=3, model=name, keep_weights=True, batch_per_rank=32)
+    (tmp_path / "config.json").write_text(asked.model_dump_json())
+    given = ("--data", str(tmp_path), "--model-file", str(file))
+    done = train(tmp_path, *given, "--stop-at", "1")
     assert done.returncode == EXIT_UNFINISHED, done.stderr
-    found = read_record(tmp_path / RECORD_NAME)
-    assert found.status == "timeout" and "1 of 3 epochs are done" in found.error.what
-    assert "--resume" in found.error.what_to_do and len(found.epochs) == 1
-    assert not (tmp_path / "logs" / STOP_NAME).exists()
-    done = train(tmp_path, "--data", str(tmp_path), "--resume")
+    assert "1 of 3 epochs are done" in done.stderr and "--resume goes on" in done.stderr
+    assert len(read_epochs(tmp_path)) == 1 and not (tmp_path / RECORD_NAME).exists()
+    done = train(tmp_path, *given, "--resume")
     assert done.returncode == 0, done.stderr
     found = read_record(tmp_path / RECORD_NAME)
-    assert found.status == "completed"
-    assert [(a.status, a.resumed_from_epoch) for a in found.attempts] == [
-        ("timeout", 0), ("completed", 1),
-    ]  # fmt: skip
+    assert found.status == "completed" and found.alarms == ()
+    assert [(a.number, a.resumed_from_epoch) for a in found.attempts] == [(2, 1)]
+    assert not (tmp_path / CHECKPOINT_NAME).exists()
+    code = (
+        f"import numpy as np\nfrom pathlib import Path\n{NETWORK}\n"
+        "from train.data.registry import load\n"
+        f"data = load('digits', None, Path({str(tmp_path)!r}))\n"
+        f"net = build((8, 8, 1), 10); net.load_weights({str(tmp_path / WEIGHTS_NAME)!r})\n"
+        "logits = net.predict(data.validation_x / 255, verbose=0)\n"
+        "print(np.mean(logits.argmax(1) == data.validation_y))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                         check=True)  # fmt: skip
+    assert float(out.stdout) == pytest.approx(found.epochs[-1].validation_accuracy, abs=1e-6)
 
 
-def test_a_resumed_run_remembers_that_cores_were_shared(tmp_path: Path) -> None:
-    """Seen: 12 epochs at half the speed counted in a throughput of a run alone."""
-    (tmp_path / "config.json").write_text(config(epochs=2).model_dump_json())
-
-    def marked(answers: str, *options: str) -> bool:
-        code = (
-            "import sys\nfrom train.__main__ import main\n"
-            f"from train.distributed.cores import Claims\nanswers = iter({answers})\n"
-            "Claims.shared = lambda _: next(answers, False)\nsys.exit(main(sys.argv[1:]))"
-        )
-        words = [str(tmp_path / "config.json"), "--data", str(tmp_path), *options]
-        subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, check=False, timeout=600,
-                       env=environment_of("ranks", os.environ))  # fmt: skip
-        return read_record(tmp_path / RECORD_NAME).world.oversubscribed
-
-    assert marked("[False, True]", "--stop-at", "1"), "from the first epoch on, not before"
-    assert marked("[]", "--resume")
-    assert not marked("[]", "--force")
-    assert marked("[False, False, True]", "--force"), "in the last epoch"
-
-
-def test_starts_by_hand_are_counted(cell: Path) -> None:
-    for _ in range(2):
-        assert train(cell).returncode == 2
-    assert [a.number for a in read_record(cell / RECORD_NAME).attempts] == [1, 2]
-
-
-def test_a_good_record_is_kept_and_its_traces_too(cell: Path) -> None:
+def test_a_good_record_is_kept_and_its_traces_too(cell: Path, capsys) -> None:
     of = config(gpus=2)
     write_record(cell / RECORD_NAME, record(of))
     append_line(cell / EPOCHS_NAME, epoch(1, of).model_dump_json())
-    done = train(cell)
-    assert done.returncode == 0 and "is good already" in done.stdout
+    assert start(cell) == 0 and "is good already" in capsys.readouterr().out
     assert (cell / EPOCHS_NAME).exists()
     assert read_record(cell / RECORD_NAME) == record(of)
 
@@ -176,8 +182,6 @@ def test_a_good_record_is_kept_and_its_traces_too(cell: Path) -> None:
     ],
 )
 def test_the_number_of_a_start(earlier, options, number) -> None:
-    from train.__main__ import start_number
-
     error = None if earlier == "completed" else ERROR
     found = record(config(gpus=2), status=earlier, error=error) if earlier else None
     assert start_number(options.get("attempt"), found, ()) == number
@@ -186,50 +190,29 @@ def test_the_number_of_a_start(earlier, options, number) -> None:
     assert start_number(options.get("attempt"), found, trained) == more
 
 
-@pytest.mark.parametrize("status", ["completed", "failed"])
-def test_a_record_of_another_config_is_neither_done_nor_replaced(cell: Path, status: str) -> None:
-    other = config(gpus=2, epochs=5, seed=3)
-    before = record(other, status=status)
+def test_a_record_of_another_config_is_neither_done_nor_replaced(cell: Path, capsys) -> None:
+    before = record(config(gpus=2, epochs=5, seed=3))
     write_record(cell / RECORD_NAME, before)
-    done = train(cell)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "is of another config: found epochs 5, seed 3; expected epochs 2, seed 0" in done.stderr
-    assert "--force" in done.stderr and "--out" in done.stderr
+    assert start(cell) == 2
+    said = capsys.readouterr().err
+    assert "is of another config: found epochs 5, seed 3; expected epochs 2, seed 0" in said
+    assert "--force" in said and "--out" in said
     assert read_record(cell / RECORD_NAME) == before
 
 
 def test_the_folder_of_another_cell_that_has_no_record_yet_is_left_alone(
-    cell: Path, tmp_path: Path
+    cell: Path, capsys
 ) -> None:
-    there = tmp_path / "there"
+    there = cell / "there"
     there.mkdir()
     (there / "config.json").write_text(config(gpus=2, epochs=5).model_dump_json())
     (there / "epochs.jsonl").write_text("of a run that was interrupted")
-    done = train(cell, "--out", str(there))
-    assert done.returncode == 2 and "config.json is of another config" in done.stderr
+    assert start(cell, "--out", str(there)) == 2
+    assert "config.json is of another config" in capsys.readouterr().err
     assert (there / "epochs.jsonl").exists()
 
 
-def test_forced_over_the_record_of_another_config_counts_from_one(cell: Path) -> None:
-    write_record(cell / RECORD_NAME, record(config(gpus=2, seed=3), status="failed"))
-    assert "found a world of 1 rank" in train(cell, "--force").stderr
-    found = read_record(cell / RECORD_NAME)
-    assert found.config == config(gpus=2) and [a.number for a in found.attempts] == [1]
-
-
-def test_a_full_disk_when_the_record_of_a_failure_is_due_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("train.record.run.write_new", full)
-    leave_record(config(), "failed", ERROR, tmp_path, record().started_at)
-    said = capsys.readouterr().err
-    assert "No space left" in said and "record.json" in said and said.count("\n") == 1
-
-
-def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
+def test_ctrl_c_by_hand_names_the_way_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config(epochs=5000).model_dump_json())
     process = subprocess.Popen(
         [sys.executable, "-m", "train", str(tmp_path / "config.json"), "--data", str(tmp_path)],
@@ -245,34 +228,14 @@ def test_ctrl_c_by_hand_leaves_a_cancelled_record(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=600)
     finally:
         process.kill()
-    assert process.returncode == 130, said
-    found = read_record(tmp_path / RECORD_NAME)
-    assert found.status == "cancelled" and "Ctrl-C" in found.error.what
-    assert found.epochs and found.world.size == 1
-    assert found.missing["provenance.gpu"] == "no GPU on this machine"
-    assert found.missing["world.interface"] == "a world of one talks to nobody"
+    assert process.returncode == 130 and "--resume goes on from the last checkpoint" in said
+    assert "interrupted by Ctrl-C" in rank_file(tmp_path, 0, "error.json").read_text()
 
 
-def test_schemas_without_a_folder_is_a_wrong_request() -> None:
+@pytest.mark.parametrize(("given", "words"), [([], "usage"), (["file/folder"], "cannot write to")])
+def test_schemas_need_a_folder(tmp_path: Path, monkeypatch, capsys, given: Any, words) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
     with pytest.raises(SystemExit) as ended:
-        export_schemas([])
-    assert ended.value.code == 2
-
-
-def test_schemas_into_a_place_that_cannot_be_written(tmp_path: Path, capsys) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(SystemExit) as ended:
-        export_schemas([str(tmp_path / "file" / "folder")])
-    assert ended.value.code == 2
-    assert f"cannot write to {tmp_path}/file/folder: Not a directory" in capsys.readouterr().err
-
-
-def test_ended_records_of_this_start_only(tmp_path: Path) -> None:
-    """--force by hand that fails keeps the good record."""
-    good = record()
-    write_record(tmp_path / RECORD_NAME, good)
-    leave_record(good.config, "failed", ERROR, tmp_path, good.started_at)
-    assert read_record(tmp_path / RECORD_NAME) == good
-    assert ended_record(
-        tmp_path, good.config, "failed", ERROR, started_at=good.started_at, ended_at=good.ended_at
-    ).status == "failed"  # fmt: skip
+        export_schemas(given)
+    assert ended.value.code == 2 and words in capsys.readouterr().err

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
+from train.config.image_checks import image_problem
 from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
 from train.config.technique_checks import Rows, first_problem, grows
@@ -48,8 +49,7 @@ CELL: Rows = (
     (lambda c, t: c.model != "resnet_mini" and not (c.width == 1 and c.shortcuts),
      "width and shortcuts are for resnet_mini, found model {c.model}: leave them out"),
     (lambda c, t: c.model not in NETWORKS and t.bn_momentum != 0.9,
-     "bn_momentum {t.bn_momentum:g}: model {c.model} runs as built, with the momentum of its own "
-     "layers: leave it out"),
+     "bn_momentum {t.bn_momentum:g}: {c.model:.20} runs as built, with its own: leave it out"),
     (lambda c, t: c.model == "linear" and t.normalisation != "none",
      "normalisation {t.normalisation}: model linear has no hidden layer that it could normalise: "
      "set normalisation: none"),
@@ -65,13 +65,6 @@ CELL: Rows = (
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
     (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
      "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: use {x}"),
-    # a vector minus its own mean is zero, whatever the image was
-    (lambda c, t: last_map_side(c.model, c.image_side) == 1 and
-     {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
-     .get(t.normalisation) == 1,
-     "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "
-     "vector or map of one pixel, which would be the same for all images: use a batch_per_rank "
-     "of 2 or more, normalisation: none, or larger images"),
     (lambda c, t: t.reduction == "adasum" and c.gpus & (c.gpus - 1)
      and (below := 1 << (c.gpus.bit_length() - 1), 2 * below),
      "reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
@@ -91,10 +84,6 @@ CELL: Rows = (
     (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
      "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
      "have no effect: use batch_norm"),
-    (lambda c, t: c.model == "resnet50" and (c.image_side < 32
-     or (c.dataset in DATASETS and DATASETS[c.dataset].shape[2] == 1)),
-     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with "
-     "{c.image_side}: use cnn or resnet_mini, or for a folder a larger image_size"),
     (lambda c, t: c.model == "resnet50"
      and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
      "model resnet50 is Keras' own network with its own preparation of images: leave out "
@@ -130,11 +119,6 @@ CELL: Rows = (
      and c.dataset in DATASETS and DATASETS[c.dataset].characters,
      "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
      "characters: say flip: none"),
-    (lambda c, t: (how := t.augmentation).name == "crop_flip"
-     and max(how.crop, how.cutout) >= c.image_side and c.image_side - 1,
-     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
-     "smaller than the images of {c.dataset}, which have {c.image_side} pixels: use at most {x}, "
-     "usually an eighth to crop and a quarter to a half to cut out"),
     (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
      "framework {c.framework} averages gradients by itself, once for each batch of a rank, so it "
      "cannot do {x} as given: use framework: horovod"),
@@ -149,6 +133,14 @@ NEW_CELL: Rows = (
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
      "(records of it load): leave out base and clip, which are sgd and true"),
+    (lambda c, t: t.noise_batch and t.noise_batch < c.global_batch
+     and not (t.clip_norm and t.warmup_epochs) and (c.global_batch / t.noise_batch - 1) ** 0.5,
+     "noise_batch {t.noise_batch} multiplies the gradients of {c.global_batch:,} images by weights "
+     "with a deviation of {x:.1f}, which needs a clip and a warm-up: set clip_norm, e.g. 1.0, and "
+     "warmup_epochs, with warmup_from: zero where no rule scales the learning rate"),
+    (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
+     "zero_gamma and initialisation are for the built-in networks, and model {c.model:.24} runs as "
+     "built: leave them out"),
     (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
      "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
     (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
@@ -175,23 +167,22 @@ NEW_CELL: Rows = (
 NETWORK: Rows = (
     (lambda c, t, has: t.initialisation == "whitened" and "conv1" not in has,
      "initialisation whitened sets the filters of a first convolution, conv1, which model "
-     "{c.model} does not have: say initialisation: he"),
+     "{c.model:.24} does not have: say initialisation: he"),
     (lambda c, t, has: t.zero_gamma and "residual branches" not in has,
-     "zero_gamma is about residual branches, which model {c.model} does not have (resnet_mini has "
-     "them, with shortcuts): leave it out"),
+     "zero_gamma is about residual branches, which model {c.model:.24} does not have (resnet_mini "
+     "has them, with shortcuts): leave it out"),
     (lambda c, t, has: t.optimizer.name == "muon" and not t.optimizer.dense
      and "convolutions" not in has,
-     "optimizer muon orthogonalises convolutions, which model {c.model} does not have, so it "
+     "optimizer muon orthogonalises convolutions, which model {c.model:.24} does not have, so it "
      "would be {t.optimizer.rest} at {t.optimizer.rest_rate:g} times the learning rate: say "
      "dense: true, or use another optimizer"),
     (lambda c, t, has: t.normalisation in ("ghost_batch_norm", "sync_batch_norm")
      and "batch norm" not in has,
      "normalisation {t.normalisation} takes the place of batch normalisation, which model "
-     "{c.model} does not have: say normalisation: none"),
+     "{c.model:.24} does not have: say normalisation: none"),
 )  # fmt: skip
 
-# --- a cell whose number of steps is known -------------------------------------------------------
-
+#: Of cells whose number of steps is known.
 PLAN: Rows = (
     (lambda p, c, t: t.warmup_epochs and not p.warmup_steps
      and (p.step_at(1), math.ceil(1000 / p.step_at(1)) / 1000),
@@ -213,7 +204,8 @@ PLAN: Rows = (
 
 def cell_problem(config: RunConfig) -> str | None:
     """The first text that applies, as of all that follow; None if nothing is wrong."""
-    return first_problem(CELL, c=config, t=config.technique)
+    text, shape = first_problem(CELL, c=config, t=config.technique), config.image_shape
+    return text or (image_problem(config, shape) if shape else None)
 
 
 def new_cell_problem(config: RunConfig) -> str | None:
@@ -237,18 +229,6 @@ def plan_problem(plan: RunPlan) -> str | None:
 
 
 # --- what conditions share -----------------------------------------------------------------------
-
-
-def last_map_side(model: str, side: int) -> int | None:
-    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector;
-    None where the network is not built in."""
-    if model in ("mlp", "cnn"):
-        return 1
-    if model == "resnet50":
-        return -(-side // 32)
-    first = (side - 1) // 2 + 1
-    pooled = -(-first // 2) if side < 12 else (first - 3) // 2 + 1
-    return -(-pooled // 2) if model == "resnet_mini" else None
 
 
 def _divisor(c: RunConfig, t: Technique) -> int:

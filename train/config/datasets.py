@@ -1,13 +1,17 @@
 """How data sets are named, and what is known of each before it is loaded.
 
-Imports the standard library alone, as the preflight must, which reads it in any image.
+Loads the standard library alone, as the preflight must, which reads it in any image.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
+
+from train.config.networks import split_hash
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
@@ -41,6 +45,33 @@ DATASETS: dict[str, DatasetFacts] = {
     # random pixels and labels of CIFAR's shape, for throughput only
     "synthetic": DatasetFacts(50_000, 10_000, (32, 32, 3), 10),
 }
+
+
+def check_dataset(name: str) -> None:
+    """Raises: ValueError: it names no data set; with the nearest and all known names."""
+    if name in DATASETS or (name.startswith(FOLDER_PREFIX) and name != FOLDER_PREFIX):
+        return
+    if name.startswith(ARRAYS_PREFIX):
+        if parse_arrays(name)[0].endswith(".npz"):
+            return
+        raise ValueError(f"dataset {name!r} found, expected {ARRAYS_PREFIX}FILE.npz")
+    known = [*DATASETS, f"{FOLDER_PREFIX}PATH", f"{ARRAYS_PREFIX}FILE.npz"]
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise ValueError(f"unknown dataset {name!r}; known: {', '.join(known)}.{hint}")
+
+
+def parse_arrays(name: str) -> tuple[str, str | None]:
+    """File and sha256 of ``arrays:FILE.npz@SHA256``; None where a person wrote it without."""
+    return split_hash(name.removeprefix(ARRAYS_PREFIX))
+
+
+def dataset_slug(name: str) -> str:
+    """Few letters of [a-z0-9_], for names of files."""
+    if name.startswith(ARRAYS_PREFIX):
+        name = Path(parse_arrays(name)[0]).stem
+    slug = re.sub(r"[^a-z0-9_]+", "_", Path(name).name.lower()).strip("_")
+    return (re.sub(r"^folder_", "", slug) or "folder")[:24]
 
 
 def place_of(written: str, data: Path) -> Path:

@@ -55,9 +55,12 @@ def parse_model(text: str) -> NetworkSource:
 
 
 def model_label(text: str) -> str:
-    """For people: resnet_mini, MobileNetV2, vit."""
+    """For people: resnet_mini, MobileNetV2, vit; vit:small where the function is not ``build``."""
     source = parse_model(text)
-    return source.file_name.removesuffix(".py") if source.file_name else source.name
+    if source.file_name is None:
+        return source.name
+    stem = source.file_name.removesuffix(".py")
+    return stem if source.name == "build" else f"{stem}:{source.name}"
 
 
 def model_slug(text: str) -> str:

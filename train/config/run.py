@@ -11,14 +11,21 @@ import errno
 import hashlib
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from train.config.checks import cell_problem
-from train.config.datasets import DATASETS, FOLDER_PREFIX, FOLDER_SIDE
+from train.config.datasets import (
+    ARRAYS_PREFIX,
+    DATASETS,
+    FOLDER_PREFIX,
+    FOLDER_SIDE,
+    check_dataset,
+    dataset_slug,
+    parse_arrays,
+)
 from train.config.frozen import Frozen
 from train.config.networks import BUILT_IN, model_slug, parse_model, split_hash
 from train.config.technique import Technique
@@ -101,10 +108,13 @@ class RunConfig(Frozen):
     @field_validator("dataset")
     @classmethod
     def _known_dataset(cls, value: str) -> str:
-        if value in DATASETS or (value.startswith(FOLDER_PREFIX) and value != FOLDER_PREFIX):
-            return value
-        known = ", ".join([*DATASETS, f"{FOLDER_PREFIX}PATH"])
-        raise ValueError(f"unknown dataset {value!r}; known: {known}")
+        check_dataset(value)
+        if value.startswith(ARRAYS_PREFIX) and parse_arrays(value)[1] is None:
+            raise ValueError(
+                f"dataset {value!r}: expected {value}@SHA256, with the hash that sha256sum prints "
+                "(a sweep file needs none: jobs adds it)"
+            )
+        return value
 
     @field_validator("model")
     @classmethod
@@ -142,19 +152,18 @@ class RunConfig(Frozen):
         return 1 if self.framework == "mirrored" else self.gpus
 
     @property
-    def image_side(self) -> int:
-        """Pixels along the shorter side of an image."""
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of an image; None: only the file of arrays shows it."""
         if self.dataset in DATASETS:
-            return min(DATASETS[self.dataset].shape[:2])
-        return self.image_size or FOLDER_SIDE
+            return DATASETS[self.dataset].shape
+        side = self.image_size or FOLDER_SIDE
+        return (side, side, 3) if self.dataset.startswith(FOLDER_PREFIX) else None
 
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
         name: str | None = getattr(self, "_cell_id", None)
         if name is None:
-            data = re.sub(r"[^a-z0-9_]+", "_", Path(self.dataset).name.lower()).strip("_")
-            data = (re.sub(r"^folder_", "", data) or "folder")[:24]
-            what = f"{data}-{model_slug(self.model)}-{self.technique.name}"
+            what = f"{dataset_slug(self.dataset)}-{model_slug(self.model)}-{self.technique.name}"
             name = f"{what}-g{self.gpus}-s{self.seed}-{self.digest()[:6]}"
             object.__setattr__(self, "_cell_id", name)
         return name

@@ -11,11 +11,11 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import explain
-from train.data.waiting import goes_on
+from train.data.waiting import progress
 from train.errors import DataError
 from train.record.atomic import flush_to_disk
 
@@ -52,7 +52,6 @@ class Dataset:
     classes: tuple[str, ...]
     fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
     labelled: bool  # False: labels are random, and accuracy has no meaning
-    remark: str = ""  # why these may not be the images that were wanted
 
 
 def make_dataset(
@@ -63,48 +62,20 @@ def make_dataset(
     *,
     labelled: bool = True,
 ) -> Dataset:
-    """Check four arrays (images, labels, twice) and take their fingerprint.
-
-    Raises:
-        DataError: no uint8 images [N, H, W, C], no label per image, or a label without a class.
-    """
-    parts: list[NDArray[Any]] = []
-    for part, (images, labels) in (("training", train), ("validation", validation)):
-        _check(f"{name}: {part}", images, labels, len(classes))
-        parts += [np.ascontiguousarray(images, "u1"), np.ascontiguousarray(labels, "<i8")]
-    if parts[0].shape[1:] != parts[2].shape[1:]:
-        raise DataError(
-            f"{name}: training images are {parts[0].shape[1:]}, validation images "
-            f"{parts[2].shape[1:]}; expected one shape"
-        )
-    train_x, train_y, validation_x, validation_y = parts
+    """``train``, ``validation``: images uint8 [N, H, W, C] and labels [N] of checked content."""
+    arrays = [
+        np.ascontiguousarray(part, kind)
+        for pair in (train, validation)
+        for part, kind in zip(pair, ("u1", "<i8"), strict=True)
+    ]
+    made = dict(zip(ARRAYS, arrays, strict=True))
     return Dataset(
         name=name,
-        train_x=train_x,
-        train_y=train_y,
-        validation_x=validation_x,
-        validation_y=validation_y,
         classes=tuple(classes),
-        fingerprint=fingerprint(parts),
+        fingerprint=fingerprint(arrays),
         labelled=labelled,
+        **made,
     )
-
-
-def _check(what: str, images: NDArray[np.generic], labels: NDArray[np.generic], k: int) -> None:
-    if images.dtype != np.uint8 or images.ndim != 4:
-        raise DataError(
-            f"{what} images are {images.dtype} {images.shape}, expected uint8 [N, H, W, C]"
-        )
-    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"{what}: {len(images):,} images, but labels {labels.dtype} {labels.shape}; "
-            "expected one integer for each image"
-        )
-    if not len(labels):
-        raise DataError(f"{what}: no image, expected at least one")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= k:
-        raise DataError(f"{what} labels are {low}..{high}, expected 0..{k - 1}")
 
 
 def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
@@ -121,7 +92,7 @@ def chunks(array: NDArray[np.generic]) -> Iterator[memoryview]:
     """The bytes of a C-contiguous array, a few MB at a time."""
     view = array.reshape(-1).view(np.uint8).data
     for start in range(0, len(view), _CHUNK):
-        goes_on(f"{start:,} of {len(view):,} bytes hashed or written")
+        progress(f"{start:,} of {len(view):,} bytes hashed or written")
         yield view[start : start + _CHUNK]
 
 
@@ -154,12 +125,6 @@ def key_of(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def stat_key(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Name, size in bytes and time of change in ns of each file: a changed file is a new key."""
-    found = ((file.name, file.stat()) for file in files)
-    return [(name, status.st_size, status.st_mtime_ns) for name, status in found]
-
-
 class ArrayFacts(Frozen):
     dtype: str  # as NumPy writes it, e.g. |u1
     shape: tuple[int, ...]
@@ -179,9 +144,9 @@ class Meta(Frozen):
 
 
 def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
-    """Build the prepared form beside ``folder``, then rename it into place.
+    """Build the prepared form next to ``folder``, then rename it into place.
 
-    When another process was faster, its result is kept: both come from the same files. A build
+    If another process was faster, its result is kept: both come from the same files. A build
     that was killed leaves a hidden folder, which a later one removes after a day.
 
     Raises:
@@ -289,5 +254,5 @@ def _read_array(folder: Path, name: str, meta: Meta) -> NDArray[np.uint8]:
 def _damaged(folder: Path, file: Path, what: str) -> str:
     return (
         f"{file} is damaged: {what}. Delete the folder {folder} (it is made from the raw files and "
-        "can be made again), then prepare the data set anew."
+        "can be made again), then prepare the data set again."
     )

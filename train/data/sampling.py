@@ -8,7 +8,6 @@ stream of PCG64, which NumPy keeps the same in all versions, unlike that of
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -107,11 +106,10 @@ def for_tuning(data: Dataset) -> Dataset:
     """The training images alone, a tenth of them (stratified, always the same) to validate on."""
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
     checked, trained = take(data.train_y, apportion(counts, len(data.train_y) // 10))
-    made = make_dataset(
+    return make_dataset(
         f"{data.name}, a tenth of its training images to validate on",
         data.classes,
         (data.train_x[trained], data.train_y[trained]),
         (data.train_x[checked], data.train_y[checked]),
         labelled=data.labelled,
     )
-    return replace(made, remark=data.remark)

@@ -18,7 +18,7 @@ from pathlib import Path
 _NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
+def write_atomically(path: Path, content: str | bytes | memoryview, *, mode: int = 0o666) -> None:
     """Replace a file so that a reader sees the old one or the new one, never a half.
 
     ``mode``: what the umask takes from; 0o600 for what may hold a secret.
@@ -55,7 +55,7 @@ def write_new(path: Path, text: str) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path]:
+def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666) -> Iterator[Path]:
     """The content on disk, beside ``path``, for as long as nobody gives it another name."""
     temporary = _unused(path.parent, path.name)
     with _named(path):

@@ -46,7 +46,6 @@ class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fau
     data: DataRecord
     provenance: Provenance
     labelled: bool = True
-    remark: str = ""  # what is doubtful about the data
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,8 @@ class Trained:
     alarms: tuple[str, ...] = ()
     gradient_bytes: int | None = None
     adapted: tuple[str, ...] = ()
+    #: epochs before the first that ran on the same devices and code as the last
+    origin_from: int = 0
 
 
 def finished_record(
@@ -114,14 +115,13 @@ def _record(
     """Of the start that is the last of ``attempts``."""
     status = attempts[-1].status
     known: dict[str, Any] = dict(vars(trained))
-    del known["resumed_from"]
+    del known["resumed_from"], known["origin_from"]
     if announced:
         known["world"] = _with_interface(announced.world, trained.traffic)
         known |= {"data": announced.data, "provenance": announced.provenance}
-        found = (announced.remark, _differences(announced.provenance))
-        known["alarms"] = (*filter(None, found), *trained.alarms)
+        known["alarms"] = (*filter(None, [_differences(announced.provenance)]), *trained.alarms)
     if status in GOOD:
-        known["throughput"] = throughput(trained.epochs)
+        known["throughput"] = throughput(trained.epochs, trained.origin_from)
     nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
     draft = RunRecord.model_construct(
         cell_id=config.cell_id(),
@@ -227,11 +227,14 @@ def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
     ]
 
 
-def throughput(epochs: Sequence[EpochRecord]) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together."""
+def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:
+    """Images really processed over the training seconds they took, all ranks together.
+
+    first: epochs before the first that ran on the same devices and code as the last.
+    """
     samples = tuple(
         ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
-        for epoch in steady_epochs(epochs)
+        for epoch in steady_epochs(epochs[first:])
         if epoch.usual_images > 0 and epoch.usual_s > 0
     )
     kept = {sample.epoch for sample in samples}

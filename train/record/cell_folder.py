@@ -1,9 +1,9 @@
 """What a start of a cell leaves on disk while it runs.
 
 Part of the contract with the supervisor; loads neither TensorFlow nor numpy.
-Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, logs/ with
-start.json, rank-N.log, rank-N.error.json, rank-N.beat, stop (its being there asks the ranks to stop
-at the next epoch end), unfinished.json (they did).
+Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, weights.h5 (if
+the config keeps them), logs/ with start.json, rank-N.log, rank-N.error.json, rank-N.beat, stop (its
+being there asks the ranks to stop at the next epoch end), unfinished.json (they did).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from train.record.run import (
 CONFIG_NAME = "config.json"
 EPOCHS_NAME = "epochs.jsonl"
 CHECKPOINT_NAME = "checkpoint.npz"
+WEIGHTS_NAME = "weights.h5"
 START_NAME = "start.json"
 STOP_NAME = "stop"
 UNFINISHED_NAME = "unfinished.json"
@@ -77,16 +78,19 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
 
 def forget_earlier(cell: Path, rank: int, *, resume: bool) -> None:
     """Remove what an earlier start left that would be mistaken for this one's: each rank its own.
+    Rank 0 holds the cell's lock.
 
     Raises:
         OSError: the folder is not writable.
     """
-    rank_file(cell, rank, "error.json").unlink(missing_ok=True)
+    stale = [rank_file(cell, rank, "error.json")]
     if rank == 0:
-        for name in (START_NAME, STOP_NAME, UNFINISHED_NAME):
-            (cell / "logs" / name).unlink(missing_ok=True)
+        stale += [cell / "logs" / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
+        stale += cell.glob(".*.tmp")  # of one that was killed while it wrote
         if not resume:
-            (cell / EPOCHS_NAME).unlink(missing_ok=True)
+            stale += [cell / name for name in (EPOCHS_NAME, CHECKPOINT_NAME, WEIGHTS_NAME)]
+    for file in stale:
+        file.unlink(missing_ok=True)
 
 
 class UnfinishedNote(Frozen):

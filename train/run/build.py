@@ -7,12 +7,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from train.config.image_checks import image_problem
 from train.config.plan import RunPlan, checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
 from train.data.sampling import Indices, used_subset
 from train.distributed.strategy import Distribution
 from train.distributed.world import Runtime
+from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of
 from train.models.networks import build_model
 from train.models.standardise import channel_statistics
@@ -40,6 +42,8 @@ def build_parts(
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, config.data_fraction)
     height, width, channels = data.train_x.shape[1:]
+    if text := image_problem(config, (height, width, channels)):
+        raise ConfigError(f"cell {config.cell_id()}: {text}")
     pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 
     def build(seed: StepSeed) -> tf.keras.Model:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from datetime import datetime, timezone
 
+from train.config.networks import model_file, parse_model
 from train.config.plan import RunPlan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -22,11 +22,12 @@ from train.record.cell_folder import (
     CHECKPOINT_NAME,
     START_NAME,
     UNFINISHED_NAME,
+    WEIGHTS_NAME,
     UnfinishedNote,
     earlier_attempts,
 )
 from train.record.run import RECORD_NAME, DataRecord, RunRecord, write_record
-from train.run.provenance import IMAGE_DIGEST, collect
+from train.run.provenance import collect
 from train.run.task import Task
 
 _OPTION_2 = (
@@ -49,7 +50,9 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
     runtime = start(config, launch, patience_s)
     # only now: it loads TensorFlow, which reads its environment once
+    from train.models.own import user_network  # noqa: PLC0415
     from train.run.build import build_parts  # noqa: PLC0415
+    from train.trainer.checkpoint import Origin, save_weights  # noqa: PLC0415
     from train.trainer.trainer import Trainer  # noqa: PLC0415
 
     beat("loading the data")
@@ -58,15 +61,21 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if config.validate_on == "train_part":
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
-    parts = build_parts(config, data, runtime, task.data)
+    file = task.model_file or model_file(parse_model(config.model), task.out)
+    parts = build_parts(config, data, runtime, task.data, file)
     world, provenance = describe_world(runtime, collect(config, runtime.gpus))
+    changed = ", changed" if provenance.git_dirty else ""
+    origin = Origin(
+        device=world.device, ranks=world.size, nodes=world.nodes,
+        commit=f"{provenance.git_commit or ''}{changed}", image=provenance.image_digest or "",
+    )  # fmt: skip
     trainer = Trainer(
-        config, runtime, data, parts, task.out, task.attempt, beat, task.budget, watchdog.awake,
-        os.environ.get(IMAGE_DIGEST), world.oversubscribed,
+        config, runtime, data, parts, task.out, task.attempt, beat, origin, task.budget,
+        watchdog.awake, world.oversubscribed,
     )  # fmt: skip
     announced = Announcement(
-        world=world, data=describe_data(config, data, parts.plan),
-        provenance=provenance, labelled=data.labelled, remark=data.remark,
+        world=world, data=describe_data(config, data, parts.plan), provenance=provenance,
+        labelled=data.labelled,
     )  # fmt: skip
     if runtime.rank == 0:
         _announce(task, announced)
@@ -89,6 +98,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
             started_at=task.started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
+        if config.keep_weights:
+            save_weights(task.out / WEIGHTS_NAME, user_network(parts.model))
         _keep(task, record)
     _leave(runtime)
 

@@ -148,6 +148,10 @@ class Copies:
         self._copies = tuple(copies)
 
     @property
+    def name(self) -> str:
+        return str(self._copies[0].name)
+
+    @property
     def shape(self) -> tf.TensorShape:
         return self._copies[0].shape
 

@@ -1,10 +1,14 @@
-"""One file per cell from which training goes on exactly: weights, optimizer state, history."""
+"""Files that hold weights: the checkpoint from which training goes on exactly, and weights.h5."""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +20,25 @@ from train.record.atomic import write_atomically
 from train.record.run import EpochRecord
 
 
+class Origin(Frozen):
+    """What epochs ran on and from. Another host with the same devices is no difference."""
+
+    device: str
+    ranks: int
+    nodes: int
+    commit: str  # empty: unknown
+    image: str  # sha256 of the container image; empty: none
+
+    def changes(self, before: Origin) -> str:
+        """What is not as before, in words; empty: nothing."""
+        pairs = ((name, getattr(before, name), getattr(self, name)) for name in self.model_fields)
+        return ", ".join(
+            f"{name} {now or 'none'} (before: {then or 'none'})"
+            for name, then, now in pairs
+            if now != then
+        )
+
+
 class Progress(Frozen):
     """What had been done when the checkpoint was written, at the end of an epoch."""
 
@@ -24,15 +47,17 @@ class Progress(Frozen):
     position: float  # of the schedule's clock
     adascale: tuple[float, ...] | None  # its averages, where there are any
     skipped_in_a_row: int  # steps up to the last one
-    alarms: tuple[str, ...] = ()
-    image: str | None = None  # sha256 of the container image that it ran from, if any
-    oversubscribed: bool = False  # in one of these epochs
+    alarms: tuple[str, ...]
+    oversubscribed: bool  # in one of these epochs
+    origin: Origin
+    origin_from: int  # epochs before the first one of this origin
 
 
 class _Meta(Progress):
     """What is in the file besides the arrays."""
 
     identity: str
+    names: tuple[str, ...]  # of the variables, in the arrays' order
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -40,50 +65,65 @@ def _identity(config: RunConfig, fingerprint: str) -> str:
     return hashlib.sha256((config.digest() + fingerprint).encode()).hexdigest()
 
 
+def _named(variables: Sequence[Any]) -> dict[str, Any]:
+    """Each variable under a name of its own: equal ones get their number."""
+    count: Counter[str] = Counter()
+    named = {}
+    for variable in variables:
+        count[variable.name] += 1
+        number = count[variable.name]
+        named[variable.name if number == 1 else f"{variable.name} {number}"] = variable
+    return named
+
+
 def save(
-    path: Path,
-    config: RunConfig,
-    fingerprint: str,
-    variables: list[tf.Variable],
-    progress: Progress,
+    path: Path, config: RunConfig, fingerprint: str, variables: Sequence[Any], progress: Progress
 ) -> None:
     """Write the whole state atomically (rank 0 only).
 
     Raises:
         OSError: disk full and the like; an older checkpoint stays as it was.
     """
-    meta = _Meta(identity=_identity(config, fingerprint), **dict(progress))
-    arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(variables)}
+    named = _named(variables)
+    meta = _Meta(identity=_identity(config, fingerprint), names=(*named,), **dict(progress))
+    arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(named.values())}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
     content = io.BytesIO()
     np.savez(content, **arrays)
-    for left in path.parent.glob(f".{path.name}.*.tmp"):  # of a start that was killed while writing
-        left.unlink(missing_ok=True)
-    write_atomically(path, content.getvalue())
+    write_atomically(path, content.getbuffer())
 
 
 def restore(
-    path: Path, config: RunConfig, fingerprint: str, variables: list[tf.Variable]
+    path: Path, config: RunConfig, fingerprint: str, variables: Sequence[Any]
 ) -> Progress | None:
     """Load the state into ``variables``; None when there is nothing usable (rank 0 only).
 
     A damaged file or one of another config, data set or version of this code is not an error: the
-    cell starts anew. Nothing is loaded before all of it has been read.
+    cell starts from the beginning. Nothing is loaded before all of it has been read.
 
     Raises:
-        Unreadable: the file cannot be read now, and a run that began anew would replace it.
+        Unreadable: the file cannot be read now, and a run from the beginning would replace it.
     """
     content = read_whole(path)
     try:
         with np.load(io.BytesIO(content or b""), allow_pickle=False) as stored:
             meta = _Meta.model_validate_json(stored["meta"].tobytes())
-            values = [stored[f"v{i}"] for i in range(len(stored.files) - 1)]
+            values = {name: stored[f"v{i}"] for i, name in enumerate(meta.names)}
     except Exception:  # noqa: BLE001  (no list is long enough for what damaged bytes may raise)
         return None
-    if meta.identity != _identity(config, fingerprint) or len(values) != len(variables):
+    named = _named(variables)
+    if meta.identity != _identity(config, fingerprint) or values.keys() != named.keys():
         return None
-    if any(value.shape != tuple(v.shape) for value, v in zip(values, variables, strict=True)):
+    if any(values[name].shape != tuple(variable.shape) for name, variable in named.items()):
         return None
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
+    for name, variable in named.items():
+        variable.assign(values[name])
     return Progress(**{name: getattr(meta, name) for name in Progress.model_fields})
+
+
+def save_weights(path: Path, network: tf.keras.Model) -> None:
+    """Write what plain Keras loads into a network that is built alike (rank 0 only)."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, path.name)
+        network.save_weights(file, save_format="h5")
+        write_atomically(path, file.read_bytes())

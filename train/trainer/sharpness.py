@@ -81,24 +81,33 @@ def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> Eigenval
     Lanczos' method with every vector made orthogonal to all before it, twice (Golub and Van Loan,
     Matrix Computations, 4th edition, section 10.3), from one fixed start vector.
     """
+    most = min(size, MOST_PRODUCTS)
+    basis = np.empty((most, size))  # by far the most memory: see sharpness_bytes
     start = np.random.default_rng(0).normal(size=size)
-    basis = [start / np.linalg.norm(start)]
+    np.divide(start, np.linalg.norm(start), out=basis[0])
+    del start
     diagonal: list[float] = []
-    beside: list[float] = []
+    off_diagonal: list[float] = []
     while True:
-        product = times(basis[-1])
-        diagonal.append(float(product @ basis[-1]))
+        own = basis[: len(diagonal) + 1]
+        product = times(own[-1])
+        diagonal.append(float(product @ own[-1]))
         for _ in range(2):
-            product = product - np.transpose(basis) @ (np.array(basis) @ product)
+            product = product - own.T @ (own @ product)
         left = float(np.linalg.norm(product))
-        matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+        matrix = np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
         values, vectors = np.linalg.eigh(matrix)
-        found = Eigenvalue(float(values[-1]), left * abs(float(vectors[-1, -1])))
-        known = found.error <= TOLERANCE * abs(found.value)
-        if known or len(basis) == min(size, MOST_PRODUCTS):
-            return found
-        beside.append(left)
-        basis.append(product / left)
+        largest = Eigenvalue(float(values[-1]), left * abs(float(vectors[-1, -1])))
+        if len(own) == most or largest.error <= TOLERANCE * abs(largest.value):
+            return largest
+        off_diagonal.append(left)
+        np.divide(product, left, out=basis[len(own)])
+
+
+def sharpness_bytes(parameters: int) -> int:
+    """Of memory on the host that each rank may need: the vectors of all products, and seven in
+    use."""
+    return (min(parameters, MOST_PRODUCTS) + 7) * parameters * np.dtype(np.float64).itemsize
 
 
 @contextmanager
@@ -162,8 +171,8 @@ class _Hessian:
             pairs = zip(gradients, along, strict=True)
             component = tf.add_n([tf.reduce_sum(gradient * v) for gradient, v in pairs])
         zero = tf.UnconnectedGradients.ZERO
-        found = outer.gradient(component, variables, unconnected_gradients=zero)
-        return tf.concat([tf.reshape(gradient, [-1]) for gradient in found], axis=0)
+        products = outer.gradient(component, variables, unconnected_gradients=zero)
+        return tf.concat([tf.reshape(product, [-1]) for product in products], axis=0)
 
 
 def _lengths(weights: NDArray[np.float32]) -> Vector:

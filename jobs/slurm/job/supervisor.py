@@ -13,7 +13,6 @@ from typing import Any
 
 from jobs.cell.attempt import attend
 from jobs.cell.container import Image, facts_inside, image_now
-from jobs.cell.lock import LOCK_NAME, Holder, hold, holder
 from jobs.cell.missing_record import begun_in
 from jobs.cell.state import OTHERS, UNREADABLE, ready
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
@@ -30,6 +29,7 @@ from train.config.run import load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
+from train.record.lock import LOCK_NAME, Holder, hold, holder
 from train.record.run import GOOD, RECORD_NAME
 from train.record.summary import read_summary
 from train.run.provenance import git_state

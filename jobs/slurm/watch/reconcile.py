@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import hold, is_abandoned
+from jobs.cell.lock import is_abandoned
 from jobs.cell.missing_record import ATTEMPT_NAME, over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
@@ -53,6 +53,7 @@ from train.config.run import RunConfig
 from train.errors import Unreadable
 from train.record.atomic import forget_absent
 from train.record.cell_folder import file_mark
+from train.record.lock import hold
 from train.record.run import RECORD_NAME, Status
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.records.labels import technique_labels, without_batch
+from analysis.records.labels import short_names, technique_labels, without_batch
 from analysis.table import Names
 from analysis.topics.convergence import reached
 from tests.analysis.builders import runs_frame
@@ -80,6 +80,22 @@ def test_runs_on_the_search_split_are_told_from_others() -> None:
     assert "whole held-out split, or where so named a tenth of the training" in notes(rows)
     assert "a tenth of the training images, which no run" in notes(runs_frame([record(part)]))
     assert "a tenth" not in notes(runs_frame([record(config())]))
+
+
+def test_networks_have_short_names_which_differ_where_their_files_do() -> None:
+    """Records need no file of the network."""
+    models = ["cnn", "keras.applications.MobileNetV2", f"vit.py:build@{'0' * 64}",
+              f"vit.py:small@{'0' * 64}", f"vit.py:build@{'1' * 64}"]  # fmt: skip
+    rows = runs_frame([record(config(model=model)) for model in models])
+    assert [*map(str, rows["context"])] == [
+        "cnn", "MobileNetV2", "vit@000000", "vit:small", "vit@111111"
+    ]  # fmt: skip
+    assert rows["model"].tolist() == models
+    assert rows["workload"].nunique() == len(models)
+    (one,) = runs_frame([record(config(model=models[2], pretrained=f"w.h5@{'2' * 64}"))])[
+        "pretrained"
+    ]
+    assert short_names([one]) == {one: "w.h5"}
 
 
 def test_a_setting_is_one_whatever_signs_it_has() -> None:

@@ -11,17 +11,9 @@ from pathlib import Path
 import pytest
 
 from jobs.cell import lock
-from jobs.cell.lock import (
-    LOCK_NAME,
-    Holder,
-    hold,
-    holder,
-    is_running,
-    only_sweep,
-    seen_here,
-    signed,
-)
+from jobs.cell.lock import only_sweep, seen_here
 from train.errors import ConfigError
+from train.record.lock import LOCK_NAME, Holder, hold, holder, is_running, signed
 from train.record.mount import BOOT_ID, device_of, mount_in_words
 
 HOST, OURS = os.uname().nodename, BOOT_ID.read_text().strip()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.lock import hold
 from jobs.cell.missing_record import ATTEMPT_NAME
 from jobs.cell.state import (
     BROKEN,
@@ -28,6 +27,7 @@ from tests.builders import config, namesakes, record
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import RunConfig, load_config
 from train.errors import ConfigError
+from train.record.lock import hold
 from train.record.run import GOOD, SweepManifest, read_record
 
 ONE = config()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.lock import hold, only_sweep
+from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce, over, reserve
 from jobs.cell.state import archive, lay_out, stand
 from jobs.logs import show
@@ -22,6 +22,7 @@ from jobs.slurm.submissions import Array, log_name, read_notes
 from tests.acting import acting
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import context
+from train.record.lock import hold
 from train.record.run import RECORD_NAME, SweepManifest, write_record
 
 GROUP, A, B, STRANGER = 54320, 54321, 54322, 54323

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -125,17 +124,6 @@ def test_a_rule_needs_a_base_where_the_batch_is_an_axis(rule: dict[str, Any]) ->
     own = {"zip": [{"global_batch": [32, 64], "base_batch": [32, 64]}]}
     assert len(load({**strong, **rule, **own}).configs) == 2
     assert len(load(content).configs) == 2
-
-
-@pytest.mark.parametrize("left_out", ["clip_norm", "warmup_epochs"])
-def test_noise_without_a_clip_and_a_warm_up_is_refused_as_a_sweep_only(left_out: str) -> None:
-    noisy = {"noise_batch": 8, "clip_norm": 1.0, "warmup_epochs": 1, "warmup_from": "zero"}
-    content = {**COMMON, **NEEDED, **noisy}
-    stored = load(content).configs[0].model_dump(mode="json")
-    del content[left_out], stored["technique"][left_out]
-    text = refusal(load, content)
-    assert "noise_batch 8 multiplies the gradients of" in text and "set clip_norm, e.g. 1.0" in text
-    assert RunConfig.model_validate_json(json.dumps(stored)).technique.noise_batch == 8
 
 
 GOOD = """\

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.lock import is_running
 from jobs.cell.ranks import end_leftovers
 from jobs.cell.state import lay_out
 from jobs.local.supervisor import Ranks
 from tests.builders import config
 from tests.jobs.local.scripted import Trial, stage
+from train.record.lock import is_running
 from train.record.run import SweepManifest
 
 Sweep = Callable[..., Trial]

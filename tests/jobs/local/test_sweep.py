@@ -22,7 +22,6 @@ import pytest
 
 from jobs.cell import heartbeat
 from jobs.cell.attempt import attend
-from jobs.cell.lock import hold, holder, is_running
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
 from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, recorded
 from jobs.cell.stop import Reason
@@ -35,6 +34,7 @@ from tests.jobs.local.scripted import GOOD, LONG, Trial
 from tests.sweeps import ROOT, rank_processes, wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.distributed.cores import claim
+from train.record.lock import hold, holder, is_running
 from train.record.run import RunRecord, read_record
 
 STOPPED = Reason("cancelled", "a test")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from jobs.plan.datasets import store_for
+from jobs.config.load import load_sweep
+from jobs.plan.datasets import store_for, train_images
+from jobs.plan.rows import plans_of
+from tests.builders import refusal
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,36 @@ def test_prepared_data_go_where_the_user_may_write(
 
     monkeypatch.setattr(os, "access", access)
     assert store_for(tmp_path / data, tmp_path / "results") == tmp_path / store
+
+
+SWEEP = """
+dataset: arrays:birds.npz
+model: cnn
+technique: naive
+batch_per_rank: 4
+epochs: 1
+gpus: 2
+"""
+
+
+def test_arrays_of_a_sweep_are_hashed_prepared_and_planned(tmp_path: Path) -> None:
+    def save(side: int) -> None:
+        parts = {"train": 32, "test": 8}
+        arrays = {f"x_{part}": np.zeros((n, side, side), np.uint8) for part, n in parts.items()}
+        arrays |= {f"y_{part}": np.arange(n) % 2 for part, n in parts.items()}
+        np.savez(tmp_path / "birds.npz", **arrays)
+
+    (tmp_path / "mine.yaml").write_text(SWEEP + "augmentation: {name: crop_flip, crop: 4}")
+
+    def planned() -> dict[str, int]:
+        configs = load_sweep(str(tmp_path / "mine.yaml"), data=tmp_path).configs
+        images = train_images(configs, tmp_path, tmp_path / "prepared", fetch=False)
+        return {name: plan.total_steps for name, plan in plans_of(configs, images).items()}
+
+    save(12)
+    first = planned()
+    assert list(first.values()) == [4] and next(iter(first)).startswith("birds-cnn-naive-")
+    save(16)
+    assert planned().keys() != first.keys(), "another content, another cell"
+    save(4)
+    assert "have 4 pixels: use at most 3" in refusal(planned)

@@ -88,9 +88,9 @@ def test_the_global_batch_counts_ranks_and_accumulation() -> None:
 
 
 def test_the_side_of_an_image() -> None:
-    assert config(dataset="cifar10").image_side == 32
-    assert config(dataset="folder:a", image_size=48).image_side == 48
-    assert config(dataset="folder:a").image_side == 64
+    assert config(dataset="cifar10").image_shape == (32, 32, 3)
+    assert config(dataset="folder:a", image_size=48).image_shape == (48, 48, 3)
+    assert config(dataset="folder:a").image_shape == (64, 64, 3)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4))

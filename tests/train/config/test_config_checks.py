@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.builders import config
-from train.config import checks
+from train.config import checks, image_checks
 from train.config.optimizer import (
     AdamW,
     Lamb,
@@ -135,6 +135,9 @@ NEW: list[tuple[dict[str, Any], dict[str, Any], str]] = [
       for changes in ({"model": "mlp"}, {"model": "cnn"}, MINI | {"shortcuts": False})),
     (NORM | {"optimizer": Muon()}, {"model": "mlp"}, "adam at 0.1 times the .* dense: true"),
     ({"optimizer": Muon(fix_norm=False, rest="lamb")}, {"model": "linear"}, "it would be lamb at"),
+    *(({"noise_batch": 8} | tamed, {}, "deviation of 2.6, .* set clip_norm, e.g. 1.0, and warmup")
+      for tamed in (WARM | {"warmup_epochs": 1}, {"clip_norm": 1.0})),
+    (NORM | {"zero_gamma": True}, {"model": "keras.applications.MobileNetV2"}, "runs as built: le"),
     (WARM | {"warmup_epochs": 0.01}, {}, r"of 15 steps .* or to 0.067 \(one step\)"),
     ({"schedule": Step(milestones=(0.5, 0.501))}, {}, r"steps \[90, 90\] of 180; .* 0.0056 apart"),
     ({}, {"target": Target(train_accuracy=0.7, held_for=13)}, "than a run of 12 epochs has: set"),
@@ -169,7 +172,9 @@ def test_every_row_of_the_tables_is_tried() -> None:
     """But what only networks of one's own can lack, or have."""
     texts = [refusal(*case[:2], always=True) for case in ALWAYS]
     texts += [refusal(*case[:2], always=False) for case in NEW]
-    tables = (TECHNIQUE, checks.CELL, checks.NEW_CELL, checks.NETWORK, checks.PLAN)
+    tables = (
+        TECHNIQUE, checks.CELL, image_checks.IMAGES, checks.NEW_CELL, checks.NETWORK, checks.PLAN,
+    )  # fmt: skip
     untried = []
     for _, template in (row for table in tables for row in table):
         fixed = [re.escape(part) for part in re.split(r"\{[^}]*\}", template)]
@@ -188,7 +193,7 @@ def test_a_network_is_judged_by_what_it_has() -> None:
     assert checks.network_problem(ghosts, frozenset({"batch norm"})) is None
     own = cell(NORM | {"bn_momentum": 0.99}).model_copy(update={"model": "vit.py:build@f0"})
     text = checks.cell_problem(own)
-    assert text is not None and "vit.py:build@f0 runs as built, with the momentum" in text
+    assert text is not None and "vit.py:build@f0 runs as built, with its own" in text
 
 
 @pytest.mark.parametrize(

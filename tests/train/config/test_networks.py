@@ -28,8 +28,8 @@ SHA = "0123456789abcdef" * 4
          "MobileNetV2", "mobilenetv2"),
         (f"vit.py:build@{SHA}", NetworkSource("file", "build", "vit.py", SHA), "vit", "vit"),
         (f"My ViT-2.x.py:small@{SHA}", NetworkSource("file", "small", "My ViT-2.x.py", SHA),
-         "My ViT-2.x", "my_vit_2_x"),
-        (f"é.py:b@{SHA}", NetworkSource("file", "b", "é.py", SHA), "é", "network"),
+         "My ViT-2.x:small", "my_vit_2_x_small"),
+        (f"é.py:build@{SHA}", NetworkSource("file", "build", "é.py", SHA), "é", "network"),
     ],
 )  # fmt: skip
 def test_a_network_has_a_source_a_label_and_a_place_in_ids(model, source, label, slug) -> None:

@@ -8,13 +8,21 @@ import io
 import pickle
 import tarfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from train.data.sources.cifar10 import CLASSES
 from train.data.sources.download import Remote
+from train.data.sources.published import PUBLISHED
+
+IDX = (
+    "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+)  # fmt: skip
 
 
 def picture(path: Path, size: tuple[int, int] = (20, 10), mode: str = "RGB", seed: int = 0) -> Path:
@@ -42,19 +50,15 @@ def idx(array: np.ndarray) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + dims + array.astype(np.uint8).tobytes()
 
 
-def idx_files(folder: Path, train: int, test: int, *, packed: bool) -> dict[str, np.ndarray]:
-    """The four files of a small MNIST, and what they hold."""
+def idx_files(folder: Path, train: int, test: int) -> dict[str, np.ndarray]:
+    """The four packed files of a small MNIST, and what they hold."""
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
-    for name, n in (("train", train), ("t10k", test)):
-        made[f"{name}-images-idx3-ubyte"] = np.frombuffer(noise(n * 784, n), np.uint8).reshape(
-            n, 28, 28
-        )
-        made[f"{name}-labels-idx1-ubyte"] = (np.arange(n) % 10).astype(np.uint8)
+    for images, labels, n in ((*IDX[:2], train), (*IDX[2:], test)):
+        made[images] = np.frombuffer(noise(n * 784, n), np.uint8).reshape(n, 28, 28)
+        made[labels] = (np.arange(n) % 10).astype(np.uint8)
     for name, array in made.items():
-        content = idx(array)
-        file = folder / (f"{name}.gz" if packed else name)
-        file.write_bytes(gzip.compress(content) if packed else content)
+        (folder / f"{name}.gz").write_bytes(gzip.compress(idx(array)))
     return made
 
 
@@ -78,7 +82,7 @@ def cifar_pickles(n: int) -> dict[str, bytes]:
     }
 
 
-def cifar_pictures(per_class: tuple[int, int], suffix: str = "png") -> dict[str, bytes]:
+def cifar_pictures(per_class: tuple[int, int]) -> dict[str, bytes]:
     """train/<class>/<n> and test/<class>/<n> as files."""
     made = {}
     for part, count in zip(("train", "test"), per_class, strict=True):
@@ -86,8 +90,8 @@ def cifar_pictures(per_class: tuple[int, int], suffix: str = "png") -> dict[str,
             for i in range(count):
                 out = io.BytesIO()
                 pixels = noise(3072, 1000 * number + i + (500 if part == "test" else 0))
-                Image.frombytes("RGB", (32, 32), pixels).save(out, suffix.replace("jpg", "jpeg"))
-                made[f"{part}/{name}/{i:04d}.{suffix}"] = out.getvalue()
+                Image.frombytes("RGB", (32, 32), pixels).save(out, "jpeg")
+                made[f"{part}/{name}/{i:04d}.jpg"] = out.getvalue()
     return made
 
 
@@ -108,8 +112,15 @@ def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Pat
 
 
 def published(path: Path, *urls: str) -> Remote:
-    """``path`` as if somebody had published it, at its own address unless told otherwise."""
+    """``path`` as if somebody had published it, at its own address unless others are given."""
     content = path.read_bytes()
     inner = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     digests = (hashlib.sha256(part).hexdigest() for part in (content, inner))
     return Remote(path.name, urls or (path.as_uri(),), len(content), *digests)
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, dataset: str, *files: Path) -> Remote:
+    """From now on these are the published files of a data set; the first of them."""
+    remotes = tuple(map(published, files))
+    monkeypatch.setitem(PUBLISHED, dataset, replace(PUBLISHED[dataset], files=remotes))
+    return remotes[0]

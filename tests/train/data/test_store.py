@@ -1,11 +1,9 @@
-"""The prepared form is whole or absent, and one that was damaged later is told."""
+"""The prepared form is whole or absent, and one that was damaged later is refused."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,12 +45,7 @@ def test_round_trip(made: Path) -> None:
         [*(f"{name}.npy" for name in ARRAYS), "meta.json"]
     )
     assert np.array_equal(np.load(made / "train_x.npy"), expected.train_x)
-
-
-def test_images_are_mapped_not_read(made: Path) -> None:
-    data = store.read_prepared(made)
-    assert not data.train_x.flags.writeable
-    assert not data.train_x.flags.owndata
+    assert not (data.train_x.flags.writeable or data.train_x.flags.owndata), "mapped, not read"
 
 
 def test_fingerprint_tells_content_shape_and_place_apart() -> None:
@@ -78,25 +71,18 @@ def other_shape(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncate, lengthen, other_shape, Path.unlink])
-def test_damaged_array_is_told(made: Path, damage: Callable[[Path], None]) -> None:
+def test_damaged_array_is_refused(made: Path, damage: Callable[[Path], None]) -> None:
     damage(made / "train_x.npy")
     with pytest.raises(DataError, match="Delete the folder") as caught:
         store.read_prepared(made)
     assert str(made / "train_x.npy") in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}'])
-def test_damaged_meta_is_told(made: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', '{"extra": 1}'])
+def test_damaged_meta_is_refused(made: Path, content: str) -> None:
     (made / "meta.json").write_text(content)
     with pytest.raises(DataError, match=r"(?s)meta.json is damaged.*Delete the folder"):
         store.read_prepared(made)
-
-
-def test_unknown_key_in_meta_is_told(made: Path) -> None:
-    meta = json.loads((made / "meta.json").read_text())
-    (made / "meta.json").write_text(json.dumps(meta | {"extra": 1}))
-    with pytest.raises(DataError, match="extra"):
-        store.read_meta(made)
 
 
 def test_first_of_two_is_kept(made: Path) -> None:
@@ -106,7 +92,7 @@ def test_first_of_two_is_kept(made: Path) -> None:
     assert names(made.parent) == ["small-1"]
 
 
-def test_foreign_folder_in_the_way_is_told(tmp_path: Path) -> None:
+def test_foreign_folder_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "small-1").mkdir()
     (tmp_path / "small-1" / "x").touch()
     with pytest.raises(DataError, match=r"meta.json is damaged: not there"):
@@ -148,25 +134,6 @@ def test_a_build_that_another_process_finishes_meanwhile_is_no_error(tmp_path: P
     assert "small-1" in names(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("train", "told"),
-    [
-        ((np.zeros((2, 4, 4, 1), np.float32), np.zeros(2, int)), "float32"),
-        ((np.zeros((2, 4, 4), np.uint8), np.zeros(2, int)), r"expected uint8 \[N, H, W, C\]"),
-        ((np.zeros((2, 4, 4, 1), np.uint8), np.zeros(3, int)), "one integer for each image"),
-        ((np.zeros((2, 4, 4, 1), np.uint8), np.zeros(2)), "one integer for each image"),
-        ((np.zeros((0, 4, 4, 1), np.uint8), np.zeros(0, int)), "no image"),
-        ((np.zeros((2, 4, 4, 1), np.uint8), np.array([0, 2])), r"labels are 0..2, expected 0..1"),
-        ((np.zeros((2, 4, 4, 1), np.uint8), np.array([0, -1])), r"labels are -1..0"),
-        ((np.zeros((2, 4, 5, 1), np.uint8), np.array([0, 1])), "expected one shape"),
-    ],
-)
-def test_arrays_are_checked(train: tuple[np.ndarray, np.ndarray], told: str) -> None:
-    validation = np.zeros((1, 4, 4, 1), np.uint8), np.zeros(1, int)
-    with pytest.raises(DataError, match=told):
-        make_dataset("Bad", ("a", "b"), train, validation)
-
-
 def test_what_was_prepared_with_the_raw_data_is_used(tmp_path: Path) -> None:
     """A class's data sets, prepared once for all; a user's own store is for what is not there."""
     shared, own = tmp_path / "shared", tmp_path / "results" / ".prepared"
@@ -186,8 +153,3 @@ def test_a_store_without_room_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(registry, "write_prepared", full)
     with pytest.raises(DataError, match=r"store/x\.npy.*another folder with STORE=DIR"):
         registry.prepare("digits", None, tmp_path, store_root=tmp_path / "store")
-
-
-def test_prepared_form_can_be_moved(made: Path, tmp_path: Path) -> None:
-    shutil.move(made, tmp_path / "elsewhere")
-    assert store.read_prepared(tmp_path / "elsewhere").name == "Small"

@@ -1,4 +1,4 @@
-"""CPU quotas: of both kinds of control groups, also above the own one."""
+"""Quotas and limits of memory: found in both kinds of control groups, also above the own one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from train.distributed.quota import Quota, quotas_here, usable_cores
+from train.distributed.quota import Quota, free_memory, quotas_here, usable_cores
 from train.distributed.world import share_cores
 
 V2 = "41 31 0:38 {shown} /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate"
@@ -55,6 +55,32 @@ def test_quotas_are_found(tmp_path: Path, own: str, mount: str, files, expected)
 
 def test_without_control_groups_there_is_none(tmp_path: Path) -> None:
     assert quotas_here(tmp_path) == ()
+
+
+MEMORY_V1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
+
+
+@pytest.mark.parametrize(
+    ("own", "mount", "files", "free"),
+    [
+        # the limit is that of the job, above the group of this process; files in memory count
+        ("0::/job/task", V2.format(shown="/"),
+         {"job/task/memory.max": "max", "job/task/memory.current": "1",
+          "job/task/memory.stat": "anon 1\ninactive_file 0", "job/memory.max": "9000",
+          "job/memory.current": "8000", "job/memory.stat": "anon 1\ninactive_file 500"}, 1500),
+        ("4:memory:/job", MEMORY_V1,
+         {f"memory/job/memory.{name}": text for name, text in (
+             ("limit_in_bytes", "5000"), ("usage_in_bytes", "6000"),
+             ("stat", "inactive_file 1\ntotal_inactive_file 600"))}, 0),
+        ("0::/", V2.format(shown="/"), {"memory.stat": "inactive_file 0"}, 4096),
+    ],
+)  # fmt: skip
+def test_memory_is_what_the_tightest_limit_leaves(tmp_path: Path, own, mount, files, free) -> None:
+    root = tree(tmp_path, own, mount, files)
+    (root / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  4 kB\n")
+    assert free_memory(root) == min(free, 4096)
+    (root / "proc/meminfo").unlink()
+    assert free_memory(root) == (None if len(files) == 1 else free)
 
 
 @pytest.mark.parametrize(("quota", "usable"), [(0.5, 1), (1.5, 1), (2, 2), (64, 8)])

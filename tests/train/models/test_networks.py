@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from train.config.checks import last_map_side
+from train.config.image_checks import last_map_side
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError

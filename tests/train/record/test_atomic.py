@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.train.conftest import SMALL_DISK_BYTES, fill
 from train.record.atomic import append_line, write_atomically, write_new
@@ -133,13 +131,6 @@ def test_a_file_that_is_there_stays_and_a_new_one_is_whole(
     assert not temporaries(tmp_path)
 
 
-def test_a_folder_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file" / "inside").mkdir(parents=True)
-    with pytest.raises(OSError, match="file"):
-        write_atomically(tmp_path / "file", "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_readers_never_see_a_half_and_a_killed_writer_leaves_a_whole(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     seen = set()
@@ -163,16 +154,3 @@ def whole(file: Path) -> tuple[int, int]:
     told = json.loads(file.read_text())
     assert told["first"] == told["last"]
     return told["first"], len(told["fill"])
-
-
-@given(
-    lines=st.lists(
-        st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=8
-    )
-)
-def test_appended_lines_are_those_read(tmp_path_factory: pytest.TempPathFactory, lines) -> None:
-    file = tmp_path_factory.mktemp("lines") / "file"
-    for line in lines:
-        append_line(file, line)
-    expected = "".join(line + "\n" for line in lines)
-    assert (file.read_text(encoding="utf-8") if lines else "") == expected

@@ -224,11 +224,6 @@ def test_between_nodes_the_interface_is_the_one_that_moved_most(
     assert found.traffic == traffic
 
 
-def test_what_is_doubtful_about_the_data_is_an_alarm_of_the_record() -> None:
-    assert finish(known={"remark": "of other files"}).alarms == ("of other files",)
-    assert finish().alarms == ()
-
-
 def test_ranks_on_different_gpus_are_an_alarm_of_the_record() -> None:
     own = record(OF).provenance.model_copy(update={"unequal": {"gpu": {"A": (0, 2), "B": (1,)}}})
     (alarm,) = finish(known={"provenance": own}).alarms

@@ -31,12 +31,6 @@ from train.record.run import (
 ERROR = RunError(what="loss is nan", where="epoch 1", what_to_do="lower the rate")
 
 
-def test_round_trip(tmp_path) -> None:
-    file = tmp_path / "record.json"
-    assert write_record(file, record())
-    assert read_record(file) == record()
-
-
 def test_a_null_without_a_reason_is_refused() -> None:
     whole = record()
     with pytest.raises(ValidationError, match=r"null without a reason.*throughput"):
@@ -162,14 +156,6 @@ def test_any_record_round_trips_through_json(name, loss, accuracy, gpus) -> None
 def test_nan_and_infinity_are_no_numbers(value) -> None:
     with pytest.raises(ValidationError):
         epoch(1, config(), train_loss=value)
-
-
-def test_a_record_from_before_traffic_was_counted_is_read(tmp_path) -> None:
-    told = json.loads(record().model_dump_json())
-    del told["traffic"]
-    (tmp_path / "record.json").write_text(json.dumps(told))
-    assert read_record(tmp_path / "record.json") == record()
-    Draft202012Validator(RunRecord.model_json_schema()).validate(told)
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ETIMEDOUT])

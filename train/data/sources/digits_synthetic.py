@@ -7,7 +7,6 @@ labels have CIFAR's shape and are for throughput only: nothing can be learnt fro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,12 @@ import numpy as np
 from train.config.datasets import DATASETS
 from train.data.dataset import Dataset, Labels, Pixels, Source, key_of, make_dataset
 from train.data.sampling import apportion, take
-from train.data.sources.download import Remote
 
 _SEED = 1330
 
 
-def find_digits(root: Path, remotes: Sequence[Remote]) -> Source:
-    """The data lie in scikit-learn itself; both arguments are for finders of other data sets."""
+def find_digits(_root: Path) -> Source:
+    """The data are in scikit-learn itself."""
     return Source("digits", key_of("digits"), decode_digits)
 
 
@@ -42,8 +40,7 @@ def decode_digits() -> Dataset:
     )
 
 
-def find_synthetic(root: Path, remotes: Sequence[Remote]) -> Source:
-    """Made, not found; both arguments are for finders of other data sets."""
+def find_synthetic(_root: Path) -> Source:
     return Source("synthetic", key_of("synthetic", DATASETS["synthetic"].sizes), decode_synthetic)
 
 

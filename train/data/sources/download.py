@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from train.data.waiting import Ticker, say
+from train.data.waiting import progress, say
 from train.errors import FULL, DataError
 from train.record.atomic import flush_to_disk
 
@@ -28,7 +28,7 @@ class Remote:
     urls: tuple[str, ...]
     size: int  # bytes
     sha256: str
-    inner: str | None = None  # sha256 of what is compressed in it, where that is what counts
+    inner: str | None = None  # sha256 of the unpacked content, if that is what counts
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size:,} bytes, sha256 {self.sha256})"
@@ -55,10 +55,10 @@ def verify(path: Path, remote: Remote) -> None:
         if found == remote.sha256:
             return
         what = f"sha256 found {found}, expected {remote.sha256}"
-    raise DataError(
-        f"{path} is truncated or altered: {what}. It was left as it is; delete it (it is then "
-        f"downloaded) or replace it by the file from {remote.urls[0]}"
+    todo = (
+        f"delete it or replace it by the file from {remote.urls[0]}" if remote.urls else "delete it"
     )
+    raise DataError(f"{path} is truncated or altered: {what}. It was left as it is; {todo}")
 
 
 def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> None:
@@ -93,20 +93,19 @@ def _fetch(url: str, remote: Remote, folder: Path) -> None:
     part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
     digest, size = hashlib.sha256(), 0
     say(f"downloading {url}")
-    ticker = Ticker(remote.name, remote.size, "bytes")
     try:
         # the addresses are those of this program or of its tests, never of a user
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer, part.open("wb") as out:  # noqa: S310
             while size <= remote.size and (data := answer.read(_READ)):
                 digest.update(data)
                 size += out.write(data)
-                ticker.add(len(data))
+                progress(f"{remote.name}: {size:,} of {remote.size:,} bytes")
             out.flush()
             flush_to_disk(out.fileno())
         if (size, digest.hexdigest()) != (remote.size, remote.sha256):
-            told = f"{size:,}" if size <= remote.size else f"more than {remote.size:,}"
+            found = f"{size:,}" if size <= remote.size else f"more than {remote.size:,}"
             raise DataError(
-                f"wrong content, removed: {told} bytes with sha256 {digest.hexdigest()}, "
+                f"wrong content, removed: {found} bytes with sha256 {digest.hexdigest()}, "
                 f"expected {remote.size:,} bytes with sha256 {remote.sha256}"
             )
         part.replace(folder / remote.name)

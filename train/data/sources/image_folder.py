@@ -17,7 +17,7 @@ from train.config.datasets import place_of
 from train.data.dataset import Dataset, Source, class_labels, cut, key_of, make_dataset
 from train.data.sampling import take
 from train.data.sources.images import Item, decode_images, is_image, resized
-from train.data.waiting import goes_on, say
+from train.data.waiting import progress, say
 from train.errors import DataError
 
 _HELD_OUT_FRACTION = 0.2
@@ -81,7 +81,7 @@ def decode(name: str, listing: Listing, size: int) -> Dataset:
         )
     parts = [listing.train] if listing.held_out is None else [listing.train, listing.held_out]
     pictures = [picture for part in parts for of_class in part for picture in of_class]
-    # one call for both parts, so that all damaged files are told at once
+    # one call for both parts, so that all damaged files are named at once
     images = decode_images([_item(listing.folder, p) for p in pictures], size, resized(size))
     labels = np.concatenate([class_labels([len(c) for c in part]) for part in parts])
     if listing.held_out is None:
@@ -134,7 +134,7 @@ class Listing:
 
 
 def held_out_folder(folder: Path) -> Path | None:
-    """test/, val/, valid/ or validation/ beside a train/, the first that is there."""
+    """test/, val/, valid/ or validation/ next to a train/, the first that is there."""
     if not (folder / "train").is_dir():
         return None
     return next((folder / name for name in _HELD_OUT if (folder / name).is_dir()), None)
@@ -201,7 +201,7 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
             yield from _pictures(path, top, ignore)
         elif entry.is_file() and is_image(entry.name):
             status = entry.stat()
-            goes_on(f"listing {entry.path}")
+            progress(f"listing {entry.path}")
             yield Picture(path.relative_to(top).as_posix(), status.st_size, status.st_mtime_ns)
         else:
             ignore(entry.name)

@@ -11,10 +11,11 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from train.data.dataset import Pixels
-from train.data.waiting import Ticker
+from train.data.waiting import progress, say
+from train.distributed.quota import free_memory
 from train.errors import DataError
 
 #: What is meant to be an image by its name. One that cannot be decoded is an error, not a skip.
@@ -22,6 +23,15 @@ SUFFIXES = frozenset({
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm",
     ".pgm", ".pbm", ".pnm", ".jp2", ".tga", ".avif", ".heic", ".heif",
 })  # fmt: skip
+_TURNS = {
+    number: Image.Transpose[name]
+    for number, name in enumerate(
+        ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270",
+         "TRANSVERSE", "ROTATE_90"), 2,
+    )
+}  # fmt: skip
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_PIXELS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _LISTED = 10
 _PART = 256  # images per task: the pool's own work stays small
 #: Mean bytes per file from which threads pay. On two cores, two threads took 1.8 times as long as
@@ -42,8 +52,9 @@ def is_image(name: str) -> bool:
     return PurePath(name).suffix.lower() in SUFFIXES
 
 
-def decode_image(content: Path | bytes) -> Image.Image:
-    """One image as 8-bit RGB, upright as its EXIF orientation says.
+def decode_image(content: Path | bytes) -> tuple[Image.Image, bool]:
+    """One image as 8-bit RGB, upright as its EXIF orientation says; and whether all its metadata
+    could be read. Metadata that cannot are left out: pixels need none.
 
     Grey becomes three equal channels; 16 bits per channel are scaled to 8; transparency is dropped,
     as Keras does; of an animation the first frame counts.
@@ -51,17 +62,46 @@ def decode_image(content: Path | bytes) -> Image.Image:
     Raises:
         OSError, SyntaxError, ValueError and what else Pillow's decoders raise on damaged files.
     """
+    try:
+        return _decoded(content)
+    except Exception:
+        whole = content if isinstance(content, bytes) else content.read_bytes()
+        bare = _without_metadata(whole)
+        if bare == whole:
+            raise
+        return _decoded(bare)[0], False
+
+
+def _decoded(content: Path | bytes) -> tuple[Image.Image, bool]:
     with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
         image.load()
-        ImageOps.exif_transpose(image, in_place=True)
-        if image.mode == "RGB":
-            return image
-        if image.mode == "F":
-            raise ValueError("its pixels are floating-point numbers of no known range")
-        if image.mode.startswith("I"):  # Pillow's own conversion clips at 255: all white
-            deep = np.clip(np.asarray(image, np.int64), 0, 65_535)
-            return Image.fromarray(np.rint(deep / 257).astype(np.uint8)).convert("RGB")
-        return image.convert("RGB")
+        try:
+            turn, complete = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1)), True
+        except Exception:  # noqa: BLE001 - as many kinds as there are ways to damage an EXIF block
+            turn, complete = None, False
+        return _rgb(image if turn is None else image.transpose(turn)), complete
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers of no known range")
+    if image.mode.startswith("I"):  # Pillow's own conversion clips at 255: all white
+        deep = np.clip(np.asarray(image, np.int64), 0, 65_535)
+        image = Image.fromarray(np.rint(deep / 257).astype(np.uint8))
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _without_metadata(content: bytes) -> bytes:
+    """A PNG's chunks that hold pixels, whatever its others (text, resolution, profiles) are."""
+    if not content.startswith(_PNG):
+        return content
+    kept, at = [_PNG], len(_PNG)
+    while at < len(content):
+        after = at + 12 + int.from_bytes(content[at : at + 4], "big")
+        if content[at + 4 : at + 8] in _PNG_PIXELS:
+            kept.append(content[at:after])
+        at = after
+    return b"".join(kept)
 
 
 def resized(size: int) -> Callable[[Image.Image], Pixels]:
@@ -97,8 +137,7 @@ def decode_images(
     """
     _refuse_too_many(len(items), side)
     out = np.empty((len(items), side, side, 3), np.uint8)
-    ticker = Ticker("decoding", len(items), "images")
-
+    incomplete: list[str] = []
     stopped = threading.Event()
 
     def decode(start: int) -> list[str]:
@@ -107,7 +146,10 @@ def decode_images(
             if stopped.is_set():
                 break
             try:
-                out[place] = shape(decode_image(item.content))
+                image, complete = decode_image(item.content)
+                out[place] = shape(image)
+                if not complete:
+                    incomplete.append(str(item.name))
             except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
                 bad.append(f"{item.name}: {_reason(error)}")
         return bad
@@ -118,12 +160,19 @@ def decode_images(
     try:
         for start, found in enumerate(pool.map(decode, range(0, len(items), _PART))):
             bad += found
-            ticker.add(min(_PART, len(items) - start * _PART))
+            done = min(len(items), (start + 1) * _PART)
+            progress(f"decoding: {done:,} of {len(items):,} images")
     finally:
         stopped.set()  # an interrupt must not wait for all the rest
         pool.shutdown(cancel_futures=True)
     if bad:
         raise DataError(_cannot_decode(bad, len(items)))
+    if incomplete:
+        say(
+            f"{len(incomplete):,} images have metadata that cannot be read, e.g. "
+            f"{min(incomplete)}: their pixels are used as they are stored, and an orientation is "
+            "not seen"
+        )
     return out
 
 
@@ -149,15 +198,10 @@ def _cannot_decode(bad: Sequence[str], total: int) -> str:
 
 def _refuse_too_many(n: int, side: int) -> None:
     """Say so before the kernel ends the process for it."""
-    needed = n * side * side * 3
-    try:
-        table = Path("/proc/meminfo").read_text(encoding="ascii")
-        available = int(table.split("MemAvailable:")[1].split()[0]) * 1024
-    except (OSError, IndexError, ValueError):
-        return
-    if needed > available:
+    needed, free = n * side * side * 3, free_memory()
+    if free is not None and needed > free:
         raise DataError(
             f"{n:,} images of {side} x {side} pixels need {needed / 1e9:.1f} GB of memory to "
-            f"prepare; {available / 1e9:.1f} GB are available. Choose a smaller --image-size, "
+            f"prepare; {free / 1e9:.1f} GB are available. Choose a smaller --image-size, "
             "or a machine with more memory."
         )

@@ -14,7 +14,6 @@ import pytest
 
 from jobs.cell import lock
 from jobs.cell.container import find_image
-from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
 from jobs.cell.stop import Stop
@@ -35,6 +34,7 @@ from tests.jobs.slurm.fakes import (
 from tests.sweeps import wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.distributed.awake import Awake
+from train.record.lock import hold
 from train.record.run import RunError, RunRecord, read_record
 from train.run.provenance import git_state
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.lock import hold
 from jobs.cell.missing_record import Begun, announce, begun_in
 from jobs.cell.state import BROKEN, NEW, OTHERS, UNREADABLE, CellState, recorded
 from jobs.slurm.client.sacct import History
@@ -25,6 +24,7 @@ from tests.builders import config, record
 from tests.jobs.slurm.fakes import PROBLEM, Told, in_queue, report_preflight
 from tests.opened import opened
 from tests.unreadable import is_untouched, unreadable
+from train.record.lock import hold
 from train.record.run import read_record
 
 ONE, TWO = config(seed=0), config(seed=1)

@@ -54,5 +54,5 @@ def test_synthetic_is_random_and_unlabelled() -> None:
 
 def test_a_fact_more_makes_no_other_synthetic_images(tmp_path: Path) -> None:
     """What was prepared with the key of earlier versions is used on."""
-    source = synthetic.find_synthetic(tmp_path, ())
+    source = synthetic.find_synthetic(tmp_path)
     assert source.key == "2bfbff6f2a9e"

@@ -118,7 +118,7 @@ def test_interrupt_leaves_nothing(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("train.data.waiting.Ticker.add", interrupt)
+    monkeypatch.setattr("train.data.sources.download.progress", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fetch_all([remote], tmp_path / "data")
     assert names(tmp_path / "data") == []

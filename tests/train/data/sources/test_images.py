@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -45,7 +47,8 @@ RED = Image.new("RGB", (6, 4), (200, 30, 10))
     ],
 )
 def test_modes(content: bytes, expected: tuple[int, int, int], tolerance: int) -> None:
-    image = decode_image(content)
+    image, complete = decode_image(content)
+    assert complete
     assert (image.mode, image.size) == ("RGB", (6, 4))
     assert np.abs(np.asarray(image, int) - expected).max() <= tolerance
 
@@ -62,8 +65,62 @@ def test_exif_orientation(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored = Image.fromarray(np.ascontiguousarray(store[orientation](upright)))
-    found = decode_image(saved(stored, "png", exif=exif))
+    found, _ = decode_image(saved(stored, "png", exif=exif))
     assert np.array_equal(np.asarray(found), upright)
+
+
+def exif_of(*tags: tuple[int, int, bytes]) -> bytes:
+    """A block with the orientation 6 and further tags: number, type, value."""
+    block = b"Exif\0\0II*\0\x08\0\0\0" + struct.pack("<HHHI4s", 1 + len(tags), 274, 3, 1, b"\6")
+    return block + b"".join(struct.pack("<HHI4s", *tag[:2], 1, tag[2]) for tag in tags) + bytes(4)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    crc = zlib.crc32(kind + data)
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", crc)
+
+
+PLAIN = Image.frombytes("RGB", (5, 3), noise(45))
+PNG = saved(PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("exif", "turned"),
+    [
+        # what Pillow cannot write again is no reason not to turn the picture
+        (exif_of((0x0110, 11, b"\0\0\x80\x3f")), True),
+        (exif_of((0x0128, 2, b"abc\0")), True),
+        (exif_of((0x011A, 7, b"abcd")), True),
+        (exif_of((0x8825, 9, b"\xff\xfe\xff\xff")), True),
+        (b"Exif\0\0garbage garbage", False),
+    ],
+)
+def test_an_exif_block_that_pillow_cannot_rewrite(exif: bytes, turned: bool) -> None:
+    """Seen: it refused a whole folder, though its pixels decode."""
+    image, complete = decode_image(saved(PLAIN, "webp", lossless=True, exif=exif))
+    expected = PLAIN.transpose(Image.Transpose.ROTATE_270) if turned else PLAIN
+    assert np.array_equal(np.asarray(image), np.asarray(expected))
+    assert complete or not turned
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [(b"zTXt", b"k\0\0" + zlib.compress(bytes(3 << 20))), (b"pHYs", b""), (b"gAMA", b""),
+     (b"iCCP", b"k\0\7"), (b"acTL", b"1"), (b"eXIf", b"garbage")],
+    ids=lambda value: value[:4].decode(),
+)  # fmt: skip
+@pytest.mark.parametrize("at", [33, -12])  # behind the header, before the end
+def test_metadata_that_no_pixel_needs(tmp_path: Path, capsys, kind: bytes, data: bytes, at: int):
+    path = tmp_path / "a.png"
+    path.write_bytes(PNG[:at] + chunk(kind, data) + PNG[at:])
+    paths = [path, picture(tmp_path / "b.png", (5, 3))]
+    found = decode_images(items(paths), 3, lambda image: np.asarray(image)[:, :3])
+    assert np.array_equal(found[0], np.asarray(PLAIN)[:, :3])
+    said = capsys.readouterr().err
+    assert said == "" or "1 images have metadata that cannot be read, e.g. a.png" in said
+    path.write_bytes(PNG[:33] + chunk(kind, data) + PNG[33:-40])
+    with pytest.raises(DataError, match="1 of 1 images cannot be decoded"):
+        decode_images(items([path]), 3, resized(3))
 
 
 def test_floating_point_is_refused() -> None:

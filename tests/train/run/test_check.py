@@ -1,0 +1,104 @@
+"""`python -m train check`: what it finds of a network, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pretend_hosts import ended
+from tests.sweeps import ROOT, ran, ranks_here
+from train.__main__ import main
+
+SMALL = ROOT / "jobs" / "sweeps" / "networks" / "small.py"
+#: %s: layers between the image and the logits.
+NETWORK = """
+from tensorflow import keras
+L = keras.layers
+
+def build(input_shape, classes):
+    images = keras.Input(input_shape)
+    x = L.Flatten()(images)
+    %s
+    return keras.Model(images, L.Dense(classes)(x))
+"""
+REGULARISED = "x = L.Dropout(0.5)(L.Dense(16, 'relu', kernel_regularizer='l2')(x))"
+
+
+def check(*words: object) -> subprocess.CompletedProcess[str]:
+    return ran([sys.executable, "-m", "train", "check", *map(str, words)], cwd=ROOT, timeout=600)
+
+
+def network(folder: Path, layers: str) -> str:
+    file = folder / "mine.py"
+    file.write_text(NETWORK % layers)
+    return f"{file}:build"
+
+
+def table(printed: str) -> dict[str, tuple[str, str]]:
+    rows = [line.split(maxsplit=2) for line in printed.splitlines()]
+    return {what: (verdict, text) for verdict, what, text in rows}
+
+
+@pytest.mark.ranks2
+def test_the_example_network_on_two_ranks() -> None:
+    done = check(f"{SMALL}:build", "--input", "8x8x1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = table(done.stdout)
+    assert found["parameters"][1].startswith("94,634, of which 94,186")
+    assert found["ranks"] == ("passed", "equal to the bit after 6 steps")
+    assert found["resume"] == ("passed", "from a checkpoint leads to the same weights to the bit")
+    assert "BatchNormalization takes statistics of each batch" in found["accumulation"][1]
+    assert " s, of 16 images on each of 2 ranks" in found["step"][1]
+    assert 0.1 < float(found["memory"][1].split()[0]) < 10
+    assert [found[name][1] for name in ("ghosts", "synchronised", "muon")] == ["fits"] * 3
+    assert found["zero_gamma"][1].startswith("does not fit: ")
+
+
+@pytest.mark.ranks2
+def test_without_batch_norm_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
+    done = check(network(tmp_path, REGULARISED), "--input", "8x8x1", "--ranks", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = table(done.stdout)
+    assert found["accumulation"][0] == "passed", "its dropout draws other masks, and is left out"
+    assert found["ranks"] == ("-", "not compared, since there is one: --ranks 2 starts two")
+    assert found["ghosts"][1].startswith("does not fit: ")
+
+
+@pytest.mark.ranks2
+def test_what_fails_is_a_finding(tmp_path: Path) -> None:
+    mixes = network(tmp_path, "x = L.Lambda(lambda x: x - keras.backend.mean(x, 0))(x)")
+    forgets = (
+        "import sys; from train.__main__ import main; from train.trainer import checkpoint; "
+        "checkpoint.restore = lambda *_: None; sys.exit(main(sys.argv[1:]))"
+    )
+    command = ["-c", forgets, "check", mixes, "--input", "8x8x1"]
+    ((code, out, errors),) = ended(ranks_here(tmp_path / "ranks", command, ((0,),)), 600)
+    assert code == 1, out + errors
+    found = table(out)
+    assert found["accumulation"][0] == "FAILED" and "mixes the images" in found["accumulation"][1]
+    assert found["resume"] == ("FAILED", "from a checkpoint leads to others")
+
+
+@pytest.mark.ranks2
+def test_a_network_that_is_refused_is_one_sentence(tmp_path: Path) -> None:
+    done = check(network(tmp_path, "x = L.Dense(3)(x); classes = 7"))
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("train check: mine.py: ") and "(None, 7)" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["nowhere.py:build"], "nowhere.py: no such file; expected FILE.py:FUNCTION"),
+        (["MobileNetV2"], "unknown model 'MobileNetV2'"),
+        (["keras.applications.VGG16", "--input", "32"], "--input: found 32, expected three sizes"),
+        (["keras.applications.VGG16", "--input", "0x32x3"], "--input: found 0x32x3"),
+    ],
+)
+def test_wrong_requests(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *words]) == 2
+    assert reason in capsys.readouterr().err

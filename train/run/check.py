@@ -1,0 +1,228 @@
+"""`python -m train check NETWORK`: does a network train here as it should, what does a step cost,
+and which techniques fit it? Images and labels are random, and nothing is left behind.
+
+Started by hand it starts its ranks on this machine, as a local sweep does; under horovodrun, mpirun
+or srun each process is a rank. Exit codes: 0 all passed, 1 something failed, 2 a wrong request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from train.config.optimizer import Sgd
+from train.config.run import RunConfig, explain
+from train.config.technique import Technique
+from train.data.dataset import Dataset, make_dataset
+from train.distributed.launch import Launch, read_launch
+from train.distributed.watchdog import Watchdog
+from train.distributed.world import start
+from train.environment import environment_of
+from train.errors import ConfigError, WorldError, read_whole
+from train.program import positive
+from train.record.cell_folder import CHECKPOINT_NAME
+from train.run.failure import headline
+
+EXIT_FAILED, EXIT_REQUEST = 1, 2
+STEPS = 3  # of each of two epochs
+#: Of the norm of a step: what float32 makes of a sum in another order stays far below.
+TOLERANCE = 1e-3
+#: To prepare the graph of a large network takes minutes on a core that does other work, too.
+PATIENCE_S = 3600.0
+#: What techniques change that not every network has.
+PROBES: dict[str, dict[str, Any]] = {
+    "ghosts": {"normalisation": "ghost_batch_norm", "ghost_batch": 2},
+    "synchronised": {"normalisation": "sync_batch_norm"},
+    "whitened": {"normalisation": "batch_norm", "initialisation": "whitened"},
+    "zero_gamma": {"normalisation": "batch_norm", "zero_gamma": True},
+    "muon": {"normalisation": "batch_norm", "optimizer": {"name": "muon"}},
+}
+Row = tuple[str, str, str]  # verdict (passed, FAILED, or - for a fact), of what, the finding
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m train check", description=__doc__)
+    parser.add_argument("network", help="FILE.py:FUNCTION or keras.applications.NAME")
+    parser.add_argument("--input", default="32x32x3", help="height x width x channels")
+    parser.add_argument("--classes", type=positive(int), default=10)
+    parser.add_argument("--batch", type=positive(int), default=16, help="images of a rank")
+    parser.add_argument("--ranks", type=positive(int), default=2, help="to start here")
+    options = parser.parse_args(arguments)
+    rank, verdicts = 0, list[str]()
+    try:
+        launch = read_launch(os.environ)
+        rank = launch.rank
+        model, file = _network(options.network)
+        config = _config(model, launch.size, options.batch, {})
+        # of three epochs: the last one of a pass over the images would take a step in parts
+        data = _random_images(options, 3 * STEPS * config.global_batch)
+        if launch.launcher == "none":
+            return _start_ranks(arguments, options.ranks)
+        with tempfile.TemporaryDirectory() as folder:
+            for verdict, what, text in _findings(config, data, file, launch, Path(folder)):
+                verdicts.append(verdict)
+                if rank == 0:
+                    print(f"{verdict:7} {what:13} {text}")
+    except (ConfigError, WorldError) as error:
+        if rank == 0:
+            print(f"train check: {error}", file=sys.stderr)
+        return EXIT_REQUEST
+    except Exception as error:  # noqa: BLE001  (whatever ends training is the finding)
+        print(f"FAILED  training      rank {rank}: {headline(error)}")
+        return EXIT_FAILED
+    return EXIT_FAILED if "FAILED" in verdicts else 0
+
+
+def _network(written: str) -> tuple[str, Path | None]:
+    """As a config has it, and its file."""
+    path, colon, function = written.rpartition(":")
+    if not colon:
+        return written, None
+    if (content := read_whole(Path(path))) is None:
+        raise ConfigError(f"{path}: no such file; expected FILE.py:FUNCTION")
+    return f"{Path(path).name}:{function}@{hashlib.sha256(content).hexdigest()}", Path(path)
+
+
+def _config(model: str, ranks: int, batch: int, row: dict[str, Any]) -> RunConfig:
+    """``row``: what its technique changes."""
+    try:
+        technique = Technique(**{"name": "check", "base_lr": 0.001, "base_batch": batch, **row})
+        return RunConfig(
+            dataset="synthetic", model=model, technique=technique, gpus=ranks,
+            batch_per_rank=batch, epochs=2, steps_per_epoch=STEPS, seed=0,
+        )  # fmt: skip
+    except ValidationError as error:
+        raise ConfigError(explain(error).strip()) from error
+
+
+def _random_images(options: argparse.Namespace, count: int) -> Dataset:
+    sides = options.input.split("x")
+    if len(sides) != 3 or not all(side.isdecimal() and int(side) for side in sides):
+        raise ConfigError(f"--input: found {options.input}, expected three sizes, as 32x32x3")
+    images = np.random.default_rng(0).integers(0, 256, (count, *map(int, sides)), np.uint8)
+    labels, classes = np.arange(count) % options.classes, map(str, range(options.classes))
+    few = images[: options.batch], labels[: options.batch]
+    return make_dataset("random", [*classes], (images, labels), few, labelled=False)
+
+
+def _start_ranks(arguments: Sequence[str], size: int) -> int:
+    """This command as ranks of one world."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = environment_of("ranks", os.environ) | {
+            "HOROSCALE_SIZE": str(size), "HOROSCALE_LOCAL_SIZE": str(size),
+            "HOROSCALE_RENDEZVOUS": f"{folder}/meeting", "HOROSCALE_SUPERVISOR": str(os.getpid()),
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        }  # fmt: skip
+        argv = [sys.executable, "-m", "train", "check", *arguments]
+        numbers = [{"HOROSCALE_RANK": str(n), "HOROSCALE_LOCAL_RANK": str(n)} for n in range(size)]
+        ranks = [subprocess.Popen(argv, env=base | own) for own in numbers]
+        codes = [rank.wait() for rank in ranks]
+    return EXIT_REQUEST if EXIT_REQUEST in codes else EXIT_FAILED if any(codes) else 0
+
+
+def _findings(
+    config: RunConfig, data: Dataset, file: Path | None, launch: Launch, folder: Path
+) -> Iterator[Row]:
+    """Collective."""
+    whole, resumed = folder / "whole", folder / "resumed"
+    for cell in (whole, resumed):
+        (cell / "logs").mkdir(parents=True)
+    with Watchdog(folder / "beat", PATIENCE_S, launch.supervisor, print) as watchdog:
+        runtime = start(config, launch)
+        # only now: they load TensorFlow
+        import tensorflow as tf  # noqa: PLC0415
+
+        from train.distributed.communicator import Ranks  # noqa: PLC0415
+        from train.models.normalisation import batch_norms  # noqa: PLC0415
+        from train.run.build import build_parts  # noqa: PLC0415
+        from train.trainer.checkpoint import Origin  # noqa: PLC0415
+        from train.trainer.trainer import Trainer  # noqa: PLC0415
+
+        origin = Origin(device="", ranks=config.gpus, nodes=1, commit="", image="")
+
+        def build(of: RunConfig) -> Any:
+            tf.keras.backend.reset_uids()  # a layer without a name has the same one each time
+            return build_parts(of, data, runtime, folder, file)
+
+        def beat(phase: str) -> None:
+            watchdog.beat(phase)
+            if phase == "writing the checkpoint of epoch 2":  # which replaces that of the first
+                shutil.copy(whole / CHECKPOINT_NAME, resumed)
+
+        parts, size = build(config), config.gpus
+        trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
+        yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
+        trainer = partial(Trainer, config, runtime, data, attempt=1, beat=beat, origin=origin)
+        straight = trainer(parts=parts, out=whole).train(resume=False)
+        step_s = straight.epochs[-1].train_s / STEPS
+        per = f"of {config.batch_per_rank} images on each of {size} ranks"
+        yield "-", "step", f"{step_s:.2g} s, {per} ({runtime.gpu or 'CPU'})"
+        peak = max(Ranks(runtime.rank, size).allgather(_peak_bytes(runtime.gpu)))
+        yield "-", "memory", f"{peak / 1e9:.2f} GB, the most of a rank"
+        equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
+        alone = "not compared, since there is one: --ranks 2 starts two"
+        yield "passed" if size > 1 else "-", "ranks", equal if size > 1 else alone
+        again = trainer(parts=build(config), out=resumed).train(resume=True)
+        same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
+        text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
+        yield "passed" if same else "FAILED", "resume", text
+        if batch_norms(parts.model):
+            text = "is no large batch: BatchNormalization takes statistics of each batch"
+            yield "-", "accumulation", text
+        else:
+            yield _accumulation(build, config, data, runtime.rank)
+        for name, row in PROBES.items():
+            try:
+                build(_config(config.model, size, config.batch_per_rank, row))
+                yield "-", name, "fits"
+            except ConfigError as error:
+                yield "-", name, f"does not fit: {error}"
+
+
+def _peak_bytes(gpu: str | None) -> int:
+    import tensorflow as tf  # noqa: PLC0415
+
+    if gpu is not None:
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _accumulation(
+    build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, rank: int
+) -> Row:
+    """Collective: a step of SGD without dropout, by two batches and by both as one."""
+    from train.models.layers import all_layers  # noqa: PLC0415
+
+    sgd = config.technique.model_copy(update={"optimizer": Sgd()})
+    parts = build(config.model_copy(update={"technique": sgd}))
+    for layer in all_layers(parts.model):
+        if hasattr(layer, "rate"):
+            layer.rate = 0.0
+    before, steps = [variable.numpy() for variable in parts.state], []
+    both = 2 * config.batch_per_rank
+    for images in (both, both // 2):
+        for variable, value in zip(parts.state, before, strict=True):
+            variable.assign(value)
+        cuts = [slice(n, n + images) for n in range(both * rank, both * (rank + 1), images)]
+        parts.step([(data.train_x[cut], data.train_y[cut]) for cut in cuts], 1.0, 0)
+        moved = (v.numpy() - value for v, value in zip(parts.state, before, strict=True))
+        steps.append(np.concatenate([np.ravel(part) for part in moved]))
+    share = np.linalg.norm(steps[1] - steps[0]) / np.linalg.norm(steps[0])
+    if share < TOLERANCE:
+        return "passed", "accumulation", f"equals the large batch to {share:.0e} of a step"
+    text = f"differs from the large batch by {share:.0e} of a step: a layer mixes the images"
+    return "FAILED", "accumulation", text

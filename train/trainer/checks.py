@@ -1,0 +1,83 @@
+"""What must hold on all nodes before the first step: the same images, and enough memory for all of
+the run. Sharpness, which needs most, comes after the last step."""
+
+from __future__ import annotations
+
+import math
+import socket
+
+from train.config.run import RunConfig
+from train.data.batches import AHEAD
+from train.data.dataset import Dataset
+from train.distributed.communicator import Ranks
+from train.distributed.quota import free_memory
+from train.distributed.world import Runtime
+from train.errors import ConfigError, DataError
+from train.trainer.parts import Parts
+from train.trainer.sharpness import sharpness_bytes
+
+#: What to do about a phase that needs too much memory.
+REMEDIES = {
+    "training": "Use a smaller batch_per_rank",
+    "sharpness": "Leave out sharpness_images",
+}
+
+
+def check_images(data: Dataset, ranks: Ranks) -> None:
+    """Collective.
+
+    Raises:
+        DataError: a node has other images than rank 0's.
+    """
+    every = ranks.allgather((socket.gethostname(), data.fingerprint))
+    first, images = every[0]
+    if others := {host for host, own in every if own != images}:
+        raise DataError(
+            f"{data.name}: the images on {', '.join(sorted(others))} are not those on {first}, so "
+            "that ranks would train on different data sets: give all nodes one shared folder, or "
+            "copy the whole data folder of one node to all others"
+        )
+
+
+def check_memory(
+    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, ranks: Ranks
+) -> None:
+    """Collective, when all ranks have built their parts.
+
+    Raises:
+        ConfigError: the processes of a node need more than it has left; on all ranks.
+    """
+    needs = needed_bytes(config, data, parts, runtime)
+    every = ranks.allgather((socket.gethostname(), free_memory(), needs))
+    for host in sorted({host for host, *_ in every}):
+        own = [(free, needs) for there, free, needs in every if there == host]
+        free = min((free for free, _ in own if free is not None), default=math.inf)
+        needed, what = max((sum(needs[name] for _, needs in own), name) for name in needs)
+        if needed > free:
+            raise ConfigError(
+                f"{what} needs {needed / 1e9:.1f} GB of memory on {host} for its ranks there "
+                f"({len(own)}); {free / 1e9:.1f} GB are available. {REMEDIES[what]}, or give each "
+                "rank more memory (mem_per_rank_gb in the site's file)"
+            )
+
+
+def needed_bytes(
+    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime
+) -> dict[str, int]:
+    """Of this process, in the memory of its node, by what is certain: not the network's
+    activations, nor what is there already, as its weights.
+
+    training: batches gathered ahead, gradients before and after their sum over the ranks, and
+    copies of weights and optimizer state for the checkpoint (as arrays and as a file).
+    """
+    trained, state = (
+        sum(math.prod(variable.shape) for variable in variables)
+        for variables in (parts.model.trainable_variables, parts.state)
+    )
+    images = (AHEAD + 1) * config.batch_per_rank * config.accumulation * runtime.replicas
+    gradients = 0 if runtime.gpus else 2 * 4 * trained
+    checkpoint = 2 * 4 * state if runtime.rank == 0 else 0
+    return {
+        "training": images * math.prod(data.train_x.shape[1:]) + gradients + checkpoint,
+        "sharpness": sharpness_bytes(trained) if config.sharpness_images else 0,
+    }
