@@ -8,9 +8,9 @@ from pathlib import Path
 from jobs.slurm.job.step_ranks import SRUN_LOG
 from jobs.table import of_all
 from train.config.plan import epochs_to_train
-from train.errors import ConfigError, Unreadable
+from train.errors import ConfigError, NoRecord, RecordError, Unreadable
 from train.record.cell_folder import read_failures, tail_of
-from train.record.run import RECORD_NAME, NoRecord, RecordError, RunRecord, read_record
+from train.record.run import RECORD_NAME, RunRecord, read_record
 
 #: Lines of each log, and cells that a message names.
 MAX_LINES, MAX_NAMED = 20, 12

@@ -11,16 +11,9 @@ import pytest
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
-from train.record.run import (
-    Attempt,
-    DataRecord,
-    EpochRecord,
-    Provenance,
-    RunError,
-    RunRecord,
-    World,
-    null_paths,
-)
+from train.record.measurements import DataRecord, EpochRecord
+from train.record.nulls import null_paths
+from train.record.run import Attempt, Provenance, RunError, RunRecord, World
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
-from train.errors import ConfigError, Unfinished, WorldError, remedy
+from train.errors import ConfigError, RecordError, Unfinished, WorldError, remedy
 from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
@@ -26,15 +26,8 @@ from train.record.cell_folder import (
     refuse_other_config,
 )
 from train.record.lock import hold, holder
-from train.record.run import (
-    GOOD,
-    RECORD_NAME,
-    EpochRecord,
-    OtherCell,
-    RecordError,
-    RunRecord,
-    read_own_record,
-)
+from train.record.measurements import EpochRecord
+from train.record.run import GOOD, RECORD_NAME, OtherCell, RunRecord, read_own_record
 from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget

@@ -23,7 +23,8 @@ from analysis.records.labels import key
 from analysis.records.validate import reason_for
 from analysis.table import Column, Names, Row
 from train.config.run import RunConfig
-from train.record.run import Attempt, EpochRecord, RankSteps, RunRecord, Spread
+from train.record.measurements import EpochRecord, RankSteps, Spread
+from train.record.run import Attempt, RunRecord
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
 UNLABELLED = "synthetic"

@@ -13,7 +13,8 @@ from analysis.records import extract
 from analysis.records.columns import LABELS, OWN, RUNS
 from analysis.table import plain_rows, types
 from train.config.run import RunConfig
-from train.record.run import EpochRecord, RunRecord
+from train.record.measurements import EpochRecord
+from train.record.run import RunRecord
 
 #: missing: no record; failed: the record says so; rejected: it cannot be compared;
 #: unreadable: it is no record at all.

@@ -31,18 +31,9 @@ from analysis.records.labels import SETTINGS, parsed_settings
 from analysis.records.validate import rejections
 from analysis.table import types
 from train.config.run import RunConfig, explain, load_config
-from train.errors import ConfigError, Unreadable
+from train.errors import ConfigError, NoRecord, RecordError, Unreadable
 from train.record.cell_folder import CONFIG_NAME, read_epochs
-from train.record.run import (
-    GOOD,
-    MANIFEST_NAME,
-    RECORD_NAME,
-    NoRecord,
-    RecordError,
-    RunRecord,
-    SweepManifest,
-    read_record,
-)
+from train.record.run import GOOD, MANIFEST_NAME, RECORD_NAME, RunRecord, SweepManifest, read_record
 
 #: Cells that one process reads at a time, and from how many on a second process is worth its start.
 _CHUNK, _FEW = 200, 400

@@ -11,7 +11,8 @@ from statistics import median
 from train.config.plan import EpochPlan, RunPlan
 from train.config.run import RunConfig
 from train.errors import ConfigError
-from train.record.run import GOOD, DataRecord, RunRecord, TargetOutcome
+from train.record.measurements import DataRecord, TargetOutcome
+from train.record.run import GOOD, RunRecord
 from train.record.target import outcome
 
 #: Clocks are set while a run goes on; seconds are counted by another clock than times are.

@@ -20,6 +20,7 @@ from jobs.cell.stop import Reason
 from train.config.plan import most_epochs
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
+from train.errors import RecordError
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     EPOCHS_NAME,
@@ -29,7 +30,7 @@ from train.record.cell_folder import (
     earlier_attempts,
     rank_file,
 )
-from train.record.run import GOOD, RECORD_NAME, RecordError, RunRecord, read_own_record, read_record
+from train.record.run import GOOD, RECORD_NAME, RunRecord, read_own_record, read_record
 
 PROBE_BYTES = 64 * 1024
 

@@ -11,20 +11,11 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig
-from train.errors import read_whole
+from train.errors import NoRecord, RecordError, read_whole
 from train.record.atomic import write_atomically
 from train.record.builder import ended_record
 from train.record.cell_folder import tail_of
-from train.record.run import (
-    RECORD_NAME,
-    NoRecord,
-    OtherCell,
-    RecordError,
-    RunError,
-    Status,
-    read_own_record,
-    write_record,
-)
+from train.record.run import RECORD_NAME, OtherCell, RunError, Status, read_own_record, write_record
 
 #: There while a start runs, so also when its supervisor was killed.
 ATTEMPT_NAME = "attempt.json"

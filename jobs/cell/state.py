@@ -17,7 +17,7 @@ from jobs.cell.ranks import end_leftovers
 from jobs.config.sweep import Sweep
 from train.config.networks import MODELS
 from train.config.run import RunConfig
-from train.errors import ConfigError, Unreadable, read_whole
+from train.errors import ConfigError, NoRecord, RecordError, Unreadable, read_whole
 from train.record.atomic import write_atomically
 from train.record.cause import cause_line, names_of, pieces
 from train.record.cell_folder import (
@@ -27,16 +27,8 @@ from train.record.cell_folder import (
     refuse_other_config,
 )
 from train.record.lock import LOCK_NAME, hold, holder, is_running
-from train.record.run import (
-    GOOD,
-    MANIFEST_NAME,
-    RECORD_NAME,
-    EpochRecord,
-    NoRecord,
-    OtherCell,
-    RecordError,
-    SweepManifest,
-)
+from train.record.measurements import EpochRecord
+from train.record.run import GOOD, MANIFEST_NAME, RECORD_NAME, OtherCell, SweepManifest
 from train.record.summary import read_own_summary
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.

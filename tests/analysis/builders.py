@@ -18,23 +18,25 @@ from train.config.plan import RunPlan
 from train.config.run import RunConfig
 from train.config.schedule import Constant
 from train.config.technique import Technique
-from train.record.run import (
-    Attempt,
+from train.record.measurements import (
     Classification,
     ClassScore,
     DataRecord,
     EpochRecord,
-    Provenance,
     RankSteps,
-    RunError,
-    RunRecord,
     Spread,
-    Status,
-    SweepManifest,
     Throughput,
     ThroughputSample,
+)
+from train.record.nulls import null_paths
+from train.record.run import (
+    Attempt,
+    Provenance,
+    RunError,
+    RunRecord,
+    Status,
+    SweepManifest,
     World,
-    null_paths,
 )
 
 START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)

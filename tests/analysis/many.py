@@ -18,7 +18,8 @@ from tests.analysis.builders import (
     technique,
 )
 from train.config.run import RunConfig
-from train.record.run import RankSteps, SweepManifest
+from train.record.measurements import RankSteps
+from train.record.run import SweepManifest
 
 EPOCHS = 100
 CLASSES = classification(

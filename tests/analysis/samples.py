@@ -7,12 +7,8 @@ from pathlib import Path
 from tests.analysis.builders import classification, config, failed, record, technique, write_sweep
 from train.config.run import Target
 from train.config.schedule import CropFlip, Grow
-from train.record.run import (
-    NoiseScale,
-    RunRecord,
-    TargetOutcome,
-    TrustRatios,
-)
+from train.record.measurements import NoiseScale, TargetOutcome, TrustRatios
+from train.record.run import RunRecord
 
 HOSTILE = "rank 1 said <script>alert('x')</script> | & **died** [here](http://evil.example)"
 ACCURACIES = {

@@ -26,7 +26,7 @@ from jobs.slurm.submissions import job_name, read_notes, write_note
 from tests.builders import record
 from tests.jobs.slurm.fakes import FakeSlurm, fake_slurm
 from train.config.run import RunConfig
-from train.record.run import Throughput
+from train.record.measurements import Throughput
 
 CELLS = 10_000
 MOST_S, MOST_MB = 3.0, 500.0

@@ -9,7 +9,8 @@ import pytest
 from tests.analysis.builders import config, record, runs_frame, technique
 from tests.measured.layer_factors import figure, numbers
 from train.config.optimizer import Lars
-from train.record.run import RunRecord, TrustRatios
+from train.record.measurements import TrustRatios
+from train.record.run import RunRecord
 
 
 def test_the_figure_has_the_factors_of_each_variable_by_batch() -> None:

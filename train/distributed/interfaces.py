@@ -18,8 +18,8 @@ from typing import NamedTuple
 import psutil
 
 from train.errors import ConfigError
+from train.record.measurements import LinkTraffic
 from train.record.mount import boot_id
-from train.record.run import LinkTraffic
 
 #: Variable by which a site names the interface for its ranks.
 NAME = "HOROSCALE_INTERFACE"

@@ -27,6 +27,7 @@ from train.record.measurements import (
     Throughput,
     ThroughputSample,
 )
+from train.record.nulls import null_paths
 from train.record.run import (
     GOOD,
     Attempt,
@@ -35,7 +36,6 @@ from train.record.run import (
     RunRecord,
     Status,
     World,
-    null_paths,
 )
 
 

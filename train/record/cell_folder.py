@@ -20,13 +20,12 @@ from pydantic import ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
-from train.errors import ConfigError
+from train.errors import ConfigError, RecordError
+from train.record.measurements import EpochRecord
 from train.record.run import (
     RECORD_NAME,
     Attempt,
-    EpochRecord,
     OtherCell,
-    RecordError,
     RunError,
     read_own_record,
     read_record,

@@ -8,18 +8,12 @@ from pydantic import Field, model_validator
 
 from train.config.checks import MOST_IMAGES
 from train.config.frozen import Frozen
+from train.record.nulls import Why
 
 #: Larger ones cannot be, and sums of them would not fit into 64 bits.
 Count = Annotated[int, Field(ge=0, le=MOST_IMAGES)]
 Positive = Annotated[Count, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Why(str):
-    """Next to the type of a field that may be null: the reason, unless the run knows a better one
-    (builder.py)."""
-
-    __slots__ = ()
 
 
 NO_ACCURACY = Why("random labels: accuracy has no meaning")

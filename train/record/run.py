@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, explain
@@ -20,35 +19,22 @@ from train.errors import ConfigError, NoRecord, RecordError, read_whole
 from train.record.atomic import write_atomically, write_new
 from train.record.measurements import (
     Classification,
-    ClassScore,
     Count,
     DataRecord,
     EpochRecord,
-    GoalHeld,
     LinkTraffic,
-    NoiseScale,
     Positive,
     RankSteps,
     Sharpness,
-    Spread,
     TargetOutcome,
     Throughput,
-    ThroughputSample,
-    TrustRatios,
-    Why,
 )
+from train.record.nulls import Why, null_paths
 
 #: Of a cell: below the sweep, and no longer than file systems take.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=255)]
 DataPlane = Literal["gloo", "mpi", "nccl", "tf.distribute"]  # the last: its own, not Horovod's
 _NO_GIT = Why("the code does not run from a git checkout, or git is not there")
-__all__ = [
-    "GOOD", "MANIFEST_NAME", "RECORD_NAME", "Attempt", "ClassScore", "Classification", "DataRecord",
-    "EpochRecord", "GoalHeld", "LinkTraffic", "NoRecord", "NoiseScale", "OtherCell", "Provenance",
-    "RankSteps", "RecordError", "RunError", "RunRecord", "Sharpness", "Spread", "Status",
-    "SweepManifest", "TargetOutcome", "Throughput", "ThroughputSample", "TrustRatios", "World",
-    "null_paths", "read_own_record", "read_record", "write_record",
-]  # fmt: skip
 
 Status = Literal["completed", "diverged", "failed", "timeout", "preempted", "cancelled", "lost"]
 #: A run that ended as the experiment meant it to; a retry never replaces its record.
@@ -164,55 +150,6 @@ class RunRecord(Frozen):
         if self.cell_id != self.config.cell_id():
             raise ValueError(f"cell_id {self.cell_id} is not that of the config")
         return self
-
-
-# config: null means "unset" there; error: null means "none"
-_NEEDS_NO_REASON = frozenset({"config", "error", "missing"})
-_NEVER_NULL = frozenset({str, int, float, bool})
-
-
-def null_paths(record: BaseModel, *, whole: bool = False) -> dict[str, str | None]:
-    """Dotted paths of the nulls that need a reason, list positions left out, each with the reason
-    that stands next to its field.
-
-    What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
-    """
-    found: dict[str, str | None] = {}
-    _look(record, "", None, found, whole=whole)
-    return {path: why for path, why in found.items() if path.split(".")[0] not in _NEEDS_NO_REASON}
-
-
-def _look(
-    value: Any, path: str, why: str | None, found: dict[str, str | None], *, whole: bool
-) -> None:
-    kind: Any = type(value)  # compared, since isinstance takes a third of the time of reading
-    if value is None:
-        found[path] = why
-    elif kind is tuple:
-        for item in value:
-            _look(item, path, why, found, whole=whole)
-    elif kind not in _NEVER_NULL and hasattr(kind, "model_fields"):
-        values, given = value.__dict__, value.__pydantic_fields_set__
-        for name, reason in _nullable(kind):
-            item = values[name]
-            if type(item) not in _NEVER_NULL and (whole or name in given):
-                _look(item, f"{path}.{name}" if path else name, reason, found, whole=whole)
-
-
-@cache
-def _nullable(kind: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
-    return tuple(
-        (name, next((str(why) for why in field.metadata if isinstance(why, Why)), None))
-        for name, field in kind.model_fields.items()
-        if _admits_null(field.annotation)
-    )
-
-
-def _admits_null(kind: Any) -> bool:
-    """Whether the contract lets a value of this type be a null, or hold one."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return bool(_nullable(kind))
-    return kind in (None, type(None), Any) or any(map(_admits_null, get_args(kind)))
 
 
 class SweepManifest(Frozen):

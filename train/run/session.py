@@ -26,7 +26,8 @@ from train.record.cell_folder import (
     UnfinishedNote,
     earlier_attempts,
 )
-from train.record.run import RECORD_NAME, DataRecord, RunRecord, write_record
+from train.record.measurements import DataRecord
+from train.record.run import RECORD_NAME, RunRecord, write_record
 from train.run.provenance import collect
 from train.run.task import Task
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from train.record.run import NoiseScale
+from train.record.measurements import NoiseScale
 
 Floats = npt.NDArray[np.float64]
 #: With fewer steps there is no scatter to speak of.

@@ -17,7 +17,7 @@ from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import read_whole
 from train.record.atomic import write_atomically
-from train.record.run import EpochRecord
+from train.record.measurements import EpochRecord
 
 
 class Origin(Frozen):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from train.record.run import EpochRecord, RunError
+from train.record.measurements import EpochRecord
+from train.record.run import RunError
 
 #: Final training loss above this multiple of the loss of guessing means diverged.
 LOSS_FACTOR = 1.2

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.record.builder import why_no_noise
-from train.record.run import EpochRecord, NoiseScale, RunError, TrustRatios
+from train.record.measurements import EpochRecord, NoiseScale, TrustRatios
+from train.record.run import RunError
 from train.step.noise_scale import epoch_noise, same_data_alarm
 from train.step.result import StepResult
 from train.trainer.divergence import not_finite, overflows

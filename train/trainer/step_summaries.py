@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from train.record.run import RankSteps, Spread
+from train.record.measurements import RankSteps, Spread
 from train.step.result import StepParts
 
 Array = npt.NDArray[np.float64]

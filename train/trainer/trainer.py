@@ -20,7 +20,8 @@ from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
-from train.record.run import Classification, EpochRecord, RankSteps, RunError
+from train.record.measurements import Classification, EpochRecord, RankSteps
+from train.record.run import RunError
 from train.record.target import Pursuit
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics

@@ -12,9 +12,10 @@ from jobs.cell.stop import Reason, Stop
 from jobs.slurm.client.run import SlurmError, is_away
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
+from train.errors import RecordError
 from train.interconnect.record import Trouble
 from train.record.cell_folder import last_words, rank_file, read_failures, tail_of
-from train.record.run import RECORD_NAME, RecordError, RunError, Status, read_record
+from train.record.run import RECORD_NAME, RunError, Status, read_record
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
 PATIENCE_S = 4.0

@@ -17,7 +17,7 @@ from analysis.records.cache import FILE as CACHE
 from analysis.records.load import load_frames
 from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
-from train.record.run import Classification, ClassScore
+from train.record.measurements import Classification, ClassScore
 
 ROOT = Path(__file__).resolve().parents[3]
 

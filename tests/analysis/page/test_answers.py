@@ -15,7 +15,8 @@ from tests.analysis.planned import answers, report
 from tests.analysis.topics.convergence.to_target import run as run_to_target
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig, Target
-from train.record.run import RunRecord, TargetOutcome
+from train.record.measurements import TargetOutcome
+from train.record.run import RunRecord
 
 
 def runs(

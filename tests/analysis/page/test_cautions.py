@@ -13,7 +13,8 @@ from tests.analysis.builders import config, record, technique, write_sweep
 from tests.analysis.planned import report
 from train.config.run import RunConfig
 from train.config.schedule import Grow
-from train.record.run import RunRecord, Throughput, ThroughputSample
+from train.record.measurements import Throughput, ThroughputSample
+from train.record.run import RunRecord
 
 SAME = "in 9 of 9 steps the ranks train on the same images"
 

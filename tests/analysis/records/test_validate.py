@@ -11,14 +11,8 @@ from analysis.records.validate import reason_for, rejections
 from tests.analysis.builders import START, config, rank_steps, record, technique
 from train.config.run import Target
 from train.config.schedule import Grow
-from train.record.run import (
-    Attempt,
-    RunRecord,
-    Status,
-    TargetOutcome,
-    Throughput,
-    ThroughputSample,
-)
+from train.record.measurements import TargetOutcome, Throughput, ThroughputSample
+from train.record.run import Attempt, RunRecord, Status
 
 TWO = config(gpus=2)
 

@@ -15,7 +15,8 @@ from analysis.topics.topic import Answer, Sweep
 from tests.analysis.builders import config, record, technique
 from tests.analysis.planned import sweep
 from train.config.optimizer import Sgd
-from train.record.run import RunRecord, Sharpness
+from train.record.measurements import Sharpness
+from train.record.run import RunRecord
 
 MINI: dict[str, Any] = {"epochs": 2, "model": "resnet_mini", "dataset": "cifar10"}
 DECAYS = (0.0, 0.001, 0.01)

@@ -15,7 +15,8 @@ from analysis.records.load import load_frames
 from analysis.topics import ranks
 from tests.analysis.builders import config, record, spread, write_sweep
 from tests.analysis.planned import sweep
-from train.record.run import RankSteps, RunRecord
+from train.record.measurements import RankSteps
+from train.record.run import RunRecord
 
 STEP_S = 0.5
 

@@ -27,7 +27,8 @@ from train.config.run import RunConfig, Target
 from train.config.schedule import Grow
 from train.config.technique import Technique
 from train.errors import ConfigError
-from train.record.run import Attempt, Throughput
+from train.record.measurements import Throughput
+from train.record.run import Attempt
 
 IMAGES = {("digits", None): 1437, ("folder:a", 32): 100, ("folder:a", 64): 40}
 

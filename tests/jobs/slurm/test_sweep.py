@@ -22,7 +22,8 @@ from tests.jobs.slurm.desk import SITE, Desk
 from tests.jobs.slurm.fakes import SBATCH
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import load_config
-from train.record.run import RunError, Throughput, read_record
+from train.record.measurements import Throughput
+from train.record.run import RunError, read_record
 
 
 @pytest.fixture

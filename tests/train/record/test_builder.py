@@ -28,12 +28,12 @@ from train.record.measurements import (
     RankSteps,
     Spread,
 )
+from train.record.nulls import null_paths
 from train.record.run import (
     RECORD_NAME,
     RunError,
     RunRecord,
     World,
-    null_paths,
     read_record,
     write_record,
 )

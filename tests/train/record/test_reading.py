@@ -17,15 +17,10 @@ from tests.analysis.builders import config, failed, rank_steps, record, techniqu
 from tests.analysis.many import CLASSES
 from tests.analysis.samples import NOISE, TRUST
 from train.config.run import Target
-from train.record.run import (
-    GoalHeld,
-    LinkTraffic,
-    RecordError,
-    RunRecord,
-    TargetOutcome,
-    null_paths,
-    read_record,
-)
+from train.errors import RecordError
+from train.record.measurements import GoalHeld, LinkTraffic, TargetOutcome
+from train.record.nulls import null_paths
+from train.record.run import RunRecord, read_record
 
 RICH = record(
     config(gpus=2, technique=technique("lamb"), target=Target(validation_accuracy=0.4, held_for=1)),

@@ -14,13 +14,11 @@ from pydantic import ValidationError
 
 from tests.builders import config, epoch, namesakes, record
 from tests.unreadable import Once, is_untouched, unreadable
-from train.errors import READ_TRIES, NoRecord, Unreadable
+from train.errors import READ_TRIES, NoRecord, RecordError, Unreadable
 from train.record.cell_folder import earlier_attempts
+from train.record.measurements import ClassScore, LinkTraffic
 from train.record.run import (
-    ClassScore,
-    LinkTraffic,
     OtherCell,
-    RecordError,
     RunError,
     RunRecord,
     read_own_record,

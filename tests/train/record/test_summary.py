@@ -10,9 +10,9 @@ import pytest
 
 from tests.builders import config, namesakes, record
 from tests.unreadable import unreadable
-from train.errors import NoRecord, Unreadable
+from train.errors import NoRecord, RecordError, Unreadable
 from train.record import summary as module
-from train.record.run import OtherCell, RecordError, RunError, read_record
+from train.record.run import OtherCell, RunError, read_record
 from train.record.summary import RecordSummary, read_own_summary, read_summary
 
 CONFIG = config(epochs=60)

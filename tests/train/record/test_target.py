@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders import config, epoch
 from train.config.run import Target
-from train.record.run import EpochRecord
+from train.record.measurements import EpochRecord
 from train.record.target import Pursuit, outcome
 
 GO_ON, MET, HOPELESS = "go on", "met", "hopeless"

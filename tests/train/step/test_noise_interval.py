@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tests.invariants import Invariant
 from tests.train.known_noise import S2, World, drawn, known
-from train.record.run import NoiseScale
+from train.record.measurements import NoiseScale
 from train.step.noise_scale import LONGEST_BLOCK, epoch_noise, estimate
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import classification_report
 
-from train.record.run import Classification
+from train.record.measurements import Classification
 from train.trainer.classification import class_counts, classification, count
 
 

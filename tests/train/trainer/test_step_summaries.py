@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.record.run import RankSteps
+from train.record.measurements import RankSteps
 from train.step.result import StepParts
 from train.trainer import step_summaries
 from train.trainer.step_summaries import StepSamples, StepTimes, spread, step_times, usual_median

@@ -16,7 +16,8 @@ from analysis.topics.convergence import noise as topic
 from tests.analysis.builders import cells as row_of
 from tests.analysis.builders import config, epoch, record
 from tests.analysis.planned import sweep
-from train.record.run import NoiseScale, RunRecord
+from train.record.measurements import NoiseScale
+from train.record.run import RunRecord
 
 GPUS, BATCH = 2, 32
 

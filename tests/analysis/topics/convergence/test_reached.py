@@ -17,7 +17,8 @@ from tests.analysis.builders import REASON, config, record, runs_frame, techniqu
 from tests.analysis.builders import cells as row_of
 from tests.analysis.planned import sweep
 from train.config.schedule import CropFlip, Grow
-from train.record.run import RunRecord, Sharpness
+from train.record.measurements import Sharpness
+from train.record.run import RunRecord
 
 
 def made(*items: RunRecord) -> Table:

@@ -27,7 +27,8 @@ from tests.analysis.builders import (
 from tests.analysis.planned import sweep
 from tests.analysis.topics.convergence.to_target import run as to_target
 from train.config.run import Target
-from train.record.run import RunRecord, TargetOutcome
+from train.record.measurements import TargetOutcome
+from train.record.run import RunRecord
 
 TARGET = Target(train_accuracy=0.75, validation_accuracy=0.25, within_s=240)
 

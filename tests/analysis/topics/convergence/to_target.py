@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.analysis.builders import config, record, technique
 from train.config.run import Target
-from train.record.run import RunRecord, Status, TargetOutcome
+from train.record.measurements import TargetOutcome
+from train.record.run import RunRecord, Status
 
 TARGET = Target(validation_accuracy=0.3, held_for=1)
 SMALLEST, CRITICAL = 48, 64
