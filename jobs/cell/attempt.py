@@ -21,15 +21,7 @@ from train.config.plan import most_epochs
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.errors import RecordError
-from train.record.cell_folder import (
-    CHECKPOINT_NAME,
-    EPOCHS_NAME,
-    START_NAME,
-    STOP_NAME,
-    UNFINISHED_NAME,
-    earlier_attempts,
-    rank_file,
-)
+from train.record.cell_folder import earlier_attempts, forget_earlier, rank_file
 from train.record.run import GOOD, RECORD_NAME, RunRecord, read_own_record, read_record
 
 PROBE_BYTES = 64 * 1024
@@ -103,12 +95,12 @@ def _clear(cell: Path, size: int, *, resume: bool) -> None:
     """Remove what an earlier start left that would be mistaken for this one's, or takes up room."""
     logs = cell / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    stale = [logs / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
-    for pattern in ("rank-*.error.json", "rank-*.beat", "rendezvous-*", ".*.tmp"):
-        stale += logs.glob(pattern)
-    stale += cell.glob(".*.tmp")  # a rank that is ended while it writes a checkpoint leaves it
+    for rank in range(size):
+        forget_earlier(cell, rank, resume=resume)
+    stale = [
+        file for pattern in ("rank-*.beat", "rendezvous-*", ".*.tmp") for file in logs.glob(pattern)
+    ]
     if not resume:
-        stale += [cell / CHECKPOINT_NAME, cell / EPOCHS_NAME]
         stale += [rank_file(cell, rank, "log") for rank in range(size)]
     for file in stale:
         file.unlink(missing_ok=True)
