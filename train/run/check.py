@@ -156,7 +156,7 @@ def _findings(
             tf.keras.backend.reset_uids()  # a layer without a name has the same one each time
             return build_parts(of, data, runtime, folder, file)
 
-        def beat(phase: str) -> None:
+        def beat(phase: str, *_: float) -> None:
             watchdog.beat(phase)
             if phase == "writing the checkpoint of epoch 2":  # which replaces that of the first
                 shutil.copy(whole / CHECKPOINT_NAME, resumed)

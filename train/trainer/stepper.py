@@ -20,6 +20,8 @@ from train.trainer.step_summaries import StepSamples, StepTimes, step_times, usu
 #: What one call of the step is to last, seconds: long against the calling, short against a hang.
 CALL_S = 0.25
 MOST_PER_CALL = 64
+#: Making the graph of a large network gives no sign of life for so long, seconds.
+PREPARING_S = 1800.0
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Stepper:
     runtime: Runtime
     data: Dataset
     parts: Parts
-    beat: Callable[[str], None]
+    beat: Callable[..., None]  # of Watchdog.beat
     samples: StepSamples = field(default_factory=StepSamples)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
@@ -53,7 +55,7 @@ class Stepper:
         self.warm.add(plan.accumulation)
         step, state = self.parts.step, self.parts.state
         phase = f"preparing the steps of epoch {plan.number + 1}"
-        step.beat = lambda _, part: self.beat(phase + part)
+        step.beat = lambda _, part: self.beat(phase + part, PREPARING_S)
         values, last_rate = [variable.numpy() for variable in state], step.last_rate
         averages = step.adascale.state() if step.adascale else None
         (batches,) = self._blocks(replace(plan, steps=1), [1])

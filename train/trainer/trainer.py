@@ -35,7 +35,7 @@ from train.trainer.parts import Parts
 from train.trainer.sharpness import sharpness
 from train.trainer.stepper import Stepper
 
-Beat = Callable[[str], None]
+Beat = Callable[..., None]  # of Watchdog.beat
 
 
 @dataclass

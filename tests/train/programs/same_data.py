@@ -43,7 +43,7 @@ def main() -> None:
     def same(config: Any, data: Any, used: Any, plan: Any, _: int, *world: int) -> Any:
         return apart(config, data, used, plan, 0, *world)
 
-    def build(attempt: int, beat: Any = lambda _: None) -> Trainer:
+    def build(attempt: int, beat: Any = lambda *_: None) -> Trainer:
         return trainer(asked, runtime, out, attempt, beat)
 
     loop.process_batches = same

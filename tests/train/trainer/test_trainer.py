@@ -39,7 +39,7 @@ def squares() -> Dataset:
     return make_dataset("squares", list("abcd"), brightness(83, 0), brightness(30, 1))
 
 
-def cell(of: Any, out: Path, beat: Any = lambda _: None, attempt: int = 1, **origin: Any) -> Any:
+def cell(of: Any, out: Path, beat: Any = lambda *_: None, attempt: int = 1, **origin: Any) -> Any:
     """A world of one, in this process."""
     runtime = Runtime(0, 1, 0, 1, (0,), "none", (), False)
     return trainer(of, runtime, out, attempt, beat, origin)
@@ -100,7 +100,7 @@ class Killed(Exception):
 
 
 def killed_at(moment: str) -> Any:
-    def beat(phase: str) -> None:
+    def beat(phase: str, *_: float) -> None:
         if phase == moment:
             raise Killed
 
@@ -252,7 +252,7 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
     given = of(Adam(), epochs=3).model_copy(update={"target": target})
     awake = Awake(lambda: moment[0], lambda: 0.0)
 
-    def beat(phase: str) -> None:
+    def beat(phase: str, *_: float) -> None:
         if leaps and phase.startswith(leaps[0]):
             del leaps[0]
             moment[0] += 3600
