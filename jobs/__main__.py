@@ -21,11 +21,11 @@ if __name__ == "__main__" and INTERRUPT != signal.SIG_IGN:
 import typer
 
 from jobs.cell.lock import only_sweep
-from jobs.config.load import load_sweep, sweep_name
 from jobs.config.site import NamedSite
-from jobs.config.sweep import DATA, Sweep
+from jobs.config.sweep import DATA
 from jobs.local.sweep import machine_for, plan_here, sweep_here
 from jobs.messages import ROOT, refusals, say, without_links
+from jobs.named import folder_of, named, named_or_laid_out
 from jobs.plan.cluster import plan_cluster
 from jobs.plan.datasets import store_for
 from jobs.slurm import commands
@@ -102,12 +102,6 @@ def written(folder: Path, store: Path | None) -> list[Path]:
     return places + ([store] if store and not os.access(store, os.F_OK) else [])
 
 
-def named(sweep: str, results: Path, data: Path) -> tuple[Sweep, Path]:
-    """The sweep, and the folder of its results."""
-    wanted = load_sweep(sweep, data=data)
-    return wanted, without_links(results) / wanted.name
-
-
 @command
 def plan(
     sweep: SweepName = "quickstart",
@@ -143,7 +137,7 @@ def plan(
 def where(sweep: SweepName = "quickstart", results: Results = RESULTS) -> int:
     """Print the folder of a sweep's results."""
     # the bytes of the name, whatever the terminal knows
-    sys.stdout.buffer.write(os.fsencode(f"{results / sweep_name(sweep)}\n"))
+    sys.stdout.buffer.write(os.fsencode(f"{folder_of(sweep, results)}\n"))
     return 0
 
 
@@ -209,13 +203,13 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> int:
     """Show where every cell stands; one question to Slurm, however many there are."""
-    return commands.status(*named(sweep, results, data), for_programs=as_json)
+    return commands.status(*named_or_laid_out(sweep, results, data), for_programs=as_json)
 
 
 @command
 def cancel(sweep: SweepName = "quickstart", results: Results = RESULTS, data: Data = DATA) -> int:
     """End all jobs of a sweep on a cluster; what was done stays, and can be gone on with."""
-    return commands.cancel_jobs(*named(sweep, results, data))
+    return commands.cancel_jobs(folder_of(sweep, without_links(results)))
 
 
 @command
@@ -226,7 +220,7 @@ def logs(
     data: Data = DATA,
 ) -> int:
     """Show why a cell ended and the ends of its logs, the first cause first."""
-    return commands.logs(*named(sweep, results, data), cell)
+    return commands.logs(*named_or_laid_out(sweep, results, data), cell)
 
 
 @command

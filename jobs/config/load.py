@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -56,6 +57,18 @@ class Cell:
 def sweep_name(name_or_path: str) -> str:
     """Of the folder of its results. Raises ConfigError as :func:`load_sweep`."""
     return SweepFile(load_yaml(find_file("sweep", name_or_path, SWEEPS))).heading.name
+
+
+def guessed_name(name_or_path: str) -> str:
+    """The same where the file is broken or gone."""
+    try:
+        text = find_file("sweep", name_or_path, SWEEPS).read_text(
+            encoding="utf-8", errors="replace"
+        )
+    except (ConfigError, OSError):
+        text = ""
+    found = re.search(r"^name: *([a-z0-9_]+)", text, re.MULTILINE)
+    return found[1] if found else Path(name_or_path).stem
 
 
 def load_sweep(name_or_path: str, folder: Path = SWEEPS, *, data: Path = DATA) -> Sweep:

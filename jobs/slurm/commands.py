@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from jobs.cell.laid_out import cells_in
 from jobs.cell.state import CellState, keep_networks
 from jobs.config.site import NodeLayout
 from jobs.config.sweep import Sweep
@@ -35,16 +36,23 @@ from train.errors import ConfigError
 
 def status(wanted: Sweep, folder: Path, *, for_programs: bool) -> int:
     """Print where every cell stands; exit code 3 where Slurm does not say."""
-    become_owner(folder)
     watcher = Watcher(folder)
     trouble, asked_at = None, datetime.now(UTC)
+    own = len(wanted.configs)
+    configs = [*wanted.configs, *cells_in(folder, {c.cell_id() for c in wanted.configs})]
     try:
         # without a note nothing was ever submitted
-        cells = (watcher.look if watcher.notes else watcher.look_at_files)(wanted.configs)
+        cells = (watcher.look if watcher.notes else watcher.look_at_files)(configs)
     except SlurmError as error:
         at = f"{asked_at:%H:%M:%S} UTC ({error})"
         trouble = f"Slurm gave no answer at {at}: this is what the files say"
-        cells = watcher.look_at_files(wanted.configs)
+        cells = watcher.look_at_files(configs)
+    cells, others = cells[:own], [one for one in cells[own:] if one.done or one.alive or one.active]
+    if others:
+        counts = Counter(cell.state for cell in others)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        say(f"{len(others)} more cells, which the sweep file no longer asks for: {states}; "
+            "make cancel ends their jobs, too")  # fmt: skip
     for remark in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
         say(remark)
     console = Console()
@@ -91,8 +99,9 @@ def _cell_as_json(cell: CellState) -> dict[str, Any]:
     }
 
 
-def cancel_jobs(wanted: Sweep, folder: Path) -> int:
+def cancel_jobs(folder: Path) -> int:
     """End all jobs of the sweep: running cells leave their own records, waiting ones get theirs.
+    The sweep's file may be another one by now, or broken.
 
     What is in the queue is cancelled before any record is read, and a make sweep that waits for
     room submits nothing more.
@@ -130,7 +139,7 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
     with suppress(SlurmError, OSError):  # else the next look gives it
         submitted = submitted_cells(folder, watcher.notes)
         queue = {**watcher.queue, **over}
-        reconcile(wanted.configs, folder, submitted, queue, watcher.history, {})
+        reconcile(cells_in(folder), folder, submitted, queue, watcher.history, {})
     if any(not array.job_id for note in watcher.notes if note.is_recent for array in note.arrays):
         raise NoAnswer(
             "a call of sbatch some minutes ago was not confirmed, and its job may still come into "
@@ -141,8 +150,10 @@ def cancel_jobs(wanted: Sweep, folder: Path) -> int:
 
 def logs(wanted: Sweep, folder: Path, asked: str) -> int:
     """Print what is known of the last attempt of the cell that ``asked`` means."""
-    become_owner(folder)
-    name = find_cell(asked, [config.cell_id() for config in wanted.configs])
+    cells = [config.cell_id() for config in wanted.configs]
+    if not any(asked in cell for cell in cells):  # maybe of an earlier form of the sweep file
+        cells += [config.cell_id() for config in cells_in(folder, cells)]
+    name = find_cell(asked, cells)
     job = submitted_cells(folder, read_notes(folder)).get(name)
     for line in show(folder / name, job.log if job else None):
         print(line)

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
-from jobs.slurm.submissions import write_note
+from jobs.slurm.submissions import job_name, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
@@ -305,6 +305,51 @@ def test_status_and_cancel_ask_the_cluster_of_the_submission(
         desk.say(command)
         assert set((desk.fake.folder / "asked").read_text().split()) == {asked}
     assert desk.fake.calls("scancel")
+
+
+@pytest.mark.parametrize("spoilt", ["network", "sweep file", "no sweep file"])
+def test_jobs_are_seen_and_cancelled_whatever_became_of_the_files(desk: Desk, spoilt: str) -> None:
+    """Seen: after a half-typed edit of a network, all three commands ended in an error."""
+    file, network = desk.folder / "trial.yaml", desk.folder / "net.py"
+    text = file.read_text().replace("cnn", "net.py:build").replace("title", "name: mine\ntitle")
+    network.write_text("def build(shape, classes): ...\n")
+    file.write_text(text if spoilt == "network" else text.replace("name: mine\n", ""))
+    name = "mine" if spoilt == "network" else "trial"
+    desk.submit()
+    desk.fake.queue({"101_0": "RUNNING"}, job_name(name, desk.results / name))
+    if spoilt == "network":
+        network.write_text("def build(shape, cla\n")
+    elif spoilt == "sweep file":
+        file.write_text(file.read_text() + "  - {\n")
+    else:
+        file.unlink()
+    cells = sorted(path.name for path in (desk.results / name).glob("digits-*"))
+    done = desk.say("status", "--json")
+    assert sorted(cell["cell"] for cell in json.loads(done.stdout)["cells"]) == cells
+    (line,) = [line for line in done.stderr.splitlines() if "are shown as" in line]
+    assert str(network if spoilt == "network" else file) in line
+    assert cells[0] in desk.say("logs", "--cell", cells[0]).stdout
+    desk.say("cancel")
+    assert desk.fake.calls("scancel") == [["scancel", "101"]]
+
+
+def test_cells_that_an_edit_took_out_of_the_sweep_are_mentioned_and_cancelled(desk: Desk) -> None:
+    desk.submit()
+    desk.queue(j101_2="COMPLETING")
+    (desk.fake.folder / "queue").rename(desk.fake.folder / "after")
+    desk.queue(j101_0="PENDING", j101_1="PENDING")
+    old = desk.cells
+    done = record(load_config(old[2] / "config.json"))
+    (old[2] / "record.json").write_text(done.model_dump_json())
+    file = desk.folder / "trial.yaml"
+    file.write_text(file.read_text().replace("epochs: 2", "epochs: 3"))
+    said = desk.say("status").stderr
+    assert "3 more cells, which the sweep file no longer asks for: 2 waiting, 1 completed" in said
+    desk.fake.put("scancel", 'mv "$HERE/after" "$HERE/queue"')
+    assert old[0].name in desk.say("logs", "--cell", old[0].name).stdout
+    desk.say("cancel")
+    assert desk.fake.calls("scancel") == [["scancel", "101"]]
+    assert sorted(records(desk)) == ["cancelled", "cancelled", "completed"]
 
 
 def test_cancel_says_that_a_job_may_still_come(desk: Desk) -> None:
