@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -161,6 +162,40 @@ def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_p
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                          check=True)  # fmt: skip
     assert float(out.stdout) == pytest.approx(found.epochs[-1].validation_accuracy, abs=1e-6)
+
+
+TWICE = """
+import tensorflow as tf
+L = tf.keras.layers
+
+class Scale(L.Layer):
+    def build(self, shape):
+        self.a, self.b = (self.add_weight(shape=(shape[-1],)) for _ in range(2))
+
+    def call(self, x):
+        return self.a * x + self.b
+
+def build(input_shape, classes):
+    images = L.Input(input_shape)
+    x = L.UpSampling2D()(Scale()(L.Conv2D(2, 3)(images)))
+    return tf.keras.Model(images, L.Dense(classes)(L.Flatten()(L.Conv2D(2, 3)(x))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [({"keep_weights": True}, "keep_weights: .*name already exists"),
+     ({"sharpness_images": 8}, "sharpness_images: .*ResizeNearestNeighborGrad")],
+)  # fmt: skip
+def test_what_would_fail_after_the_last_epoch_is_refused_before_the_first(
+    tmp_path: Path, keys: dict[str, Any], words: str
+) -> None:
+    (file := tmp_path / "net.py").write_text(TWICE)
+    name = f"net.py:build@{hashlib.sha256(TWICE.encode()).hexdigest()}"
+    (tmp_path / "config.json").write_text(config(model=name, **keys).model_dump_json())
+    done = train(tmp_path, "--data", str(tmp_path), "--model-file", str(file))
+    assert done.returncode == 2 and re.search(words, done.stderr), done.stderr
+    assert not read_epochs(tmp_path)
 
 
 def test_a_good_record_is_kept_and_its_traces_too(cell: Path, capsys) -> None:

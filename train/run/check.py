@@ -183,12 +183,31 @@ def _findings(
             yield "-", "accumulation", text
         else:
             yield _accumulation(build, config, data, runtime.rank)
-        for name, row in PROBES.items():
-            try:
-                build(_config(config.model, size, config.batch_per_rank, row))
-                yield "-", name, "fits"
-            except ConfigError as error:
-                yield "-", name, f"does not fit: {error}"
+        yield from _fitting(build, config, data, parts.model)
+
+
+def _fitting(
+    build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, model: Any
+) -> Iterator[Row]:
+    """What a cell may ask for that not every network allows."""
+    from train.models.layers import user_network  # noqa: PLC0415
+    from train.trainer.checkpoint import weights_file  # noqa: PLC0415
+    from train.trainer.sharpness import check_sharpness  # noqa: PLC0415
+
+    def built(row: dict[str, Any]) -> None:
+        build(_config(config.model, config.gpus, config.batch_per_rank, row))
+
+    tries: dict[str, Callable[[], object]] = {
+        **{name: partial(built, row) for name, row in PROBES.items()},
+        "keep_weights": lambda: weights_file(user_network(model)),
+        "sharpness": lambda: check_sharpness(model, data),
+    }
+    for name, attempt in tries.items():
+        try:
+            attempt()
+            yield "-", name, "fits"
+        except ConfigError as error:
+            yield "-", name, f"does not fit: {error}"
 
 
 def _peak_bytes(*gpus: str) -> int:
@@ -212,13 +231,16 @@ def _accumulation(
             layer.rate = 0.0
     before, steps = [variable.numpy() for variable in parts.state], []
     both = 2 * config.batch_per_rank
-    for images in (both, both // 2):
+    for images, number in ((both, 0), (both // 2, 0), (both, 1)):
         for variable, value in zip(parts.state, before, strict=True):
             variable.assign(value)
         cuts = [slice(n, n + images) for n in range(both * rank, both * (rank + 1), images)]
-        parts.step([(data.train_x[cut], data.train_y[cut]) for cut in cuts], 1.0, 0)
+        parts.step([(data.train_x[cut], data.train_y[cut]) for cut in cuts], 1.0, number)
         moved = (v.numpy() - value for v, value in zip(parts.state, before, strict=True))
         steps.append(np.concatenate([np.ravel(part) for part in moved]))
+    if not np.array_equal(steps[2], steps[0], equal_nan=True):
+        text = "not compared: random layers are active, and draw for each batch"
+        return "-", "accumulation", text
     share = np.linalg.norm(steps[1] - steps[0]) / np.linalg.norm(steps[0])
     if share < TOLERANCE:
         return "passed", "accumulation", f"equals the large batch to {share:.0e} of a step"

@@ -53,7 +53,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     # only now: it loads TensorFlow, which reads its environment once
     from train.models.own import user_network  # noqa: PLC0415
     from train.run.build import build_parts  # noqa: PLC0415
-    from train.trainer.checkpoint import Origin, save_weights  # noqa: PLC0415
+    from train.trainer.checkpoint import Origin, weights_file  # noqa: PLC0415
+    from train.trainer.sharpness import check_sharpness  # noqa: PLC0415
     from train.trainer.trainer import Trainer  # noqa: PLC0415
 
     beat("loading the data")
@@ -64,6 +65,11 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     beat("building the model, and waiting for ranks that still load the data", patience_s)
     file = task.model_file or model_file(parse_model(config.model), task.out)
     parts = build_parts(config, data, runtime, task.data, file)
+    # what could only fail once all epochs are done
+    if config.keep_weights:
+        weights_file(user_network(parts.model))
+    if config.sharpness_images is not None:
+        check_sharpness(parts.model, data)
     world, provenance = describe_world(runtime, collect(config, runtime.gpus))
     changed = ", changed" if provenance.git_dirty else ""
     origin = Origin(
@@ -100,7 +106,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             started_at=task.started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
         if config.keep_weights:
-            save_weights(task.out / WEIGHTS_NAME, user_network(parts.model))
+            write_atomically(task.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))
         _keep(task, record)
     _leave(runtime)
 

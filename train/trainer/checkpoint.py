@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import tensorflow as tf
+from keras.src.saving.legacy.hdf5_format import save_weights_to_hdf5_group
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig
-from train.errors import read_whole
+from train.errors import ConfigError, read_whole
 from train.record.atomic import write_atomically
 from train.record.measurements import EpochRecord
 
@@ -121,9 +122,19 @@ def restore(
     return Progress(**{name: getattr(meta, name) for name in Progress.model_fields})
 
 
-def save_weights(path: Path, network: tf.keras.Model) -> None:
-    """Write what plain Keras loads into a network that is built alike (rank 0 only)."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, path.name)
-        network.save_weights(file, save_format="h5")
-        write_atomically(path, file.read_bytes())
+def weights_file(network: tf.keras.Model) -> memoryview:
+    """What plain Keras loads into a network that is built alike.
+
+    Raises:
+        ConfigError: Keras cannot write such a network to HDF5.
+    """
+    content = io.BytesIO()
+    try:
+        with h5py.File(content, "w") as file:
+            save_weights_to_hdf5_group(file, network)
+    except (ValueError, RuntimeError) as error:  # two of one name, or too many for a header
+        raise ConfigError(
+            f"keep_weights: Keras cannot write the weights of this network to HDF5 ({error}): give "
+            "each weight of a layer, and each layer within nested models, a name of its own"
+        ) from error
+    return content.getbuffer()

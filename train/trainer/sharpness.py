@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from train.data.dataset import Dataset
 from train.data.sampling import Indices, evaluation_shard
 from train.distributed.communicator import Ranks
+from train.errors import ConfigError
 from train.models.layers import all_layers, graph
 from train.record.measurements import Sharpness
 from train.trainer.evaluate import images_at_once
@@ -73,6 +74,27 @@ def sharpness(
         scaled=scaled.value,
         scaled_error=scaled.error,
     )
+
+
+def check_sharpness(model: tf.keras.Model, data: Dataset) -> None:
+    """Make the graph that :func:`sharpness` needs, before hours of training.
+
+    Raises:
+        ConfigError: an operation of the network has no second derivative.
+    """
+    hessian = _Hessian(model, data, np.arange(1), Ranks(0, 1), lambda _: None)
+    along = [tf.TensorSpec(shape) for shape in hessian.shapes]
+    images, labels = (
+        tf.type_spec_from_value(tf.constant(x[:1])) for x in (data.train_x, data.train_y)
+    )
+    try:
+        with _unfused(model):
+            hessian._product.get_concrete_function(images, labels, along)
+    except (LookupError, TypeError, ValueError, NotImplementedError) as error:
+        raise ConfigError(
+            f"sharpness_images: TensorFlow cannot differentiate this network twice ({error}): "
+            "leave sharpness_images out"
+        ) from error
 
 
 def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> Eigenvalue:

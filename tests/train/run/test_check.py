@@ -53,7 +53,8 @@ def test_the_example_network_on_two_ranks() -> None:
     assert "BatchNormalization takes statistics of each batch" in found["accumulation"][1]
     assert " s, of 16 images on each of 2 ranks" in found["step"][1]
     assert 0.1 < float(found["memory"][1].split()[0]) < 10
-    assert [found[name][1] for name in ("ghosts", "synchronised", "muon")] == ["fits"] * 3
+    fit = ("ghosts", "synchronised", "muon", "keep_weights", "sharpness")
+    assert [found[name][1] for name in fit] == ["fits"] * 5
 
 
 @pytest.mark.ranks2
@@ -65,6 +66,23 @@ def test_without_batch_norm_accumulated_batches_are_one_large_batch(tmp_path: Pa
     assert found["accumulation"][0] == "passed", "its dropout draws other masks, and is left out"
     assert found["ranks"] == ("-", "not compared, since there is one: --ranks 2 starts two")
     assert found["ghosts"][1].startswith("does not fit: ")
+
+
+@pytest.mark.ranks2
+def test_networks_that_are_not_compared_keep_no_weights_or_have_no_sharpness(
+    tmp_path: Path,
+) -> None:
+    layers = (
+        "images = keras.Input(input_shape); x = L.GaussianNoise(0.1)(L.UpSampling2D()(images)); "
+        "twins = [keras.Sequential([L.Conv2D(2, 3, name='same')]) for _ in range(2)]; "
+        "x = L.Flatten()(keras.Sequential(twins)(x))"
+    )
+    done = check(network(tmp_path, layers), "--input", "8x8x1", "--ranks", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = table(done.stdout)
+    assert found["accumulation"][0] == "-" and "random layers" in found["accumulation"][1]
+    assert "name already exists" in found["keep_weights"][1]
+    assert "ResizeNearestNeighborGrad" in found["sharpness"][1]
 
 
 @pytest.mark.ranks2
