@@ -79,7 +79,7 @@ def load_sweep(name_or_path: str, folder: Path = SWEEPS, *, data: Path = DATA) -
             known and the nearest.
     """
     file = SweepFile(load_yaml(find_file("sweep", name_or_path, folder)))
-    named = NamedFiles(file.document.source.parent, data)
+    named = NamedFiles(file.document.source.resolve().parent, data)
     cells = [(cell, _config(cell, named)) for cell in expand(file)]
     _refuse_moving_base(cells)
     configs, remarks = without_repeats(_unique(cells))

@@ -55,26 +55,28 @@ def without_repeats(
 ) -> tuple[tuple[RunConfig, ...], tuple[str, ...]]:
     """The cells without those that are the same condition as another, and a sentence on these.
 
-    A network that runs as built is the same with normalisation none and batch_norm. The first row
-    stays, or the reference.
+    A network that runs as built is the same with normalisation none and batch_norm. Of the rows of
+    a condition the reference stays, or the first; it has the seeds of all.
     """
     kept: dict[RunConfig, RunConfig] = {}
     for config in sorted(configs, key=lambda config: config.technique.name != REFERENCE):
         kept.setdefault(_as_built(config), config)
-    first = {config: kept[_as_built(config)] for config in configs}
+    rows = {config: kept[_as_built(config)].technique for config in configs}
     remarks = (
         f"{config.technique.name} is left out for {model_label(config.model)}: the network runs as "
-        f"built, so it is the same condition as {other.technique.name}"
-        for config, other in first.items()
-        if other is not config
+        f"built, so it is the same condition as {row.name}"
+        for config, row in rows.items()
+        if row != config.technique
     )
-    return tuple(c for c, other in first.items() if other is c), tuple(dict.fromkeys(remarks))
+    named = {c: c.model_copy(update={"technique": row}) for c, row in rows.items()}
+    cells = (new for c, new in named.items() if new == c or new not in rows)
+    return tuple(dict.fromkeys(cells)), tuple(dict.fromkeys(remarks))
 
 
 def _as_built(config: RunConfig) -> RunConfig:
-    """Equal for cells that train the same."""
+    """Equal for cells that train the same but for their seed."""
     row = config.technique
     if not config.runs_as_built or row.normalisation not in ("none", "batch_norm"):
-        return config
+        return config.model_copy(update={"seed": 0})
     alike = row.model_copy(update={"name": "", "normalisation": "none"})
-    return config.model_copy(update={"technique": alike})
+    return config.model_copy(update={"technique": alike, "seed": 0})

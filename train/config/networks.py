@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +11,22 @@ from typing import Literal
 
 BUILT_IN = ("linear", "mlp", "cnn", "resnet_mini", "resnet50")
 APPLICATIONS = "keras.applications."
+#: Of Keras 2.15, each a function that builds a network.
+IN_APPLICATIONS = (
+    "ConvNeXtBase", "ConvNeXtLarge", "ConvNeXtSmall", "ConvNeXtTiny", "ConvNeXtXLarge",
+    "DenseNet121", "DenseNet169", "DenseNet201", "EfficientNetB0", "EfficientNetB1",
+    "EfficientNetB2", "EfficientNetB3", "EfficientNetB4", "EfficientNetB5", "EfficientNetB6",
+    "EfficientNetB7", "EfficientNetV2B0", "EfficientNetV2B1", "EfficientNetV2B2",
+    "EfficientNetV2B3", "EfficientNetV2L", "EfficientNetV2M", "EfficientNetV2S",
+    "InceptionResNetV2", "InceptionV3", "MobileNet", "MobileNetV2", "MobileNetV3Large",
+    "MobileNetV3Small", "NASNetLarge", "NASNetMobile", "RegNetX002", "RegNetX004", "RegNetX006",
+    "RegNetX008", "RegNetX016", "RegNetX032", "RegNetX040", "RegNetX064", "RegNetX080",
+    "RegNetX120", "RegNetX160", "RegNetX320", "RegNetY002", "RegNetY004", "RegNetY006",
+    "RegNetY008", "RegNetY016", "RegNetY032", "RegNetY040", "RegNetY064", "RegNetY080",
+    "RegNetY120", "RegNetY160", "RegNetY320", "ResNet101", "ResNet101V2", "ResNet152",
+    "ResNet152V2", "ResNet50", "ResNet50V2", "ResNetRS101", "ResNetRS152", "ResNetRS200",
+    "ResNetRS270", "ResNetRS350", "ResNetRS420", "ResNetRS50", "VGG16", "VGG19", "Xception",
+)  # fmt: skip
 #: Folder of the sweep's results that holds the files of its networks.
 MODELS = "models"
 _HASHED = re.compile(r"(.+)@([0-9a-f]{64})")
@@ -38,12 +55,16 @@ def parse_model(text: str) -> NetworkSource:
     """The network that ``model: text`` of a config names.
 
     Raises:
-        ValueError: it has none of the three forms.
+        ValueError: it has none of the three forms, or keras.applications has no such network.
     """
     if text in BUILT_IN:
         return NetworkSource("built_in", text)
     if text.startswith(APPLICATIONS) and (name := text.removeprefix(APPLICATIONS)).isidentifier():
-        return NetworkSource("applications", name)
+        if name in IN_APPLICATIONS:
+            return NetworkSource("applications", name)
+        near = difflib.get_close_matches(name, IN_APPLICATIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown model {text!r}; {hint}known: {', '.join(IN_APPLICATIONS)}")
     written, sha256 = split_hash(text)
     function = _FUNCTION.fullmatch(written)
     if sha256 and function and written.isprintable() and function[2].isidentifier():

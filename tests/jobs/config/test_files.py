@@ -82,6 +82,7 @@ def test_weights_are_named_by_content_where_the_network_is_ones_own(
     [
         ({"model": "nets/no.py:build"}, 6, r"no\.py found unreadable \(No such file.*relative"),
         ({"model": "nets/vit.py:biuld"}, 6, "unknown function 'biuld'; did you mean 'build'"),
+        ({"model": f"{MOBILE}2"}, 6, "MobileNetV22.; did you mean 'MobileNetV2'"),
         ({"model": "nets/vit.py"}, 6, r"unknown model 'nets/vit\.py'; expected .*FILE\.py:FUNC"),
         ({"model": "nets/text.py:build"}, 6, r"nets/text\.py:2: no Python"),
         ({"model": "nets/latin.py:build"}, 6, r"nets/latin\.py:3: expected UTF-8, found 0xe9"),
@@ -129,6 +130,23 @@ def test_rows_that_change_nothing_of_an_own_network_are_left_out(
     assert len(sweep.remarks) == (words is not None)
     ours = load(model="cnn", technique=None, matrix=axes)
     assert len(ours.configs) == 2 * len(techniques) and not ours.remarks
+
+
+def test_all_seeds_of_a_condition_have_one_name(load: Load) -> None:
+    axes = {"technique": ["naive", "batch_norm"], "seeds": 3}
+    without = {"technique": "naive", "seed": [1, 2]}
+    sweep = load(model="nets/vit.py:build", technique=None, matrix=axes, exclude=without)
+    assert [(c.technique.name, c.seed) for c in sweep.configs] == [("naive", s) for s in range(3)]
+    read = [type(c).model_validate_json(c.model_dump_json()) for c in sweep.configs]
+    assert [c.cell_id() for c in sweep.configs] == [c.cell_id() for c in read]
+    assert sweep.techniques == ("naive",) and len(sweep.remarks) == 1
+
+
+def test_networks_lie_where_a_linked_sweep_file_does(load: Load, tmp_path: Path) -> None:
+    (cell,) = load(model="nets/vit.py:build").configs
+    (tmp_path / "links").mkdir()
+    (link := tmp_path / "links" / "mine.yaml").symlink_to(tmp_path / "mine.yaml")
+    assert load_sweep(str(link)).configs == (cell,)
 
 
 def test_cells_keep_the_copy_of_their_file(load: Load, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from tests.builders import config
 from train.config.networks import (
+    IN_APPLICATIONS,
     NetworkSource,
     model_file,
     model_label,
@@ -47,6 +48,13 @@ def test_a_network_has_a_source_a_label_and_a_place_in_ids(model, source, label,
 def test_other_forms_are_refused(model) -> None:
     with pytest.raises(ValidationError, match=r"unknown model .*expected linear, .*FILE\.py:FUNC"):
         config(model=model)
+
+
+def test_the_names_of_applications_are_those_of_keras() -> None:
+    import tensorflow as tf
+
+    there = tf.keras.applications
+    assert tuple(n for n in dir(there) if callable(getattr(there, n))) == IN_APPLICATIONS
 
 
 def test_other_content_is_another_cell_and_the_folder_of_cells_has_the_copy() -> None:
