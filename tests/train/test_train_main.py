@@ -100,7 +100,7 @@ def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:
 
 
 def test_a_later_rank_by_hand_writes_only_when_it_met_the_first(cell: Path, monkeypatch) -> None:
-    """The first may be refused. Before, the error and the life signs of a live rank were replaced."""
+    """The first may be refused. Before, it replaced the error and life signs of a live rank."""
     for name, value in {"RANK": "1", "SIZE": "3", "LOCAL_RANK": "1", "LOCAL_SIZE": "3"}.items():
         monkeypatch.setenv(f"HOROSCALE_{name}", value)
     live = [rank_file(cell, 1, kind) for kind in ("error.json", "beat")]

@@ -60,7 +60,9 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
-        self.stepper = Stepper(self.config, self.runtime, self.data, self.parts, self.beat)
+        self.stepper = Stepper(
+            self.config, self.runtime, self.data, self.parts, self.beat, self.awake.now
+        )
         self.pursuit: Pursuit | None = None
         self.epochs: list[EpochRecord] = []  # of all starts
         self.checked: Evaluation | None = None  # the last evaluation

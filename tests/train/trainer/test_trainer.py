@@ -260,7 +260,7 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
         awake.look()
 
     run = cell(given, tmp_path, beat)
-    run.awake = awake
+    run.awake, run.stepper.clock = awake, awake.now
     found = run.train(resume=False)
     epochs = found.epochs
     assert found.target.met and found.target.seconds < 10, "two hours are not on its clock"
