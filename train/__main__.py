@@ -86,8 +86,8 @@ def main(arguments: Sequence[str]) -> int:
                 return 0
             trained = read_epochs(out) if options.resume else ()
             number = start_number(options.attempt, earlier, trained)
-            if by_hand:
-                forget_earlier(out, launch.rank, resume=options.resume)
+            if by_hand and launch.rank == 0:
+                forget_earlier(out, resume=options.resume)
         except (ConfigError, OSError) as error:
             todo = remedy(error) if isinstance(error, OSError) else ""
             print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
@@ -131,14 +131,18 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
 
 
 def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
-    """Train under the watchdog; every way to fail leaves this rank's error in a file."""
+    """Train under the watchdog; every way to fail leaves this rank's error in a file, once the
+    folder is its own: by hand it may write there when it has met rank 0, which has the lock."""
+    own = launch.supervised or launch.rank == 0
+    beats = rank_file(task.out, launch.rank, "beat") if own else None
 
     def failed(what: str, tail: str = "") -> None:
-        leave(describe(what, launch, task.out, tail), task.out)
+        if watchdog.file:
+            leave(describe(what, launch, task.out, tail), task.out)
 
-    beats = rank_file(task.out, launch.rank, "beat")
+    watchdog = Watchdog(beats, stall_s, launch.supervisor, failed)
     try:
-        with Watchdog(beats, stall_s, launch.supervisor, failed) as watchdog:
+        with watchdog:
             # here, so that a broken installation leaves its error, too
             from train.run.session import run_session  # noqa: PLC0415
 

@@ -21,6 +21,7 @@ from train.config.plan import most_epochs
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.errors import RecordError
+from train.record.atomic import leftovers
 from train.record.cell_folder import earlier_attempts, forget_earlier, rank_file
 from train.record.run import GOOD, RECORD_NAME, RunRecord, read_own_record, read_record
 
@@ -95,11 +96,8 @@ def _clear(cell: Path, size: int, *, resume: bool) -> None:
     """Remove what an earlier start left that would be mistaken for this one's, or takes up room."""
     logs = cell / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    for rank in range(size):
-        forget_earlier(cell, rank, resume=resume)
-    stale = [
-        file for pattern in ("rank-*.beat", "rendezvous-*", ".*.tmp") for file in logs.glob(pattern)
-    ]
+    forget_earlier(cell, resume=resume)
+    stale = [*logs.glob("rank-*.beat"), *logs.glob("rendezvous-*"), *leftovers(logs)]
     if not resume:
         stale += [rank_file(cell, rank, "log") for rank in range(size)]
     for file in stale:

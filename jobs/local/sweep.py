@@ -34,7 +34,7 @@ from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.distributed.cores import is_held
 from train.distributed.quota import quotas_here, usable_cores
-from train.distributed.topology import in_groups
+from train.distributed.topology import in_groups, spread
 from train.distributed.watchdog import STALL_S
 
 POLL_S = 0.2
@@ -166,7 +166,7 @@ def machine_for(
     Raises:
         ConfigError: no such image, nothing here that starts it, a folder that cannot be bound.
     """
-    all_cores = sorted(os.sched_getaffinity(0))
+    all_cores = spread(sorted(os.sched_getaffinity(0)))
     usable = usable_cores(len(all_cores), quotas_here())
     if usable < len(all_cores):
         say(
@@ -175,8 +175,7 @@ def machine_for(
         )
     most = max(config.gpus for config in wanted.configs)
     per_rank = wanted.cores_per_rank or max(1, usable // most)
-    all_cores = in_groups(all_cores, per_rank)
-    cores = tuple(all_cores[:usable])
+    cores = tuple(in_groups(all_cores[:usable], per_rank))
     data, store, gpus = without_links(data), without_links(store), gpus_here(os.environ)
     needs, container = needs_of(wanted, results=folder, data=data, store=store), None
     tmpdir = usable_tmpdir(os.environ.get("TMPDIR"))
@@ -184,7 +183,7 @@ def machine_for(
         container = container_here(image, gpus, (*basic_needs(str(ROOT), image, tmpdir), *needs))
         check_gpu_models(image, os.environ)
         check_gpus(wanted, container, gpus, at_once)
-    more_cores = tuple(all_cores[len(cores) :])
+    more_cores = tuple(all_cores[usable:])
     return Machine(
         cores, per_rank, data, store, stall_s, at_once, container, gpus, tmpdir, more_cores
     )

@@ -99,15 +99,31 @@ def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:
     assert (cell / CHECKPOINT_NAME).exists()
 
 
+def test_a_later_rank_by_hand_writes_only_when_it_met_the_first(cell: Path, monkeypatch) -> None:
+    """The first may be refused. Before, it replaced the error and life signs of a live rank."""
+    for name, value in {"RANK": "1", "SIZE": "3", "LOCAL_RANK": "1", "LOCAL_SIZE": "3"}.items():
+        monkeypatch.setenv(f"HOROSCALE_{name}", value)
+    live = [rank_file(cell, 1, kind) for kind in ("error.json", "beat")]
+    for file in live:
+        file.write_text("live")
+    with hold(cell):
+        assert start(cell) == 2
+    assert [file.read_text() for file in live] == ["live"] * 2
+
+
 @pytest.mark.parametrize("options", [[], ["--resume"]])
 def test_a_start_by_hand_goes_on_from_earlier_ones_only_if_asked(cell: Path, options) -> None:
     """Before, the checkpoint stayed, and a later --resume went on from it."""
     names = (EPOCHS_NAME, CHECKPOINT_NAME, WEIGHTS_NAME)
-    for name in (*names, ".checkpoint.npz.1.tmp", f"logs/{STOP_NAME}"):
+    ours, others = ".checkpoint.npz.0123456789ab.tmp", (".editor.tmp", ".a.0123456789cd.tmp")
+    for name in (*names, ours, others[0], f"logs/{STOP_NAME}"):
         (cell / name).touch()
+    (cell / others[1]).mkdir()
+    rank_file(cell, 1, "error.json").write_text("of an earlier start")
     assert start(cell, *options) == 2
     assert [(cell / name).exists() for name in names] == [bool(options)] * 3
-    assert not (cell / ".checkpoint.npz.1.tmp").exists() and not (cell / "logs/stop").exists()
+    assert not any((cell / name).exists() for name in (ours, "logs/stop", "logs/rank-1.error.json"))
+    assert all((cell / name).exists() for name in others), "of other programs"
     (failure,) = read_failures(cell)
     assert "found a world of 1 rank" in failure.error.what
     assert "rank-0.log" not in failure.error.what_to_do, "by hand there is no such file"

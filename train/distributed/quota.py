@@ -40,7 +40,8 @@ def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
 
 def free_memory(root: Path = Path("/")) -> int | None:
     """Bytes that this process may still use: those of the machine, or what the tightest limit of
-    its control groups leaves. Files in memory count as free. None where nothing says so."""
+    its control groups leaves. What the kernel takes back counts as free, as files that were read.
+    None where nothing says so."""
     free = []
     with contextlib.suppress(OSError, IndexError, ValueError):
         table = (root / "proc/meminfo").read_text(encoding="ascii")
@@ -51,10 +52,14 @@ def free_memory(root: Path = Path("/")) -> int | None:
             ("memory.max", "memory.current") if v2
             else ("memory.limit_in_bytes", "memory.usage_in_bytes")
         )  # fmt: skip
-        files = f"{'' if v2 else 'total_'}inactive_file"
-        with contextlib.suppress(OSError, KeyError, ValueError):  # "max": no limit
+        names = (
+            ("inactive_file", "active_file", "slab_reclaimable") if v2
+            else ("total_inactive_file", "total_active_file")
+        )  # fmt: skip
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
             lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
-            reclaimable = int(dict(line.split() for line in lines)[files])
+            pairs = (line.split() for line in lines)
+            reclaimable = sum(int(size) for name, size in pairs if name in names)
             left = int((folder / limit).read_text()) - int((folder / used).read_text())
             free.append(max(0, left + reclaimable))
     return min(free, default=None)

@@ -7,7 +7,7 @@ parts of a list of numbers give two ranks the same cores. Processors are hardwar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain, groupby, product
+from itertools import chain, groupby, product, zip_longest
 from pathlib import Path
 
 from train.distributed.gpus import gpu_addresses
@@ -25,6 +25,12 @@ def whole_cores(processors: Iterable[int]) -> list[Processors]:
         threads = _read(f"devices/system/cpu/cpu{number}/topology/thread_siblings_list")
         cores.setdefault(threads or f"processor {number}", []).append(number)
     return [tuple(core) for core in cores.values()]
+
+
+def spread(processors: Iterable[int]) -> list[int]:
+    """The same processors, first one of each core: the best for a quota on their time."""
+    threads = zip_longest(*whole_cores(processors))
+    return [number for number in chain(*threads) if number is not None]
 
 
 def near_gpus(launch: Launch) -> list[frozenset[int]]:
@@ -116,7 +122,7 @@ def plan_processors(
     Under Slurm the mask may be this rank's alone already (sites bind tasks or not). If it is not, a
     rank takes no more than was asked for it: other jobs may run on the node. With more ranks than
     processors, ranks share single ones in turn (``oversubscribed`` in records). Of a shared mask
-    they take no more than the CPU quota gives, but one each at least.
+    they take no more than the CPU quota gives, of different cores first, but one each at least.
 
     Args:
         machine: number of processors of this machine; a mask of all of them is nobody's own.
@@ -135,6 +141,7 @@ def plan_processors(
     # nodes that are one machine take different ones, too
     first = launch.node * ranks % len(groups)
     own = nearest(groups[first:] + groups[:first], near or [()] * ranks)
-    chosen = [tuple(sorted(group[:most])) for group in own]
+    chosen = [tuple(sorted(spread(group)[:most])) for group in own]
     taken = set(chain(*chosen))
-    return chosen, [number for number in ordered if number not in taken]
+    spare = spread(ordered) if most < size else ordered
+    return chosen, [number for number in spare if number not in taken]

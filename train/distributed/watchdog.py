@@ -57,19 +57,20 @@ class _Doing(NamedTuple):
 class Watchdog:
     """Call :meth:`beat` at every sign of progress; use as a context manager.
 
-    ``awake``: the clock of this process, which this watch keeps going.
+    ``file``: for life signs; None: for none yet. ``awake``: the clock of this process, which this
+    watch keeps going.
     """
 
     def __init__(
         self,
-        file: Path,
+        file: Path | None,
         stall_s: float,
         supervisor: int | None,
         on_stall: Callable[[str], None],
     ) -> None:
         self.awake = Awake()
         self.stall_s = stall_s
-        self._file = file
+        self.file = file
         self._supervisor = supervisor
         self._on_stall = on_stall
         self._beat_s = min(BEAT_S, stall_s / 4)
@@ -122,6 +123,8 @@ class Watchdog:
         self._close()
 
     def _write(self) -> None:
+        if self.file is None:
+            return
         doing = self._doing
         now, suspended_s = self.awake.read()
         sign = {
@@ -136,7 +139,7 @@ class Watchdog:
         line = json.dumps(sign).ljust(SIGN_BYTES - 1) + "\n"
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT, 0o666)
+                self._descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o666)
             os.pwrite(self._descriptor, line.encode(), 0)
             # else a network file system may keep it from its server for half a minute
             os.fdatasync(self._descriptor)

@@ -235,7 +235,9 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     each = max(1, fewest // runtime.replicas)
     kind: Literal["cpu", "gpu"] = "gpu" if any(gpus) else "cpu"
     models = Counter(facts[kind] for _, facts in ranks)
-    device = ", ".join(f"{n} x {name}" if len(models) > 1 else name for name, n in models.items())
+    # in an order that no placement of ranks changes
+    named = ((f"{n} x " if len(models) > 1 else "") + name for name, n in sorted(models.items()))
+    device = ", ".join(named)
     too_few = any(claimed) or fewest < runtime.replicas or share_cores(machines, cores, quotas)
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
     data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi)

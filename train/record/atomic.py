@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,12 @@ def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666)
 
 def _unused(folder: Path, name: str) -> Path:
     return folder / f".{name}.{uuid.uuid4().hex[:12]}.tmp"
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files under the temporary names of writers here that were killed, or still write."""
+    ours = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+    return [file for file in folder.iterdir() if ours.fullmatch(file.name) and file.is_file()]
 
 
 def create(path: Path, mode: int = 0o666) -> int:

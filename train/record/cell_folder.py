@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
 from train.errors import ConfigError, RecordError
+from train.record.atomic import leftovers
 from train.record.measurements import EpochRecord
 from train.record.run import (
     RECORD_NAME,
@@ -75,19 +76,17 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
     refuse_other(found, config, path)
 
 
-def forget_earlier(cell: Path, rank: int, *, resume: bool) -> None:
-    """Remove what an earlier start left that would be mistaken for this one's: each rank its own.
-    Rank 0 holds the cell's lock.
+def forget_earlier(cell: Path, *, resume: bool) -> None:
+    """Remove what an earlier start left that would be mistaken for this one's. Only for who holds
+    the cell's lock.
 
     Raises:
         OSError: the folder is not writable.
     """
-    stale = [rank_file(cell, rank, "error.json")]
-    if rank == 0:
-        stale += [cell / "logs" / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
-        stale += cell.glob(".*.tmp")  # of one that was killed while it wrote
-        if not resume:
-            stale += [cell / name for name in (EPOCHS_NAME, CHECKPOINT_NAME, WEIGHTS_NAME)]
+    stale = [cell / "logs" / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
+    stale += [*(cell / "logs").glob("rank-*.error.json"), *leftovers(cell)]
+    if not resume:
+        stale += [cell / name for name in (EPOCHS_NAME, CHECKPOINT_NAME, WEIGHTS_NAME)]
     for file in stale:
         file.unlink(missing_ok=True)
 

@@ -166,8 +166,8 @@ class RankSteps(Frozen):
     have equal shares of it. ``exposed_s`` is communication that overlaps no computing: by how much
     the other steps of an epoch last longer than the sampled one computes (medians over the epoch's
     steps and over epochs), at most the median of ``communication_s``; null where they do not, since
-    steps in one call save more than their communication shows. 1 - ``exposed_s`` /
-    ``communication_s`` is the overlap.
+    steps in one call save more than their communication shows, and where no epoch has both. 1 -
+    ``exposed_s`` / ``communication_s`` is the overlap.
 
     ``waiting_s`` is the part of ``communication_s`` before the slowest rank was there, so the skew
     between ranks: an all-reduce of four bytes before that of the gradients shows it, and needs no
@@ -186,7 +186,11 @@ class RankSteps(Frozen):
     update_s: Spread | None = None  # of compute_s, the optimizer's part
     sampled: int | None = Field(None, ge=1)  # steps
     exposed_s: Annotated[
-        float | None, Why("other steps were no longer than what a sampled one computes")
+        float | None,
+        Why(
+            "other steps were no longer than what a sampled one computes, or no epoch has both, as "
+            "epochs of one step"
+        ),
     ] = Field(None, ge=0)
     waiting_s: Annotated[Spread | None, _ALONE] = None
     negotiation_s: Annotated[Spread | None, _ALONE] = None

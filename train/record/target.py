@@ -31,9 +31,10 @@ def outcome(
 class Pursuit:
     """A run on its way to its target; each epoch is looked at once."""
 
-    def __init__(self, target: Target, planned: int) -> None:
-        """planned: epochs of the whole run."""
-        self._target, self._planned = target, planned
+    def __init__(self, target: Target, planned: int, origin_from: int = 0) -> None:
+        """planned: epochs of the whole run; origin_from: epochs before the first that ran on the
+        same devices and code as those to come, which say nothing of their pace."""
+        self._target, self._planned, self._origin_from = target, planned, origin_from
         self._goals: dict[str, float] = {
             name: goal
             for name in ("train", "validation")
@@ -55,7 +56,8 @@ class Pursuit:
         if self._met:
             return
         seconds = epoch.train_s + epoch.eval_s
-        if self._last is not None and self._last.attempt == epoch.attempt:  # steady
+        steady = self._last is not None and self._last.attempt == epoch.attempt
+        if steady and epoch.epoch > self._origin_from:
             self._fastest_s = min(self._fastest_s or seconds, seconds)
         before, self._last = self._effort, epoch
         self._effort = {

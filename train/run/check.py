@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,8 @@ STEPS = 3  # of each of two epochs
 TOLERANCE = 1e-3
 #: To prepare the graph of a large network takes minutes on a core that does other work, too.
 PATIENCE_S = 3600.0
+#: Once a rank ended badly, the others get this long to report an error of their own.
+GRACE_S = 30.0
 #: What techniques change that not every network has.
 PROBES: dict[str, dict[str, Any]] = {
     "ghosts": {"normalisation": "ghost_batch_norm", "ghost_batch": 2},
@@ -124,11 +127,24 @@ def _start_ranks(arguments: Sequence[str], size: int) -> int:
             "HOROSCALE_SIZE": str(size), "HOROSCALE_LOCAL_SIZE": str(size),
             "HOROSCALE_RENDEZVOUS": f"{folder}/meeting", "HOROSCALE_SUPERVISOR": str(os.getpid()),
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "TMPDIR": folder,  # a rank that is killed leaves its files there
         }  # fmt: skip
         argv = [sys.executable, "-m", "train", "check", *arguments]
         numbers = [{"HOROSCALE_RANK": str(n), "HOROSCALE_LOCAL_RANK": str(n)} for n in range(size)]
         ranks = [subprocess.Popen(argv, env=base | own) for own in numbers]
-        codes = [rank.wait() for rank in ranks]
+        limit = math.inf
+        while None in (codes := [rank.poll() for rank in ranks]) and time.monotonic() < limit:
+            if any(codes):
+                limit = min(limit, time.monotonic() + GRACE_S)
+            time.sleep(0.1)
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    for number, code in enumerate(codes):
+        refused = code == codes[0] == EXIT_REQUEST  # by all, and rank 0 printed why
+        if code not in (None, 0, EXIT_FAILED) and not refused:
+            error = f"rank {number} ended with exit code {code} and left no error"
+            print(f"FAILED  training      {error}")
     return EXIT_REQUEST if EXIT_REQUEST in codes else EXIT_FAILED if any(codes) else 0
 
 
@@ -168,7 +184,11 @@ def _findings(
         straight = trainer(parts=parts, out=whole).train(resume=False)
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
-        yield "-", "step", f"{step_s:.2g} s, {per} ({runtime.gpus[0] if runtime.gpus else 'CPU'})"
+        there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
+        cores = f"{len(runtime.cores)} core{'s' * (len(runtime.cores) != 1)} per rank"
+        device = runtime.gpus[0] if runtime.gpus else "CPU"
+        text = f"{step_s:.2g} s, {per}, measured on {there} with {cores} ({device})"
+        yield "-", "step", text
         peak = max(Ranks(runtime.rank, size).allgather(_peak_bytes(*runtime.gpus)))
         yield "-", "memory", f"{peak / 1e9:.2f} GB, the most of a rank"
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error

@@ -25,6 +25,7 @@ from train.record.cell_folder import (
     WEIGHTS_NAME,
     UnfinishedNote,
     earlier_attempts,
+    rank_file,
 )
 from train.record.measurements import DataRecord
 from train.record.run import RECORD_NAME, RunRecord, write_record
@@ -50,6 +51,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
     runtime = start(config, launch, patience_s)
+    watchdog.file = rank_file(task.out, launch.rank, "beat")  # rank 0 has the cell's lock
     # only now: it loads TensorFlow, which reads its environment once
     from train.models.own import user_network  # noqa: PLC0415
     from train.run.build import build_parts  # noqa: PLC0415

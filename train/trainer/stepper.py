@@ -37,6 +37,7 @@ class Stepper:
     data: Dataset
     parts: Parts
     beat: Callable[..., None]  # of Watchdog.beat
+    clock: Callable[[], float] = time.perf_counter  # seconds, without suspensions
     samples: StepSamples = field(default_factory=StepSamples)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
@@ -77,13 +78,13 @@ class Stepper:
         self.per_call = max(cut)
         self.parts.step.beat = lambda number, part: self.beat(_phase(plan, number, part))
         done = 0
-        asked = time.perf_counter()
+        asked = self.clock()
         for block in self._blocks(plan, cut):
             left = block
             while len(left) and error is None:
-                got = time.perf_counter()
+                got = self.clock()
                 results = self._take(left, plan, done, sampled=done == sampled)
-                ended = time.perf_counter()
+                ended = self.clock()
                 if done == sampled:
                     self.sampled_s = ended - asked
                 waited_s, call_s = (got - asked) / len(results), (ended - got) / len(results)
@@ -96,7 +97,7 @@ class Stepper:
                         self.position += result.gain
                     error = fatal(plan, done, result, self.skipped_in_a_row)
                 left = left.after(len(results))
-                asked = time.perf_counter()
+                asked = self.clock()
             if error is not None:
                 break
         usual = usual_median(self.steps) or self.usual_s

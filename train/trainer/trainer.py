@@ -60,9 +60,10 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
-        self.stepper = Stepper(self.config, self.runtime, self.data, self.parts, self.beat)
-        target = self.config.target
-        self.pursuit = Pursuit(target, len(self.plans)) if target else None
+        self.stepper = Stepper(
+            self.config, self.runtime, self.data, self.parts, self.beat, self.awake.now
+        )
+        self.pursuit: Pursuit | None = None
         self.epochs: list[EpochRecord] = []  # of all starts
         self.checked: Evaluation | None = None  # the last evaluation
         self.suspended_s = 0.0  # in this process, as far as epochs have named it
@@ -122,14 +123,18 @@ class Trainer:
                     f"training began again at epoch 1: {file.name} is damaged, or of another "
                     "config, data set or version of the code"
                 )
-        progress, self.alarms = self.ranks.broadcast_state(
-            self.parts.state, (progress, self.alarms)
+        # also the number of the start, or ranks with other views of the folder would judge the pace
+        # of epochs, and so their target, each in its own way
+        progress, self.alarms, self.attempt = self.ranks.broadcast_state(
+            self.parts.state, (progress, self.alarms, self.attempt)
         )
         check_memory(self.config, self.data, self.parts, self.runtime, self.ranks)
         if self.parts.evaluation:
             self.parts.evaluation.pull()
         if progress:
             self._continue(progress)
+        if target := self.config.target:
+            self.pursuit = Pursuit(target, len(self.plans), self.origin_from)
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in self.epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)

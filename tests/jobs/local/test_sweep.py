@@ -348,7 +348,7 @@ os._exit(4)
         1,
     )
     assert trial.run() == ["failed"]
-    (trial.cell / ".checkpoint.npz.1.tmp").write_text("half a checkpoint")
+    (trial.cell / ".checkpoint.npz.0123456789ab.tmp").write_text("half a checkpoint")
     assert trial.run() == ["failed"]
     found = left(trial.cell)
     assert [a.number for a in found.attempts] == [1, 2]

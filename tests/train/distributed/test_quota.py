@@ -63,6 +63,14 @@ MEMORY_V1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,m
 @pytest.mark.parametrize(
     ("own", "mount", "files", "free"),
     [
+        # a container that has read 800 bytes of files more than once, with their folders
+        ("0::/", V2.format(shown="/"),
+         {"memory.max": "1000", "memory.current": "950", "memory.stat":
+          "file 800\ninactive_file 200\nactive_file 500\nslab_reclaimable 30"}, 780),
+        ("4:memory:/", MEMORY_V1,
+         {f"memory/memory.{name}": text for name, text in (
+             ("limit_in_bytes", "1000"), ("usage_in_bytes", "950"),
+             ("stat", "active_file 1\ntotal_inactive_file 200\ntotal_active_file 500"))}, 750),
         # the limit is that of the job, above the group of this process; files in memory count
         ("0::/job/task", V2.format(shown="/"),
          {"job/task/memory.max": "max", "job/task/memory.current": "1",

@@ -104,11 +104,16 @@ def test_epyc_with_four_numa_nodes_per_socket(fake_sysfs, ranks: int, nodes_each
 def test_a_local_sweep_gives_its_ranks_whole_cores(fake_sysfs, tmp_path, monkeypatch) -> None:
     fake_sysfs(4, 2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(sweep, "quotas_here", lambda: ())
-    wanted = Sweep("two", "two", tmp_path, (config(gpus=4),), (), None)
-    machine = sweep.machine_for(wanted, tmp_path, tmp_path, tmp_path)
-    groups = core_groups(4, machine.per_rank, machine.cores)
-    assert groups == ((0, 4), (1, 5), (2, 6), (3, 7))
+    for ranks, quotas, expected in (
+        (4, (), ((0, 4), (1, 5), (2, 6), (3, 7))),
+        (1, (Quota("a", 3.5),), ((0, 1, 2),)),
+        (2, (Quota("a", 4),), ((0, 1), (2, 3))),
+    ):
+        monkeypatch.setattr(sweep, "quotas_here", lambda quotas=quotas: quotas)
+        wanted = Sweep("two", "two", tmp_path, (config(gpus=ranks),), (), None)
+        machine = sweep.machine_for(wanted, tmp_path, tmp_path, tmp_path)
+        assert core_groups(ranks, machine.per_rank, machine.cores) == expected
+        assert {*machine.cores, *machine.more_cores} == set(range(8))
 
 
 def test_masks_with_holes(fake_sysfs) -> None:
@@ -140,6 +145,12 @@ def test_nodes_that_are_one_machine_and_more_ranks_than_processors(fake_sysfs) -
 
 def test_no_more_processors_of_a_shared_mask_than_the_quota_gives(fake_sysfs) -> None:
     assert planned(range(16), 2, quotas=(Quota("a", 4.5),)) == [{0, 1}, {8, 9}]
+    fake_sysfs(8, 2)
+    assert planned(range(16), 2, quotas=(Quota("a", 6.5),)) == [{0, 1, 2}, {4, 5, 6}]
+    launch = Launch("none", 0, 1, 0, 1)
+    assert plan_processors(range(16), launch, 16, (Quota("a", 4),)) == (
+        [(0, 1, 2, 3)], [4, 5, 6, 7, *range(8, 16)],
+    ), "spare ones are of other cores first"  # fmt: skip
 
 
 @given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 8), st.integers(0, 8),

@@ -90,7 +90,7 @@ from train.distributed.launch import read_launch
 from train.distributed.world import describe_world, start
 
 launch = read_launch(os.environ)
-runtime = replace(start(config(gpus=2), launch), gpus=(("A100", "V100")[launch.rank],))
+runtime = replace(start(config(gpus=2), launch), gpus=(("V100", "A100")[launch.rank],))
 from tensorflow.python.framework.config import is_op_determinism_enabled
 own = record(config()).provenance.model_copy(update={"driver": ("535", "525")[launch.rank]})
 world, provenance = describe_world(runtime, own)
@@ -101,8 +101,8 @@ assert is_op_determinism_enabled(), "as the config asks"
 
 @pytest.mark.ranks2
 def test_ranks_on_different_gpus_are_in_the_record_of_all(start_ranks, tmp_path: Path) -> None:
-    """Seen: the record held rank 0's GPU alone."""
+    """Seen: the record held rank 0's GPU alone; the same nodes in another order were a change."""
     (program := tmp_path / "mixed.py").write_text(MIXED)
-    differing = {"driver": {"535": (0,), "525": (1,)}, "gpu": {"A100": (0,), "V100": (1,)}}
+    differing = {"driver": {"535": (0,), "525": (1,)}, "gpu": {"V100": (0,), "A100": (1,)}}
     for out in start_ranks([program], 2):
         assert out.splitlines()[-1] == f"gpu; 1 x A100, 1 x V100; 535; {differing}"

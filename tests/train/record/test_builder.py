@@ -107,7 +107,7 @@ UNMET = outcome(epochs(AIMING), AIMING.target, 2)
         (OF, {}, "sharpness", "the config sets no sharpness_images"),
         (config(sharpness_images=9), {}, "sharpness", "no finite numbers"),
         (OF, {"steps": STEPS}, "steps.waiting_s", "one rank alone"),
-        (OF, {"steps": STEPS}, "steps.exposed_s", "no longer than what a sampled one computes"),
+        (OF, {"steps": STEPS}, "steps.exposed_s", "no longer than what a sampled one computes, or"),
         (OF, {"epochs": epochs()[:1]}, "throughput.images_per_s", "no epoch with other"),
         (OF, {"epochs": epochs(train_loss=None)}, "epochs.train_loss", "not a finite number in"),
         (OF, {}, "epochs.noise", "one batch per step"),

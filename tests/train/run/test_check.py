@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.pretend_hosts import ended
-from tests.sweeps import ROOT, ran, ranks_here
+from tests.sweeps import ROOT, executable, ran, ranks_here
 from train.__main__ import main
 
 SMALL = ROOT / "jobs" / "sweeps" / "networks" / "small.py"
@@ -51,7 +53,8 @@ def test_the_example_network_on_two_ranks() -> None:
     assert found["ranks"] == ("passed", "equal to the bit after 6 steps")
     assert found["resume"] == ("passed", "from a checkpoint leads to the same weights to the bit")
     assert "BatchNormalization takes statistics of each batch" in found["accumulation"][1]
-    assert " s, of 16 images on each of 2 ranks" in found["step"][1]
+    where = r"measured on this machine with \d+ cores? per rank \(CPU\)"
+    assert re.fullmatch(rf"\S+ s, of 16 images on each of 2 ranks, {where}", found["step"][1])
     assert 0.1 < float(found["memory"][1].split()[0]) < 10
     assert [found[name][1] for name in ("ghosts", "synchronised", "muon")] == ["fits"] * 3
 
@@ -89,6 +92,23 @@ def test_a_network_that_is_refused_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stdout == ""
     (line,) = [line for line in done.stderr.splitlines() if "another run" not in line]
     assert line.startswith("train check: mine.py: ") and "(None, 7)" in line
+
+
+@pytest.mark.parametrize(("end", "code", "seen"), [("kill -9 $$", 1, -9), ("exit 2", 2, 2)])
+def test_a_rank_that_ends_before_the_meeting_ends_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, end: str, code: int, seen: int
+) -> None:
+    """Seen: they waited an hour for it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("train.run.check.GRACE_S", 0.2)
+    scripted = f"mktemp -d; [ $HOROSCALE_RANK = 0 ] && exec sleep 20; {end}"
+    monkeypatch.setattr("sys.executable", executable(tmp_path / "rank", f"#!/bin/sh\n{scripted}"))
+    began = time.monotonic()
+    assert main(["check", "keras.applications.VGG16"]) == code
+    assert time.monotonic() - began < 15
+    error = f"rank 1 ended with exit code {seen} and left no error"
+    assert capsys.readouterr().out == f"FAILED  training      {error}\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["rank"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.invariants import Invariant
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "statistics.py"
+PROGRAM = Path(__file__).parents[1] / "programs" / "settled_statistics.py"
 ESTIMATED = Path(__file__).parents[1] / "programs" / "estimated.py"
 
 

@@ -74,6 +74,7 @@ def test_what_a_step_lasts_beyond_computing_is_exposed_communication(call_s, exp
     found = steady(sampled(1.5, 0.5), usual(call_s, 0.25))
     assert found.exposed_s == (None if exposed_s is None else pytest.approx(exposed_s))
     assert steady(sampled(1.0, 0.0), usual(1.1)).exposed_s == 0, "no rank to wait for"
+    assert summary([], [usual(1.1)], [sampled(1.5, 0.5)]).exposed_s is None, "epochs of one step"
 
 
 def test_steps_are_compared_with_the_sampled_one_of_their_epoch() -> None:

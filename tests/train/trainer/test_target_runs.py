@@ -62,10 +62,24 @@ def test_a_run_killed_after_its_target_was_met_trains_nothing_more(tmp_path: Pat
     assert found.target.met and found.target.epoch == len(found.epochs)
 
 
+@pytest.mark.tf
+def test_the_pace_of_other_devices_takes_no_hope(tmp_path: Path, monkeypatch: Any) -> None:
+    """The pace of two epochs of one start shows that there is no hope."""
+    monkeypatch.setattr("train.record.target.FASTER", 1e12)
+    asked = aiming(Target(validation_accuracy=1, held_for=2, within_s=1e6))
+    run = cell(asked, tmp_path, killed_at("comparing the ranks' weights"))
+    with pytest.raises(Killed):
+        run.train(resume=False)
+    found = cell(asked, tmp_path, attempt=2, device="B").train(resume=True)
+    assert (found.resumed_from, len(found.epochs)) == (2, 4)
+
+
 @pytest.mark.ranks2
 @pytest.mark.slow
 def test_the_clock_of_the_first_rank_decides_for_all(start_ranks: Any, tmp_path: Path) -> None:
-    """Its clock runs fast here: by its time there is no hope, by the other's there is."""
+    """Its clock runs fast here: by its time there is no hope, by the other's there is. The number
+    of the start is the first rank's, too, since the pace is that of epochs of one start."""
     outs = [json.loads(out) for out in start_ranks([PROGRAM, tmp_path], 2)]
     assert outs[0] == outs[1]
     assert outs[0]["met"] is False and len(outs[0]["seconds"]) == 1
+    assert outs[0]["attempts"] == [5]

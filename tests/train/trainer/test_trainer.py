@@ -157,7 +157,7 @@ def test_a_run_resumed_on_other_devices_or_code_says_so(tmp_path: Path) -> None:
 def test_a_resumed_run_remembers_that_cores_were_shared(tmp_path: Path) -> None:
     """Seen: 12 epochs at half the speed counted in a throughput of a run alone."""
     first = cell(of(Adam(), epochs=2), tmp_path, killed_at("training step 1 of 5, epoch 2"))
-    first.runtime.claims.told = True
+    first.runtime.claims.others = True
     with pytest.raises(Killed):
         first.train(resume=False)
     second = cell(of(Adam(), epochs=2), tmp_path, attempt=2)
@@ -260,7 +260,7 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
         awake.look()
 
     run = cell(given, tmp_path, beat)
-    run.awake = awake
+    run.awake, run.stepper.clock = awake, awake.now
     found = run.train(resume=False)
     epochs = found.epochs
     assert found.target.met and found.target.seconds < 10, "two hours are not on its clock"

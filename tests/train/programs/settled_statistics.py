@@ -1,6 +1,6 @@
 """Batch-norm statistics and validation of two ranks; prints what this rank sees as JSON.
 
-Usage: statistics.py DATA_FOLDER
+Usage: settled_statistics.py DATA_FOLDER
 """
 
 from __future__ import annotations
