@@ -29,6 +29,7 @@ def build_model(
     size: int = 1,
     folder: Path = Path(),
     file: Path | None = None,
+    rank: int = 0,
 ) -> tf.keras.Model:
     """Build ``config.model`` for images of ``shape``.
 
@@ -36,14 +37,14 @@ def build_model(
     and the logits are float32 in any precision. pixels: of the training images, for a technique
     that standardises. size: ranks, for one that synchronises batch norm. folder: of the data sets,
     where a relative path of pretrained weights begins. file: the copy of the file that
-    ``config.model`` names, if it names one.
+    ``config.model`` names, if it names one. rank: 0 prints how many layers were pretrained.
 
     Raises:
         ConfigError: the network or the weights file does not fit, or ``pixels`` are missing or
             cannot be divided by.
     """
     if config.runs_as_built:
-        return own_network(config, shape, classes, seed, size, pixels, folder, file)
+        return own_network(config, shape, classes, seed, size, pixels, folder, file, rank)
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique)
     with precision_of(config.technique.keras_policy):

@@ -7,13 +7,17 @@ precision of the activations, and are one layer when they evaluate: weights can 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import Any, Literal
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
+from train.config.optimizer import Muon
 from train.config.technique import Technique
 from train.models.layers import all_layers
+
+L = tf.keras.layers
 
 
 class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
@@ -38,7 +42,7 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
         self.ghost_batch = ghost_batch
         self.momentum_per = momentum_per
 
-    def call(self, inputs: tf.Tensor, training: bool = False, mask: None = None) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
         """inputs: [batch, ..., channels], or with the channels on another axis; all but the
         batch's share of it known.
 
@@ -47,6 +51,7 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
         """
         if not training or not self.trainable:
             return super().call(inputs, training=False)
+        self.masked = mask is not None or getattr(self, "masked", False)
         self.rows = batch = inputs.shape[0]
         if batch is None or batch % self.ghost_batch:
             raise ValueError(
@@ -105,11 +110,12 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         super().__init__(**kwargs)
         self.size = size
 
-    def call(self, inputs: tf.Tensor, training: bool = False, mask: None = None) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
         """inputs: [batch, ..., channels], the same batch on all ranks; or with the channels on
         another axis."""
         if not training or not self.trainable:
             return super().call(inputs, training=False)
+        self.masked = mask is not None or getattr(self, "masked", False)
         x = channels_last(self, tf.cast(inputs, tf.float32))
         self.numbers = (x.shape[:-1].num_elements() or 0) * self.size
         axes = list(range(x.shape.rank - 1))
@@ -172,6 +178,40 @@ def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalizatio
     """The layers that normalise by the batch in training: those that are frozen do not."""
     kind = tf.keras.layers.BatchNormalization
     return [layer for layer in all_layers(model) if isinstance(layer, kind) and layer.trainable]
+
+
+def muon_kernels(network: tf.keras.Model, technique: Technique) -> list[tf.Variable] | None:
+    """Of a network that is not ours, the convolutions that Muon orthogonalises; None: another rule.
+
+    With ``fix_norm`` only those whose length is taken away by what alone gets their output: the
+    normalisation by the batch. Layers inside other layers show no order, so they are left out.
+    """
+    if not isinstance(technique.optimizer, Muon):
+        return None
+    layers = list(all_layers(network))
+    plain = [x for x in layers if type(x) is L.Conv2D and x.groups == 1 and x.trainable]
+    if technique.optimizer.fix_norm:
+        uses = _uses([network, *layers])
+        plain = [
+            x for x in plain
+            if x.activation is tf.keras.activations.linear and uses[x]
+            and all(normalises for normalises in uses[x])
+        ]  # fmt: skip
+    return [x.kernel for x in plain]
+
+
+def _uses(layers: list[Any]) -> dict[Any, list[bool]]:
+    """For each layer, whether batch norm is what gets its output, for each that gets it."""
+    uses: dict[Any, list[bool]] = defaultdict(list)
+    for part in layers:
+        for node in (x for level in getattr(part, "_nodes_by_depth", {}).values() for x in level):
+            norm = isinstance(node.layer, L.BatchNormalization) and node.layer.trainable
+            norm = norm and node.call_kwargs.get("training") is not False
+            for tensor in node.keras_inputs:
+                uses[tensor._keras_history.layer].append(norm)
+        for tensor in getattr(part, "_nodes_by_depth", ()) and part.outputs:
+            uses[tensor._keras_history.layer].append(False)
+    return uses
 
 
 def replace_batch_norms(model: tf.keras.Model, technique: Technique, size: int) -> None:

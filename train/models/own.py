@@ -7,10 +7,12 @@ changes, if the technique normalises by ghosts or over the ranks, and what rando
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
 import tensorflow as tf
+from keras.src.saving.legacy import hdf5_format
 
 from train.config.datasets import place_of
 from train.config.networks import NetworkSource, parse_model, split_hash
@@ -21,7 +23,6 @@ from train.models.builder import Shape, checked_file, code_of, drawn_from, load_
 from train.models.layers import (
     OwnNetwork,
     StepSeed,
-    all_layers,
     precision_of,
     seed_random_layers,
     user_network,
@@ -42,12 +43,13 @@ def own_network(
     pixels: ChannelStatistics | None = None,
     folder: Path = Path(),
     file: Path | None = None,
+    rank: int = 0,
 ) -> tf.keras.Model:
     """uint8 images in, float32 logits out. Weights depend on ``config.seed``, whatever seeds the
     network's code sets.
 
     folder: of the data sets, where a relative path of pretrained weights begins; file: the copy of
-    the file that ``config.model`` names.
+    the file that ``config.model`` names; rank: 0 prints how many layers were loaded.
 
     Raises:
         ConfigError: the network's code fails, or the network is none that can be measured.
@@ -65,7 +67,9 @@ def own_network(
             if text := network_as_built_problem(network, shape, classes, config):
                 raise ConfigError(f"{label}: {text}")
             if config.pretrained is not None:
-                _load_by_name(network, config.pretrained, folder)
+                text = _load_by_name(network, config.pretrained, folder)
+                if rank == 0 and not tf.distribute.has_strategy():
+                    print(text, flush=True)
             replace_batch_norms(network, technique, size)
             images = tf.keras.Input(shape, dtype="uint8", name="images")
             own = OwnNetwork(network, seed_random_layers(network, seed))
@@ -94,29 +98,78 @@ def _prepared(
     return sys.modules[make.__module__].preprocess_input(x)
 
 
-def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> None:
-    """Into the layers of the network and of those within it.
+def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str:
+    """Into the layers of the network, and of the networks within it whose own name is not in the
+    file; how many of them.
 
     Raises:
-        ConfigError: the file is missing or another one, or fits no layer.
+        ConfigError: the file is missing or another one, or fits in part: only the last layer of
+            the file, and layers behind all that were loaded, may be alone.
     """
     name, sha256 = split_hash(pretrained)
     file = checked_file(place_of(name, folder), sha256)
-    loaded = False
     try:
         with h5py.File(file) as opened:
             group = opened.get("model_weights", opened)
-            stored = {key for key in group if len(group[key].attrs.get("weight_names", ()))}
-        for part in (network, *all_layers(network)):
-            if isinstance(part, tf.keras.Model) and stored & {
-                layer.name for layer in part.layers if layer.weights
-            }:
-                part.load_weights(file, by_name=True)
-                loaded = True
+            names = hdf5_format.load_attributes_from_hdf5_group
+            stored = [
+                key for key in names(group, "layer_names") if names(group[key], "weight_names")
+            ]
+            places = dict(_places(network, stored))
+            loaded = [layer.name in stored for layer in places]
+            if text := _fit_problem([layer.name for layer in places], stored):
+                raise ConfigError(f"pretrained: {file} {text}")
+            for part in dict.fromkeys(places[x] for x in places if x.name in stored):
+                hdf5_format.load_weights_from_hdf5_group_by_name(group, part)
+    except ConfigError:
+        raise
     except (OSError, ValueError) as error:
-        raise ConfigError(f"pretrained: cannot load {file}: {error}") from error
-    if not loaded:
         raise ConfigError(
-            f"pretrained: no layer of the network has the name of one in {file}, which has "
-            f"{', '.join(sorted(stored)[:8]) or 'no weights of layers'}"
+            f"pretrained: cannot load {file}: {error} (a layer that is to start with random "
+            "weights needs a name that is not in the file)"
+        ) from error
+    return f"pretrained: {sum(loaded)} of {len(loaded)} layers"
+
+
+def _places(
+    model: tf.keras.Model, stored: list[str]
+) -> Iterator[tuple[tf.keras.layers.Layer, tf.keras.Model]]:
+    """Layers with weights, in their order, and the network through which each is loaded."""
+    for layer in model.layers:
+        inner = () if layer.name in stored else _networks_of(layer)
+        for part in inner:
+            yield from _places(part, stored)
+        if not inner and layer.weights:
+            yield layer, model
+
+
+def _networks_of(layer: tf.keras.layers.Layer) -> list[tf.keras.Model]:
+    if isinstance(layer, tf.keras.Model):
+        return [layer]
+    inside = layer._flatten_layers(recursive=False, include_self=False)
+    return [model for one in inside for model in _networks_of(one)]
+
+
+def _fit_problem(layers: list[str], stored: list[str]) -> str | None:
+    if not stored:
+        return (
+            "is of another format, without names of layers: save it by Keras' save_weights under "
+            "a name that ends in .h5, and not in .weights.h5"
         )
+    places = [n for n, name in enumerate(layers) if name in stored]
+    if not places:
+        return (
+            "does not fit: no layer of the network has the name of one in it, which has "
+            f"{', '.join(stored[:8])}"
+        )
+    if left := [name for name in stored[:-1] if name not in layers]:
+        return (
+            f"has weights of {', '.join(left[:8])}, which the network does not have: give its "
+            "layers the names in the file (its last may be left)"
+        )
+    if new := [name for name in layers[: places[-1]] if name not in stored]:
+        return (
+            f"has no weights of {', '.join(new[:8])}: only layers behind all that are loaded may "
+            "be new, so give the layers the names in the file"
+        )
+    return None

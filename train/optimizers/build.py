@@ -29,12 +29,15 @@ keras = tf.keras.optimizers
 Variables = list[tf.Variable]
 
 
-def build_optimizer(config: AnyOptimizer, variables: Variables) -> Any:
+def build_optimizer(
+    config: AnyOptimizer, variables: Variables, kernels: Variables | None = None
+) -> Any:
     """An optimizer with its slots made, so that a checkpoint can be loaded into it.
 
     ``variables``: all that it will ever update; float32. The learning rate starts at 0 and is
     assigned before every step by the train step. Under tf.distribute, build it in the strategy's
-    scope.
+    scope. ``kernels``: those of convolutions that Muon orthogonalises, of a network that is not
+    ours.
 
     Raises:
         ConfigError: a pattern of ``exclude`` is in no variable's name, so that it excludes nothing.
@@ -49,7 +52,7 @@ def build_optimizer(config: AnyOptimizer, variables: Variables) -> Any:
             if isinstance(config, Lamb)
             else novograd_tfa(config, variables)
         )
-    optimizer = _of_keras(config, variables)
+    optimizer = _of_keras(config, variables, kernels)
     optimizer.build(variables)
     return optimizer
 
@@ -64,7 +67,7 @@ def _check_exclusions(config: AnyOptimizer, names: list[str]) -> None:
             )
 
 
-def _of_keras(config: AnyOptimizer, variables: Variables) -> Any:
+def _of_keras(config: AnyOptimizer, variables: Variables, kernels: Variables | None) -> Any:
     """AdamW is Keras' own: w -= rate decay w, then Adam's step of the same rate. The paper's
     Algorithm 2 decays by the schedule's factor alone; with a rate of alpha times that factor,
     ``weight_decay`` is the paper's lambda / alpha."""
@@ -86,5 +89,5 @@ def _of_keras(config: AnyOptimizer, variables: Variables) -> Any:
         case NovoGrad():
             made = NovoGradOptimizer(config)
         case Muon():
-            made = MuonOptimizer(config)
+            made = MuonOptimizer(config, kernels)
     return made

@@ -22,11 +22,6 @@ def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
     return tf.reshape(tf.transpose(matrix), shape)
 
 
-def _is_convolution(variable: tf.Variable) -> bool:
-    """A channel of a depthwise convolution sees one map, so its kernel is no matrix."""
-    return len(variable.shape) == 4 and "depthwise_kernel" not in variable.name
-
-
 class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
@@ -40,6 +35,12 @@ class MuonOptimizer(OwnOptimizer):
 
     _config: Muon
 
+    def __init__(self, config: Muon, kernels: list[tf.Variable] | None = None) -> None:
+        """kernels: of convolutions; None: all of rank 4, of networks that have no other such
+        weights than these and depthwise ones."""
+        super().__init__(config)
+        self._kernels = None if kernels is None else {self._var_key(one) for one in kernels}
+
     def _make_slots(self, var_list: list[tf.Variable]) -> None:
         add = self.add_variable_from_reference
         key = self._var_key
@@ -47,8 +48,14 @@ class MuonOptimizer(OwnOptimizer):
         rest = [variable for variable in var_list if not self._orthogonalises(variable)]
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
+    def _is_convolution(self, variable: tf.Variable) -> bool:
+        """A channel of a depthwise convolution sees one map, so its kernel is no matrix."""
+        if self._kernels is not None:
+            return self._var_key(variable) in self._kernels
+        return len(variable.shape) == 4 and "depthwise_kernel" not in variable.name
+
     def _orthogonalises(self, variable: tf.Variable) -> bool:
-        return _is_convolution(variable) or (len(variable.shape) == 2 and self._config.dense)
+        return self._is_convolution(variable) or (len(variable.shape) == 2 and self._config.dense)
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         if self._orthogonalises(variable):
@@ -63,7 +70,7 @@ class MuonOptimizer(OwnOptimizer):
         direction = gradient + config.momentum * m if config.nesterov else m
         matrix = newton_schulz(as_matrix(direction), config.newton_schulz_steps)
         weight = tf.convert_to_tensor(variable)
-        if config.fix_norm and _is_convolution(variable):
+        if config.fix_norm and self._is_convolution(variable):
             norm = tf.norm(weight)
             wanted = float(variable.shape[-1]) ** 0.5
             weight *= where_both(norm, norm, wanted / norm)

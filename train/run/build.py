@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,8 +16,9 @@ from train.data.sampling import Indices, used_subset
 from train.distributed.strategy import Distribution
 from train.distributed.world import Runtime
 from train.errors import ConfigError
-from train.models.layers import StepSeed, stream_of
+from train.models.layers import StepSeed, stream_of, user_network
 from train.models.networks import build_model
+from train.models.normalisation import muon_kernels
 from train.models.standardise import channel_statistics
 from train.models.whitening import whiten_first_layer
 from train.optimizers import build_optimizer, optimizer_variables
@@ -49,8 +51,9 @@ def build_parts(
     def build(seed: StepSeed) -> tf.keras.Model:
         shape = (height, width, channels)
         model = build_model(
-            config, shape, len(data.classes), seed, pixels, config.gpus, folder, model_file
-        )
+            config, shape, len(data.classes), seed, pixels, config.gpus, folder, model_file,
+            runtime.rank,
+        )  # fmt: skip
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)
         return model
@@ -59,7 +62,7 @@ def build_parts(
         return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)
     seed = StepSeed(stream_of(config.seed, runtime.rank))
     model = build(seed)
-    optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
+    optimizer = _optimizer(config, model)
     scaled = technique.lr_scaling == "adascale"
     step = OneGraphStep(
         model, optimizer, technique, seed, size=runtime.size,
@@ -69,6 +72,12 @@ def build_parts(
     )  # fmt: skip
     state = [*model.variables, *optimizer_variables(optimizer), *step.state]
     return Parts(plan, used, model, step, state)
+
+
+def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
+    own = user_network(model) if config.runs_as_built else None
+    kernels = None if own is None else muon_kernels(own, config.technique)
+    return build_optimizer(config.technique.optimizer, model.trainable_variables, kernels)
 
 
 def _distributed(
@@ -87,7 +96,7 @@ def _distributed(
     seed = ReplicaSeed(strategy, streams)
     with strategy.scope():
         trained = build(seed)
-        optimizer = build_optimizer(technique.optimizer, trained.trainable_variables)
+        optimizer = _optimizer(config, trained)
     evaluation = EvaluationModel(strategy, trained, shown)
     evaluation.begin()
     step = DistributedStep(trained, optimizer, technique, seed, strategy)

@@ -217,25 +217,84 @@ def test_mixed_precision_computes_in_half_and_keeps_the_rest(tmp_path: Path) -> 
     assert {v.dtype.name for v in net.variables} == {"float32"}
 
 
-def test_weights_are_loaded_by_the_names_of_layers(tmp_path: Path) -> None:
+#: Its inner convolution has the name and the shape of the outer one.
+TRANSFER = """
+def build(input_shape, classes):
+    x = i = L.Input(input_shape)
+    body = tf.keras.Model(i, L.Conv2D(3, 3, padding="same", name="conv")(x), name="body")
+    x = j = L.Input(input_shape)
+    x = L.Flatten()(body(L.Conv2D(3, 3, padding="same", name="conv")(x)))
+    return tf.keras.Model(j, L.Dense(classes, name="head")(x))
+"""
+
+
+def stored(folder: Path, body: str, name: str = "base.h5") -> tuple[Any, str]:
+    """What plain Keras saves of the network of ``body``, with other weights, and ``pretrained``."""
     import tensorflow as tf
 
-    L = tf.keras.layers
-    base = tf.keras.Sequential([L.SeparableConv2D(5, 3, name="conv"), L.Dense(2, name="new")])
-    base.build((None, 8, 8, 5))
-    base.save_weights(tmp_path / "base.h5")
-    sha256 = hashlib.sha256((tmp_path / "base.h5").read_bytes()).hexdigest()
-    # the outer layer of that name has another shape, which is an error and no reason to skip it
-    with pytest.raises(ConfigError, match=r"cannot load .*base\.h5"):
-        own(tmp_path, NESTED, pretrained=f"base.h5@{sha256}")
-    inner = NESTED.replace('padding="same", name="conv")(x)', 'padding="same", name="first")(x)')
-    net = own(tmp_path, inner, pretrained=f"base.h5@{sha256}")
-    wanted = base.get_layer("conv").get_weights()[0]
-    assert sum(np.array_equal(wanted, w) for w in net.get_weights()) == 2
-    with pytest.raises(ConfigError, match=r"no layer .* name of one in .*base\.h5, which has conv"):
-        own(tmp_path, SEEDED, pretrained=f"base.h5@{sha256}")
+    (folder / "plain.py").write_text(HEAD + body)
+    tf.keras.backend.clear_session()
+    base = plain(folder / "plain.py")
+    for variable in base.variables:
+        variable.assign(tf.random.stateless_uniform(variable.shape, (1, 2)))
+    base.save_weights(folder / "saved.h5")
+    (folder / "saved.h5").rename(folder / name)
+    return base, f"{name}@{hashlib.sha256((folder / name).read_bytes()).hexdigest()}"
+
+
+def same(found: Any, expected: Any) -> list[bool]:
+    pairs = zip(found.get_weights(), expected.get_weights(), strict=True)
+    return [np.array_equal(a, b) for a, b in pairs]
+
+
+@pytest.mark.parametrize("name", ["base.h5", "base.weights.h5"])
+def test_weights_are_loaded_by_the_names_of_layers(name: str, tmp_path: Path, capsys: Any) -> None:
+    """Whatever the name of the file, for which Keras would choose another format."""
+    from train.models.layers import user_network
+
+    base, file = stored(tmp_path, TRANSFER, name)
+    net = own(tmp_path, TRANSFER, pretrained=file)
+    assert all(same(user_network(net), base)), "each from its own place"
+    assert "pretrained: 3 of 3 layers" in capsys.readouterr().out
+    other = own(tmp_path, TRANSFER.replace("head", "new"), pretrained=file)
+    assert same(user_network(other), base) == [True] * 4 + [False] * 2
+
+
+def test_an_inner_network_is_loaded_from_a_file_of_its_own(tmp_path: Path) -> None:
+    from train.models.layers import user_network
+
+    inner = TRANSFER.replace('body(L.Conv2D(3, 3, padding="same", name="conv")(x))', "body(x)")
+    base, file = stored(tmp_path, inner.replace("body(x)", "body.layers[-1](x)"))
+    net = own(tmp_path, inner.replace("head", "new"), pretrained=file)
+    assert same(user_network(net), base)[:2] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (SEEDED, r"base\.h5 does not fit: .* which has conv"),
+        (TRANSFER.replace("3, 3,", "3, 1,"), r"cannot load .*base\.h5: Shape mismatch"),
+        (TRANSFER.replace('name="body"', 'name="rump"'),
+         r"base\.h5 has weights of body, .* does not have"),
+        (TRANSFER.replace("x = j = L.Input(input_shape)",
+                          "j = L.Input(input_shape); x = L.Conv2D(3, 1, name='more')(j)"),
+         r"base\.h5 has no weights of more: .* behind"),
+    ],
+)  # fmt: skip
+def test_weights_that_fit_in_part_are_refused(body: str, text: str, tmp_path: Path) -> None:
+    _, file = stored(tmp_path, TRANSFER)
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, body, pretrained=file)
+
+
+def test_other_files_are_no_weights(tmp_path: Path) -> None:
+    base, _ = stored(tmp_path, TRANSFER)
     with pytest.raises(ConfigError, match=r"base\.h5 has the sha256"):
-        own(tmp_path, SEEDED, pretrained=f"base.h5@{'0' * 64}")
+        own(tmp_path, TRANSFER, pretrained=f"base.h5@{'0' * 64}")
+    base.save_weights(tmp_path / "new.weights.h5")
+    sha256 = hashlib.sha256((tmp_path / "new.weights.h5").read_bytes()).hexdigest()
+    with pytest.raises(ConfigError, match=r"another format, .* not in \.weights\.h5"):
+        own(tmp_path, TRANSFER, pretrained=f"new.weights.h5@{sha256}")
 
 
 def test_networks_of_keras_get_the_range_that_they_expect() -> None:
@@ -270,6 +329,7 @@ def flat(
     )
 
 
+MASKED = flat("x = L.BatchNormalization(name='bn')(L.Masking()(L.Reshape((64, 3))(x)))")
 MUON = {"normalisation": "batch_norm", "optimizer": {"name": "muon"}}
 AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
 
@@ -284,6 +344,11 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat(start="[i, L.Input(s)]"), {}, "one tensor each"),
         (flat(made="{'a': L.Dense(n)(x)}"), {}, "one tensor each"),
         (flat(given="L.Input((9, 9, 3))"), {}, r"it takes \(None, 9"),
+        (flat(given="L.Input(s, dtype='uint8')"), {}, "takes uint8: .* leave dtype out"),
+        (flat("x = tf.keras.Sequential([L.Rescaling(1 / 127.5, -1, name='r')])(x)"), {},
+         r"r divide the images .* \[0, 1\]"),
+        (flat("x = tf.keras.applications.EfficientNetB0(False, None, x)(x)"), {}, "rescaling div"),
+        (flat("x = L.Normalization(mean=127., variance=9., name='z')(x)"), {}, "z divide the"),
         (flat(given="L.Input(s, 4)"), {}, r"it takes \(4, 8"),
         (flat(made="L.Dense(n + 1)(x)"), {}, r"it returns \(None, 5\)"),
         (flat(made="x[:, :n]"), {}, "no weights"),
@@ -291,6 +356,14 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat(made="tf.nn.sigmoid(L.Dense(n)(x))"), {}, "ends in Sigmoid"),
         (flat(made="L.Dense(n, dtype='float64')(x)"), {}, "float32, which"),
         (flat("x = L.Lambda(lambda x: x + tf.random.normal([1]))(x)"), {}, "no checkpoint holds"),
+        (flat("x = L.Lambda(lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0])(x)"), {},
+         "FractionalMaxPool .* no checkpoint holds"),
+        (flat("x = tf.ensure_shape(tf.numpy_function(abs, [x], x.dtype), x.shape)"), {},
+         "PyFunc .* no checkpoint holds"),
+        (flat("x = L.BatchNormalization(name='bn')(x, training=True)"), {},
+         "evaluation changes bn/moving_mean"),
+        (MASKED, GHOSTS, "bn get a mask"),
+        (MASKED, SYNC, "bn get a mask"),
         (flat("x = L.BatchNormalization(synchronized=True)(x)"), {}, "synchronized=True"),
         (flat("x = L.SpectralNormalization(L.Conv2D(2, 3))(x)"), {}, "spectral_normalization"),
         (flat("x = tf.compat.v1.keras.layers.BatchNormalization()(x)"), {}, "moving_mean.* means"),
@@ -302,6 +375,8 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
         (flat("x = L.BatchNormalization(name='bn')(x, training=False)"), AGAIN, "not called once"),
         (flat("x = L.Conv2D(2, 3)(x)"), MUON, "fix_norm needs"),
+        (flat("x = L.Conv2D(2, 3)(L.BatchNormalization()(x))"), MUON, "fix_norm needs"),
+        (flat("x = L.BatchNormalization()(L.Conv2DTranspose(2, 3)(x))"), MUON, "orthogonalises"),
         (flat("x = L.BatchNormalization()(x)"), {**MUON, **GHOSTS}, "orthogonalises"),
         (flat("x = L.BatchNormalization(name='conv1')(x)"),
          {**GHOSTS, "initialisation": "whitened"}, "whitened"),
@@ -357,6 +432,58 @@ def test_the_first_convolution_whitens_what_it_sees(tmp_path: Path) -> None:
     seen = np.moveaxis(patches, 3, -1).reshape(-1, 27) @ kernel[:, :27]
     correlation = np.corrcoef(seen.T) - np.eye(27)
     assert np.abs(correlation).max() < 1e-3
+
+
+POSITIONS = """
+class Position(L.Layer):
+    def build(self, shape):
+        self.weight = self.add_weight("position", (1, *shape[1:]), initializer="random_normal")
+    def call(self, x):
+        return x + self.weight
+
+def build(s, n):
+    i = L.Input(s)
+    shared = L.Conv2D(5, 1, name="twice")
+    x = L.BatchNormalization()(L.Conv2D(5, 3, name="normalised")(i))
+    x = Position()(L.BatchNormalization()(shared(shared(x))))
+    x = L.Multiply()([x, L.Conv2D(5, 1, activation="sigmoid", name="excite")(x)])
+    x = L.BatchNormalization()(L.Conv2DTranspose(4, 3)(x))
+    x = L.BatchNormalization()(L.Conv2D(4, 3, groups=2)(x))
+    x = L.BatchNormalization(trainable=False)(L.Conv2D(4, 3, name="frozen")(x))
+    inner = tf.keras.Sequential([L.Conv2D(4, 1, name="inner"), L.BatchNormalization(), L.ReLU()])
+    return tf.keras.Model(i, L.Dense(n)(L.Flatten()(inner(x))))
+"""
+
+
+def test_muon_orthogonalises_convolutions_whose_length_normalisation_takes_away(
+    tmp_path: Path,
+) -> None:
+    from train.run.build import _optimizer
+
+    rows = (
+        (True, {"normalised", "inner"}),
+        (False, {"normalised", "inner", "twice", "excite", "frozen"}),
+    )
+    for fix_norm, expected in rows:
+        row = {**MUON, "optimizer": {"name": "muon", "fix_norm": fix_norm}}
+        net = own(tmp_path, POSITIONS, row)
+        technique = Technique(name="t", base_lr=0.1, base_batch=4, **row)
+        config = RunConfig(
+            dataset="digits", model=f"net.py:build@{'0' * 64}", technique=technique, gpus=1,
+            batch_per_rank=4, epochs=1, seed=0,
+        )  # fmt: skip
+        optimizer = _optimizer(config, net)
+        chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
+        assert {name.split("/")[0] for name in chosen} == expected
+
+
+def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:
+    line = (
+        "x = L.LSTM(4, dropout=0.2, recurrent_dropout=0.2)(L.Reshape((64, 3))(x)); "
+        "tf.debugging.assert_all_finite(x, ''); p = L.Embedding(4, 4)(tf.range(4)); "
+        "x = L.Dot(1)([x, tf.ones_like(x) @ p])"
+    )
+    own(tmp_path, flat(line, made="L.Dense(n)(x)"))
 
 
 @pytest.mark.slow
