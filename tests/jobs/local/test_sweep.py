@@ -87,12 +87,14 @@ def test_one_after_the_other_in_order(sweep: Sweep) -> None:
 
 def test_two_at_once_on_cores_of_their_own_and_a_big_one_alone(sweep: Sweep) -> None:
     trial = sweep(TOGETHER, 1, 2, 4)
-    assert trial.run(cores=(0, 1, 2), at_once=3) == ["completed"] * 3
+    cores = tuple(range(FIRST, FIRST + 3))
+    assert trial.run(cores=cores, at_once=3) == ["completed"] * 3
     events, (a, b, c) = trial.display.events, trial.cells
     assert events[:2] == [("started", a.name), ("started", b.name)], "side by side"
     assert events[4:] == starts_and_ends(c), "four ranks on three cores"
     marks = [sorted(file.name for file in cell.glob("mark-*")) for cell in (a, b)]
-    assert marks == [["mark-0-0"], ["mark-1-0", "mark-2-1"]]
+    first, second, third = cores
+    assert marks == [[f"mark-{first}-0"], [f"mark-{second}-0", f"mark-{third}-1"]]
 
 
 def test_cores_of_another_run_are_left_to_it(sweep: Sweep) -> None:

@@ -109,8 +109,8 @@ def test_any_number_of_shards_gives_the_numbers_of_a_plain_loop(monkeypatch, ima
             assert found.images == images
             assert found.accuracy == accuracy, f"{size} shards"
             assert found.loss == pytest.approx(loss, rel=1e-5), f"{size} shards"
-            assert np.array_equal(found.confusion, matrix), f"{size} shards"
-            assert found.accuracy == np.trace(found.confusion) / np.sum(found.confusion)
+            assert np.array_equal(found.counts.confusion, matrix), f"{size} shards"
+            assert found.accuracy == sum(found.counts.hits) / sum(found.counts.support)
 
 
 def test_the_model_is_asked_in_evaluation_mode_and_stays_as_it_is(monkeypatch) -> None:

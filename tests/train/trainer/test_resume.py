@@ -68,7 +68,7 @@ def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
     asked, whole, killed = toy(name), tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
 
-    def beat(phase: str) -> None:
+    def beat(phase: str, *_: float) -> None:
         if phase == "settling the batch-norm statistics after epoch 3":
             shutil.copytree(whole, killed)
 

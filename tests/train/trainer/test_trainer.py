@@ -205,7 +205,7 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
     )  # fmt: skip
     given = config(technique=technique, epochs=1, batch_per_rank=16, accumulation=2)
     said: list[str] = []
-    cell(given, tmp_path, said.append).train(resume=False)
+    cell(given, tmp_path, lambda phase, *_: said.append(phase)).train(resume=False)
     settling = "settling the batch-norm statistics after epoch 1"
     parts = ("", *(f", batch {number}" for number in range(1, 6)), ", adding up over the ranks")
     phases = [
