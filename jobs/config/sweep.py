@@ -74,7 +74,7 @@ def without_repeats(
 
 
 def _as_built(config: RunConfig) -> RunConfig:
-    """Equal for cells that train the same but for their seed."""
+    """Equal for cells of one condition, whatever their seed."""
     row = config.technique
     if not config.runs_as_built or row.normalisation not in ("none", "batch_norm"):
         return config.model_copy(update={"seed": 0})

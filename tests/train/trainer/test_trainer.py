@@ -138,7 +138,7 @@ def test_shorter_epochs_show_the_same_run_more_often(tmp_path: Path) -> None:
 
 @pytest.mark.tf
 def test_a_run_resumed_on_other_devices_or_code_says_so(tmp_path: Path) -> None:
-    """Before, one throughput had both, without a word. Another host is no difference."""
+    """Seen: one throughput had both, and no remark said so. Another host is no difference."""
     given, other = of(Adam(), epochs=5), {"device": "B", "commit": "c2"}
     for attempt, origin in ((1, {}), (2, other)):
         beat = killed_at(f"training step 1 of 5, epoch {attempt + 1}")
