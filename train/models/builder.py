@@ -39,12 +39,13 @@ def load_builder(source: NetworkSource, file: Path | None) -> Builder:
         return lambda shape, classes: make(
             weights=None, input_shape=shape, classes=classes, classifier_activation=None
         )
-    file = checked_file(file or Path(source.file_name or ""), source.sha256)
+    file = file or Path(source.file_name or "")
+    content = checked_content(file, source.sha256)
     module = ModuleType(f"own_network_{source.sha256}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # where dataclasses and AutoGraph look for it
     with code_of(source.file_name or "", file):
-        code = compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+        code = compile(content, str(file), "exec", dont_inherit=True)
         exec(code, module.__dict__)  # noqa: S102  (the network's code is what the cell is about)
     build = getattr(module, source.name, None)
     if not callable(build):
@@ -55,18 +56,18 @@ def load_builder(source: NetworkSource, file: Path | None) -> Builder:
     return build
 
 
-def checked_file(file: Path, sha256: str | None) -> Path:
-    """``file``, if it has that hash.
+def checked_content(file: Path, sha256: str | None) -> bytes:
+    """What ``file`` holds, if it has that hash.
 
     Raises:
         ConfigError: it has another one, or is missing.
     """
     content = read_whole(file)
     found = None if content is None else hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    if content is None or found != sha256:
         state = "is missing" if found is None else f"has the sha256 {found}"
         raise ConfigError(f"{file} {state}: the config names one with {sha256}")
-    return file
+    return content
 
 
 @contextmanager

@@ -6,6 +6,7 @@ changes, if the technique normalises by ghosts or over the ranks, and what rando
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,19 +20,11 @@ from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
-from train.models.builder import Shape, checked_file, code_of, drawn_from, load_builder
-from train.models.layers import (
-    OwnNetwork,
-    StepSeed,
-    precision_of,
-    seed_random_layers,
-    user_network,
-)
+from train.models.builder import Shape, checked_content, code_of, drawn_from, load_builder
+from train.models.layers import OwnNetwork, StepSeed, precision_of, seed_random_layers
 from train.models.normalisation import replace_batch_norms
 from train.models.refusals import network_as_built_problem, training_problem
 from train.models.standardise import ChannelStatistics, scaled
-
-__all__ = ["load_builder", "own_network", "user_network"]
 
 
 def own_network(
@@ -56,6 +49,8 @@ def own_network(
     """
     source, technique = parse_model(config.model), config.technique
     label = source.file_name or config.model
+    # under tf.distribute the same network was made outside of the strategy before
+    known = tf.distribute.has_strategy()
     tf.keras.backend.reset_uids()  # layers without a name are counted from this network's first
     with precision_of("float32"), drawn_from(config.seed):
         builder = load_builder(source, file)
@@ -68,7 +63,7 @@ def own_network(
                 raise ConfigError(f"{label}: {text}")
             if config.pretrained is not None:
                 text = _load_by_name(network, config.pretrained, folder)
-                if rank == 0 and not tf.distribute.has_strategy():
+                if rank == 0 and not known:
                     print(text, flush=True)
             replace_batch_norms(network, technique, size)
             images = tf.keras.Input(shape, dtype="uint8", name="images")
@@ -76,8 +71,6 @@ def own_network(
             logits = own(_prepared(source, images, technique, pixels))
             logits = tf.keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
             model = tf.keras.Model(images, logits, name="own_network")
-            # under tf.distribute the same network was made outside of the strategy before
-            known = tf.distribute.has_strategy()
             if not known and (text := training_problem(model, shape, config)):
                 raise ConfigError(f"{label}: {text}")
     return model
@@ -107,19 +100,20 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
             the file, and layers behind all that were loaded, may be alone.
     """
     name, sha256 = split_hash(pretrained)
-    file = checked_file(place_of(name, folder), sha256)
+    file = place_of(name, folder)
+    content = checked_content(file, sha256)
     try:
-        with h5py.File(file) as opened:
+        with h5py.File(io.BytesIO(content)) as opened:
             group = opened.get("model_weights", opened)
             names = hdf5_format.load_attributes_from_hdf5_group
             stored = [
                 key for key in names(group, "layer_names") if names(group[key], "weight_names")
             ]
             places = dict(_places(network, stored))
-            loaded = [layer.name in stored for layer in places]
             if text := _fit_problem([layer.name for layer in places], stored):
                 raise ConfigError(f"pretrained: {file} {text}")
-            for part in dict.fromkeys(places[x] for x in places if x.name in stored):
+            loaded = [layer for layer in places if layer.name in stored]
+            for part in dict.fromkeys(places[layer] for layer in loaded):
                 hdf5_format.load_weights_from_hdf5_group_by_name(group, part)
     except ConfigError:
         raise
@@ -128,7 +122,7 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
             f"pretrained: cannot load {file}: {error} (a layer that is to start with random "
             "weights needs a name that is not in the file)"
         ) from error
-    return f"pretrained: {sum(loaded)} of {len(loaded)} layers"
+    return f"pretrained: {len(loaded)} of {len(places)} layers"
 
 
 def _places(

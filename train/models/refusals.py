@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ from tensorflow.python.framework import op_def_registry
 
 from train.config.checks import Feature, network_problem
 from train.config.run import RunConfig
+from train.config.technique_checks import Rows, first_problem
 from train.models.layers import all_layers, graph, user_network
 from train.models.normalisation import batch_norms, muon_kernels
 
 L = tf.keras.layers
-Rows = tuple[tuple[Callable[..., Any], str], ...]
 
 #: Of a network, the shapes of the images and of the logits, and the cell.
 _BUILT: Rows = (
@@ -87,7 +86,7 @@ _TRAINED: Rows = (
 def network_as_built_problem(
     network: Any, shape: tuple[int, ...], classes: int, config: RunConfig
 ) -> str | None:
-    return _first(_BUILT, n=network, images=(None, *shape), logits=(None, classes), c=config)
+    return first_problem(_BUILT, n=network, images=(None, *shape), logits=(None, classes), c=config)
 
 
 def training_problem(
@@ -96,14 +95,7 @@ def training_problem(
     """``model`` holds the network, and takes uint8 images of ``shape``."""
     shape = (config.batch_per_rank, *shape)
     trained, evaluated = (_graph_of(model, shape, training=training) for training in (True, False))
-    return _first(_TRAINED, g=trained, e=evaluated, n=user_network(model), c=config)
-
-
-def _first(rows: Rows, **subject: Any) -> str | None:
-    for condition, text in rows:
-        if found := condition(**subject):
-            return text.format(**subject, x=found)
-    return None
+    return first_problem(_TRAINED, g=trained, e=evaluated, n=user_network(model), c=config)
 
 
 def _names(things: Any) -> str:

@@ -53,7 +53,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     runtime = start(config, launch, patience_s)
     watchdog.file = rank_file(task.out, launch.rank, "beat")  # rank 0 has the cell's lock
     # only now: it loads TensorFlow, which reads its environment once
-    from train.models.own import user_network  # noqa: PLC0415
+    from train.models.layers import user_network  # noqa: PLC0415
     from train.run.build import build_parts  # noqa: PLC0415
     from train.trainer.checkpoint import Origin, weights_file  # noqa: PLC0415
     from train.trainer.sharpness import check_sharpness  # noqa: PLC0415

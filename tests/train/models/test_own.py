@@ -405,7 +405,7 @@ def test_an_error_of_its_code_has_the_line(body: str, text: str, tmp_path: Path)
 
 
 def test_the_file_is_the_one_that_the_config_names(tmp_path: Path) -> None:
-    from train.models.own import load_builder
+    from train.models.builder import load_builder
 
     source = NetworkSource("file", "build", "net.py", "0" * 64)
     with pytest.raises(ConfigError, match=r"gone\.py is missing"):
