@@ -12,12 +12,12 @@ from typing import Any
 
 from rich.console import Console
 
-from jobs.cell.laid_out import cells_in
 from jobs.cell.state import CellState, keep_networks
 from jobs.config.site import NodeLayout
 from jobs.config.sweep import Sweep
 from jobs.logs import find_cell, show
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, NoAnswer, say
+from jobs.named import cells_in
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.user import become_owner
