@@ -128,9 +128,10 @@ PREPARE = """
 import sys
 from pathlib import Path
 from jobs.config.site import own_sites
-from jobs.plan.datasets import _fetched, store_for
+from jobs.plan.datasets import store_for, train_images
+from tests.builders import config
 data, results = map(Path, sys.argv[1:])
-print(_fetched("digits", None, data, store_for(data, results)))
+print(*train_images([config()], data, store_for(data, results)).values())
 own_sites()
 """
 

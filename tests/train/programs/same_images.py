@@ -23,6 +23,7 @@ BATCH = 16
 
 def main() -> None:
     out = Path(sys.argv[1])
+    out.mkdir(exist_ok=True)
     launch = read_launch(os.environ)
     # the regime of a batch of two ranks ends one rank's epoch of five steps after the second
     technique = Technique(
