@@ -105,7 +105,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 def start_ranks(tmp_path: Path) -> Callable[[Sequence[str], int], list[str]]:
     """Run a command as n real Horovod ranks over Gloo, as the supervisor would; returns outputs."""
 
-    def start(command: Sequence[str], size: int, timeout_s: float = 1100) -> list[str]:
+    def start(command: Sequence[str], size: int, timeout_s: float = 600) -> list[str]:
         cores = core_groups(size, 1, sorted(os.sched_getaffinity(0)))
         folder = tmp_path / f"ranks-{time.monotonic_ns()}"
         found = ended(ranks_here(folder, command, cores), timeout_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,9 +105,14 @@ def _rank(rank: int, size: int) -> Mapping[str, str]:
 
 
 def ended(running: Sequence[subprocess.Popen[str]], limit_s: float) -> list[tuple[int, str, str]]:
-    """Exit code, output and error output of each."""
+    """Exit code, output and error output of each. One that does not end leaves its stacks."""
     try:
         said = [process.communicate(timeout=limit_s) for process in running]
+    except subprocess.TimeoutExpired:
+        for process in running:
+            process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER: it writes what it does
+        stacks = [process.communicate(timeout=30)[1][-3000:] for process in running]
+        raise AssertionError("\n".join([f"no end in {limit_s:.0f} s", *stacks])) from None
     finally:
         for process in running:
             process.kill()

@@ -87,7 +87,7 @@ def ranks_here(
 ) -> list[subprocess.Popen[str]]:
     """A Python command as real ranks of one world on these cores, as the supervisor starts them."""
     (folder / "logs").mkdir(parents=True)
-    base = environment_of("ranks", os.environ) | variables
+    base = environment_of("ranks", os.environ) | {"PYTHONFAULTHANDLER": "1"} | variables
     return [
         subprocess.Popen(
             [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

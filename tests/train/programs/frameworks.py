@@ -58,6 +58,8 @@ def main() -> None:
     framework, out, data_folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     runtime = start(config_for(framework, {}), read_launch(os.environ))
 
+    import horovod.tensorflow as hvd
+
     from train.data.batches import process_batches
     from train.run.build import build_parts
     from train.trainer.batch_statistics import reduce_statistics
@@ -108,7 +110,8 @@ def main() -> None:
             "hash": every.hexdigest(), "state": state.hexdigest(), "file": str(file),
             "rows": sum(len(labels) for _, labels in own), "last_loss": done.loss,
         }  # fmt: skip
-    print(json.dumps(result))
+    print(json.dumps(result), flush=True)
+    hvd.shutdown()  # as a rank does: one was seen to print its result and never to end
 
 
 main()
