@@ -9,7 +9,7 @@ from dataclasses import InitVar, dataclass, field
 
 from jobs.cell.state import CellState
 from jobs.messages import say
-from jobs.slurm.arrays import arrays_of, fitting
+from jobs.slurm.arrays import ORDER, arrays_of, fitting
 from jobs.slurm.client.granted import submit_limit
 from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.reasons import (
@@ -143,7 +143,7 @@ class Submitter:
                 found = array.job_id not in self._known
                 if not found and (array.job_id or not note.is_recent):
                     continue
-                names = {name for unit in array.units for name in unit}
+                names = set(array.cells)
                 if note.kind == PREFLIGHT and self.held and not (found or self.preflight):
                     names = {cell.name for cell in self.todo}  # they depend on it
                 cells = [cell for cell in self.todo if cell.name in names]
@@ -189,7 +189,7 @@ class Submitter:
                 return
             configs = [cell.config for cell in self.todo]
             context = self.context
-            arrays = arrays_of(configs, context.site, context.pack, context.minutes)
+            arrays = arrays_of(configs, context.site, context.minutes)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
             avoid: set[str] = set()
             try:
@@ -241,7 +241,7 @@ class Submitter:
         before, jobs = len(unended), list[str]()
         try:
             for array in arrays:
-                names = {name for unit in array.units for name in unit}
+                names = set(array.cells)
                 cells = [cell for cell in self.todo if cell.name in names]
                 rest = [cell for cell in self.todo if cell.name not in names]
                 after = self.preflight.job if self.preflight else None
@@ -251,19 +251,19 @@ class Submitter:
                     if not error.refused:
                         self.throttle.sent(array)
                         self.unclear, self.todo = [*self.unclear, *cells], rest
-                    self._asked = len(array.units)
+                    self._asked = len(array.cells)
                     raise
                 self.throttle.sent(array)
                 self.todo = rest
                 unended |= {cell.name: cell.config for cell in cells}
-                self.room.alive += len(array.units)
+                self.room.alive += len(array.cells)
                 if self._is_cancelled():  # and make cancel did not see this job
                     self._end(jobs[-1])
                     return
         finally:
             if jobs:
                 calls = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
-                say(f"submitted {len(unended) - before} cells in {calls}")
+                say(f"submitted {len(unended) - before} cells in {calls}, {ORDER}")
 
     def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
         """Change what a refusal complains of; raises where there is nothing to change."""

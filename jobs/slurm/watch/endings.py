@@ -137,20 +137,19 @@ def elsewhere(submission: Submitted | RunNote, history: History) -> str:
 
 
 def _quiet_s(sweep: Path, job: Submitted) -> float:
-    """Seconds since a job that is in no list gave a last sign: its cells' files, its log, its
+    """Seconds since a job that is in no list gave a last sign: its cell's files, its log, its
     submission. The clock is the file server's, as are the files' times.
 
     Raises:
         OSError: a folder that is there cannot be listed: what is in it may be of now.
     """
     times = [job.at.timestamp()]
-    for cell in job.cells:
-        for folder in (sweep / cell, sweep / cell / "logs"):
-            try:
-                # a lock file, too, is touched by whoever looks
-                times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
-            except FileNotFoundError:
-                continue
+    for folder in (sweep / job.cell, sweep / job.cell / "logs"):
+        try:
+            # a lock file, too, is touched by whoever looks
+            times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
+        except FileNotFoundError:
+            continue
     with suppress(OSError):
         times.append(job.log.stat().st_mtime)
     with suppress(OSError), tempfile.TemporaryFile(dir=sweep) as probe:

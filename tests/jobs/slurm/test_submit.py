@@ -75,7 +75,7 @@ def submit(sweep: Path, status: str = "new") -> str:
     states = [
         replace(recorded(one, sweep / one.cell_id()), status=status) for one in cells(3, ranks=1)
     ]
-    array = Array(units=[(cell.name,) for cell in states], nodes=1, ranks_per_node=1, minutes=9)
+    array = Array(cells=[cell.name for cell in states], nodes=1, ranks_per_node=1, minutes=9)
     return submit_cells(context(sweep), array, states, None, ())
 
 
@@ -126,7 +126,7 @@ def test_nodes_that_the_site_file_excludes_stay_so(
 ) -> None:
     """The preflight itself recommends to keep a bad node out in that way."""
     site = Site(ranks_per_node=1, sbatch={"exclude": "n9,n[1-2]"})
-    array = Array(units=[("a",)], nodes=1, ranks_per_node=1, minutes=9)
+    array = Array(cells=["a"], nodes=1, ranks_per_node=1, minutes=9)
     submit_cells(context(tmp_path, site), array, [], None, avoid)
     (script,) = tmp_path.glob(".submitit/*/submission.sh")
     assert f"#SBATCH --exclude={excluded}\n" in script.read_text().replace("'", "")
@@ -245,4 +245,4 @@ def test_the_record_of_a_forced_cell_is_put_aside_once_its_job_is_submitted(
     submit(tmp_path, FORCED)
     assert file.exists() == comes_first
     (task, *_) = json.loads(next(tmp_path.glob(".submitit/*/tasks.json")).read_text())["tasks"]
-    assert task["forced"] == [str(file.parent)]
+    assert task["cell"] == str(file.parent) and task["forced"] is True

@@ -33,7 +33,7 @@ class Sbatch:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.errors: list[SlurmError | OSError | None] = []  # None, or no more: it is accepted
-        self.sent: list[tuple[int, str | None]] = []  # units of an array, and its preflight
+        self.sent: list[tuple[int, str | None]] = []  # cells of an array, and its preflight
         self.ended: list[str] = []  # jobs that were cancelled
         self.limit: int | None = None  # that the cluster names
         self.before: Callable[[], None] = lambda: None
@@ -46,7 +46,7 @@ class Sbatch:
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
-        self.sent.append((len(array.units), preflight))
+        self.sent.append((len(array.cells), preflight))
         return "9"
 
     def cancel(self, jobs, *_, **__) -> str:
@@ -155,7 +155,7 @@ def test_a_preflight_that_sbatch_may_have_accepted_is_not_submitted_again(
 ) -> None:
     """A slow controller got one more at each try."""
     sent = datetime.now(UTC) - (timedelta(0) if recent else UNCLEAR)
-    array = Array(units=(("preflight",),), nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(cells=("preflight",), nodes=1, ranks_per_node=1, minutes=1)
     note = RunNote(run="r1", site="s", job_name="n", submitted_at=sent, arrays=(array,),
                    kind="preflight")  # fmt: skip
     sweep = submitter(tmp_path, 1, held=True)
@@ -233,8 +233,8 @@ def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: S
 def test_what_sbatch_may_have_accepted_is_not_submitted_again(tmp_path, sbatch, earlier) -> None:
     """By this make sweep or an earlier one. Seen: it timed out, the job came into the queue, and
     the next look submitted another one."""
-    unit = (config().cell_id(),)
-    sent_now, old = note(unit), note(unit, submitted_at=datetime.now(UTC) - UNCLEAR)
+    cell = config().cell_id()
+    sent_now, old = note(cell), note(cell, submitted_at=datetime.now(UTC) - UNCLEAR)
     for later, sent in ((sent_now.with_id(0, "9"), 1), (old, 0)):
         sweep = submitter(tmp_path, 1, notes=[sent_now] if earlier else [])
         if not earlier:
@@ -248,7 +248,7 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(tmp_path, sbatch, 
 
 def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatch) -> None:
     """Two calls of sbatch were unclear; one of the jobs, or both, come after make cancel."""
-    notes = [note([config(seed=seed).cell_id()], run=f"r{seed}") for seed in range(2)]
+    notes = [note(config(seed=seed).cell_id(), run=f"r{seed}") for seed in range(2)]
     for later, ended in ((notes[1], ["8"]), (notes[1].with_id(0, "9"), ["8", "9"])):
         sbatch.ended = []
         sweep = submitter(tmp_path, 2, notes=notes)
