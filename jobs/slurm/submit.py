@@ -213,12 +213,10 @@ def submit_cells(
     array: Array,
     cells: Sequence[CellState],
     preflight: str | None,
-    avoid: Collection[str],
 ) -> str:
     """Submit an array of these cells; the job's id. Raises as :func:`submit_job`.
 
-    ``preflight``: the job that has to end well first; ``avoid``: nodes that failed under cells of
-    the sweep.
+    ``preflight``: the job that has to end well first.
     """
     for cell in cells:
         write_config(cell.folder, cell.config)
@@ -226,9 +224,7 @@ def submit_cells(
     asked_at = datetime.now(UTC)
     run = f"{asked_at:{RUN_FORMAT}}"
     tasks = tasks_of(context, array, asked_at, {cell.name for cell in forced})
-    always = context.site.sbatch.get("exclude")
-    exclude = ",".join([*([str(always)] if always else []), *sorted(avoid)]) or None
-    job = submit_job(context, "cells", run, array, tasks, preflight=preflight, exclude=exclude)
+    job = submit_job(context, "cells", run, array, tasks, preflight=preflight)
     for cell in forced:
         # should the job never begin, the cell must not look done; a supervisor may have been first
         with suppress(OSError), hold(cell.folder) as ours:

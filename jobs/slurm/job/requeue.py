@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 
 from jobs.cell.stop import Stop
-from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
-from jobs.slurm.job.task import JobTask
+from jobs.slurm.job.step_failure import NOT_LAUNCHED
 from train.record.run import RunRecord
 
 #: A job that is requeued over and over without end is a fault; a long cell needs a few.
@@ -55,7 +50,7 @@ class CellEnd:
         return len(list(takewhile(lambda attempt: attempt.status == "lost", reversed(attempts))))
 
 
-def requeue(task: JobTask, allocation: Allocation, end: CellEnd, stop: Stop, warned: Stop) -> None:
+def requeue(allocation: Allocation, end: CellEnd, stop: Stop, warned: Stop) -> None:
     """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
     if stop.reason is not None:
         return
@@ -71,9 +66,6 @@ def requeue(task: JobTask, allocation: Allocation, end: CellEnd, stop: Stop, war
                 log(f"Slurm does not reach {', '.join(nodes)}")
                 break
     if stop.reason is None and _is_granted(allocation, stop):
-        failed = failed_node(Path(task.cell)) if end.status == "lost" else None
-        if failed and len(usable_nodes(allocation.site) - {failed}) >= task.nodes:
-            _exclude(allocation, failed)
         stop.wait(REQUEUE_S)
 
 
@@ -119,23 +111,6 @@ def _tries(stop: Stop, seconds: float) -> Iterator[None]:
     while stop.reason is None and time.monotonic() < deadline:
         yield
         stop.wait(ASK_S)
-
-
-def _exclude(allocation: Allocation, nodes: str) -> None:
-    """Keep the job from these nodes. Slurm grants that to a waiting job only: not before its
-    requeue, and soon after. The signal that ends this start of the job is under way."""
-    excluded = nodes
-    with suppress(SlurmError):
-        if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):
-            excluded = f"{earlier[1]},{nodes}"
-    argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
-    for _ in range(8):
-        with suppress(SlurmError):
-            allocation.ask(*argv)
-            log(f"goes on without {nodes}")
-            return
-        time.sleep(0.5)
-    log(f"Slurm may give {nodes} to this job once more")
 
 
 def _end_for_good(allocation: Allocation) -> None:

@@ -50,7 +50,7 @@ def run_cell(payload: dict[str, Any]) -> None:
     ):
         end = Supervisor(task, allocation, stop, warned, awake).run()
         log(f"{Path(task.cell).name}: {end.status}" + (f": {end.why}" if end.why else ""))
-        requeue(task, allocation, end, stop, warned)
+        requeue(allocation, end, stop, warned)
     if end.status not in (*GOOD, LEFT):
         sys.exit(EXIT_CELL_FAILED)
 

@@ -24,7 +24,7 @@ from tests.jobs.slurm.fakes import SBATCH
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import load_config
 from train.record.measurements import Throughput
-from train.record.run import RunError, read_record
+from train.record.run import read_record
 
 
 @pytest.fixture
@@ -386,21 +386,6 @@ def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -
     done = desk.say("cancel")
     assert ["scancel", "101"] in desk.fake.calls("scancel")
     assert "No space left" in done.stderr and "stop a make sweep" in done.stderr
-
-
-def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
-    desk.submit()
-    desk.age()
-    error = RunError(what="a node failed (node3)", where="node node3", what_to_do="again")
-    for cell in desk.cells:
-        config, now = load_config(cell / "config.json"), datetime.now(UTC)
-        lost = record(config, status="lost", error=error, ended_at=now)
-        (cell / "record.json").write_text(lost.model_dump_json())
-    told = shlex.quote(str(TRANSCRIPTS / "practice_sinfo.out"))
-    nodes = "printf 'node1|idle\\nnode2|idle*\\nnode3|idle\\nnode4|drained\\n'"
-    desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
-    assert "node3 failed under these cells: excluded" in desk.submit()
-    assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
 
 
 def test_what_cannot_be_read_is_not_submitted(desk: Desk) -> None:

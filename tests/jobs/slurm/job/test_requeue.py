@@ -1,8 +1,6 @@
-"""Whether a job asks Slurm to run it again, and what it tells Slurm about its nodes."""
+"""Whether a job asks Slurm to run it again."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,7 @@ from jobs.slurm.job import requeue as module
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.requeue import MOST_RESTARTS, CellEnd, requeue
 from tests.builders import BEGAN, record
-from tests.jobs.slurm.fakes import FakeSlurm, cells, task_of
+from tests.jobs.slurm.fakes import FakeSlurm, cells
 from train.record.run import Attempt, RunError
 
 AGAIN = ["scontrol", "requeue", "7_5"]
@@ -32,11 +30,8 @@ def asked(
     warned: bool = False, stop: Stop | None = None,
 ) -> list[list[str]]:  # fmt: skip
     """What a job asks of scontrol at its end."""
-    task = task_of(fake.folder.parent, ONE, site=site)
-    if end.record is not None:
-        (Path(task.cell) / "record.json").write_text(end.record.model_dump_json())
     allocation = Allocation("7_5", restarts, 2e9, site, "node[3-4]")
-    requeue(task, allocation, end, stop or Stop(), Stop(at=1.0 if warned else None))
+    requeue(allocation, end, stop or Stop(), Stop(at=1.0 if warned else None))
     return fake.calls("scontrol")
 
 
@@ -74,11 +69,11 @@ def test_when_a_job_is_run_again(fake, end, options, wanted) -> None:
     assert asked(fake, end, **options) == wanted
 
 
-def test_a_job_goes_on_without_the_node_that_failed(fake, monkeypatch, capsys) -> None:
-    fake.put("scontrol", "case $* in *show*) echo 'JobId=1 ExcNodeList=node9 x=y' ;; esac")
+def test_a_node_that_failed_is_waited_for_until_slurm_knows_it(fake, monkeypatch, capsys) -> None:
+    """Else it gives the same node to the same job again."""
     monkeypatch.setattr(module, "NOTICE_S", 1)
     fake.put("sinfo", "echo 'node3|mixed'; echo 'node4|down*'")
-    assert asked(fake, lost(3))[-1][-1] == "ExcNodeList=node9,node4"
+    assert asked(fake, lost(3)) == [AGAIN]
     assert "Slurm does not reach node4" in capsys.readouterr().out
 
 
