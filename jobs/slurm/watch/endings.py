@@ -165,7 +165,8 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
     ("TIMEOUT *", "timeout", "Slurm ended it at its time limit"),
     ("DEADLINE *", "timeout", "Slurm ended it at its deadline"),
     ("PREEMPTED *", "preempted", "Slurm ended it for a job of higher priority"),
-    ("NODE_FAIL *", "lost", "a node that it ran on failed"),
+    ("NODE_FAIL *", "lost", "a node that it ran on failed; to keep jobs off a bad node, write "
+     "sbatch: {{exclude: NAME}} in the site file"),
     ("BOOT_FAIL *", "lost", "a node that it was to run on did not come up"),
     ("COMPLETED *", "lost", "Slurm says that it completed, yet it left no record"),
     # slurmstepd's "signal" for a job whose output files cannot be made
