@@ -55,8 +55,8 @@ def plan_rows(
 ) -> tuple[PlanRow, ...]:
     """The rows of the plan, in the order of the configs. Arguments, errors: see plans_of()."""
     plans, differing = plans_of(configs, images), apart(configs)
-    # once for cells that share a plan
-    times = {key: estimate(plan, rates) for key, plan in {id(p): p for p in plans.values()}.items()}
+    shared = {id(plan): plan for plan in plans.values()}
+    times = {key: estimate(plan, rates) for key, plan in shared.items()}
     names = [config.cell_id() for config in configs]
     return tuple(
         PlanRow(name, plans[name], times[id(plans[name])], differing[name]) for name in names

@@ -48,7 +48,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
         if todo:
             configs = [cell.config for cell in todo]
-            arrays_of(configs, context.site)  # raises before anything is submitted
+            arrays_of(configs, context.site)  # raises where cells do not fit the site
             # read from all results: only time limits need them
             needed = configs if context.site.time_min is None else ()
             completed = completed_cells(request.results, needed)

@@ -70,8 +70,7 @@ def requeue(allocation: Allocation, end: CellEnd, stop: Stop, warned: Stop) -> N
 
 
 def _is_of_use(allocation: Allocation, end: CellEnd) -> bool:
-    """Whether the same job, run again, is of use: a cell whose time was over, or whose node
-    died."""
+    """Whether the same job, run again, is of use: its time was over, or a node of it died."""
     if not allocation.site.requeue or allocation.restarts >= MOST_RESTARTS:
         return False
     if end.status == "lost":
