@@ -14,7 +14,6 @@ FORCE ?= 0
 JOBS ?= 1
 WAIT ?= 1
 PREFLIGHT ?= 1
-PACK ?= 1
 RESULTS ?= $(CURDIR)/results
 DATA ?= $(CURDIR)/.data
 TESTS ?= tests
@@ -51,6 +50,8 @@ FROM = --data "$$DATA" $${STORE:+--store "$$STORE"} --site "$$SITE"
 ASKED = $${ACCOUNT:+--account "$$ACCOUNT"} $${PARTITION:+--partition "$$PARTITION"} $${QOS:+--qos "$$QOS"} \
   $${TIME:+--time "$$TIME"}
 INSIDE = $${IMAGE:+--image "$$IMAGE"}
+# of earlier versions: refused, with what replaces them
+GONE = $${PACK:+--pack "$$PACK"} $${BUDGET:+--budget "$$BUDGET"}
 # a traceback ends with the code of a failed cell, but without the name of a folder
 CRASHED = echo "[make] error: the command broke off (above) before it named its results: no report" >&2; exit 3
 # the folder of the sweep's results; its name is written in the sweep's file
@@ -64,7 +65,7 @@ help: ## this list
 	@echo "Horoscale: make TARGET [SWEEP=quickstart] [SITE=auto] [FORCE=1] [DATA=DIR] [RESULTS=DIR]"
 	@echo "  places also: [STORE=DIR of prepared data] [VENV=PATH of the Python environment]"
 	@echo "  on one machine also: [JOBS=cells at once] [IMAGE=cpu, gpu or a path: ranks run inside that image]"
-	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [BUDGET=GPU-hours] [PACK=cells per job] [NODES=N] [CELL=id]"
+	@echo "  on a cluster also: [WAIT=0] [PREFLIGHT=0] [NODES=N] [CELL=id]"
 	@echo "  in place of the site file's: [ACCOUNT=name] [PARTITION=name] [QOS=name] [TIME=minutes or H:MM:SS of a cell]"
 	@echo "  interconnect: [NODES=N or names] [PHASES=...] [INTERFACE=name] [LINE=rate] [BASELINE=file] [RUN=folder] [FORCE=1]"
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | \
@@ -77,14 +78,14 @@ setup-login: ## prepare what a login node needs (no TensorFlow, no Horovod)
 	@$(BARE) containers/setup.py login
 
 plan: setup-login ## show what a sweep would do: cells, time, scripts, GPU-hours; runs nothing
-	@$(PY) -m jobs plan $(WHERE) $(FROM) $(ASKED) $(INSIDE) --pack "$$PACK" $${BUDGET:+--budget "$$BUDGET"}
+	@$(PY) -m jobs plan $(WHERE) $(FROM) $(ASKED) $(INSIDE) $(GONE)
 
 sweep: setup-login ## run the cells of SWEEP that have no good record yet, then report
 	@code=0; force=; [ "$$FORCE" = 1 ] && force=--force; \
 	wait=--wait; [ "$$WAIT" = 0 ] && wait=--no-wait; \
 	first=--preflight; [ "$$PREFLIGHT" = 0 ] && first=--no-preflight; \
-	folder="$$($(PY) -m jobs sweep $(WHERE) $(FROM) $(ASKED) $(INSIDE) --jobs "$$JOBS" --pack "$$PACK" \
-	  $${BUDGET:+--budget "$$BUDGET"} $$wait $$first $$force --set-up)" || code=$$?; \
+	folder="$$($(PY) -m jobs sweep $(WHERE) $(FROM) $(ASKED) $(INSIDE) $(GONE) --jobs "$$JOBS" \
+	  $$wait $$first $$force --set-up)" || code=$$?; \
 	if [ $$code -le 1 ] && [ -z "$$folder" ]; then $(CRASHED); fi; \
 	if [ $$code -le 1 ] && [ "$$WAIT" = 1 ]; then \
 	  $(PY) -m analysis report "$$folder" || code=$$?; fi; \

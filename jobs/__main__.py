@@ -24,7 +24,7 @@ from jobs.cell.lock import only_sweep
 from jobs.config.site import NamedSite
 from jobs.config.sweep import DATA
 from jobs.local.sweep import machine_for, plan_here, sweep_here
-from jobs.messages import ROOT, refusals, say, without_links
+from jobs.messages import EXIT_REQUEST, ROOT, refusals, say, without_links
 from jobs.named import folder_of, named, named_or_laid_out
 from jobs.plan.cluster import plan_cluster
 from jobs.plan.datasets import store_for
@@ -62,10 +62,13 @@ Account = Annotated[str, typer.Option(help="account of jobs, in place of the sit
 Partition = Annotated[str, typer.Option(help="partition, in place of the site file's")]
 Qos = Annotated[str, typer.Option(help="QoS, in place of the site file's")]
 Time = Annotated[str, typer.Option(help="time limit of a cell's job: minutes, H:MM:SS, D-HH:MM:SS")]
-Pack = Annotated[int, typer.Option(min=1, help="cells in one allocation, techniques interleaved")]
-Budget = Annotated[
-    float | None, typer.Option(min=0, help="GPU-hours that the sweep may cost; more is refused")
-]
+
+#: Options of earlier versions, and what replaces them.
+GONE = {
+    "--pack": "each job runs one cell; the cells of an array run in random order, so that a slow "
+    "node affects all techniques, and the report names a host whose ranks hold up the others",
+    "--budget": "make plan prints the GPU-hours that a sweep may use; TIME= limits each job",
+}
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -114,8 +117,6 @@ def plan(
     qos: Qos = "",
     time: Time = "",
     image: Image = "",
-    pack: Pack = 1,
-    budget: Budget = None,
 ) -> int:
     """Show what a sweep would do: cells, sizes, steps, time, launch lines. Runs nothing."""
     wanted, folder = named(sweep, results, data)
@@ -127,7 +128,7 @@ def plan(
     gives = [results / ".prepared"] if own else []
     if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
         refuse_image(image, cluster)
-        plan_cluster(SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget))
+        plan_cluster(SweepRequest(wanted, folder.parent, data, store, cluster))
     else:
         plan_here(wanted, folder.parent, machine_for(wanted, data, store, folder, image=image))
     return 0
@@ -157,8 +158,6 @@ def sweep(
     jobs: Annotated[int, typer.Option(min=1, help="cells at once, as cores allow")] = 1,
     stall_s: Annotated[float, typer.Option(min=5, help="seconds without progress")] = STALL_S,
     wait: Annotated[bool, typer.Option(help="stay until all is done (on a cluster)")] = True,
-    pack: Pack = 1,
-    budget: Budget = None,
     preflight: Annotated[bool, typer.Option(help="check the cluster's seams first")] = True,
     set_up: Annotated[
         bool, typer.Option("--set-up", help="install first what ranks on this machine need")
@@ -174,7 +173,7 @@ def sweep(
     if cluster:
         refuse_image(image, cluster)
         store = store or store_for(data, results)
-        request = SweepRequest(wanted, folder.parent, data, store, cluster, pack, budget, stall_s)
+        request = SweepRequest(wanted, folder.parent, data, store, cluster, stall_s)
         code = sweep_cluster(request, force=force, wait=wait, preflight=preflight)
     else:
         if set_up and not image:
@@ -274,8 +273,17 @@ def interconnect(
     )  # fmt: skip
 
 
+def refuse_gone(argv: Sequence[str]) -> None:
+    """Exits with 2 where an option of an earlier version is given."""
+    for option, instead in GONE.items():
+        if any(word.partition("=")[0] == option for word in argv):
+            say(f"error: {option[2:].upper()}= ({option}) is no option any more: {instead}")
+            sys.exit(EXIT_REQUEST)
+
+
 def main() -> None:
     enter("command", os.environ)
+    refuse_gone(sys.argv)
     # 10,000 cells stay to the end: a search for cycles at each 700th object takes a quarter of it
     gc.set_threshold(100_000)
     interrupt_on_signals()

@@ -78,7 +78,8 @@ def record(of: RunConfig | None = None, **changes: Any) -> RunRecord:
         "provenance": Provenance(
             git_commit=None, git_dirty=None, image_digest=None, versions={"python": "3.11"},
             cpu="CPU", gpu=None, driver=None, kernel="6.1", slurm_job_id=None,
-            seeds={"run": of.seed}, environment={},
+            seeds={"run": of.seed},
+            environment={"HOROSCALE_BLOCK": "r-0/0"},  # as earlier versions wrote it
         ),
         "attempts": (
             Attempt(

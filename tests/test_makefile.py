@@ -55,6 +55,11 @@ def test_what_a_job_asks_for_reaches_the_program(target: str) -> None:
         assert f'${{{name}:+--{option} "${name}"}}' in line
 
 
+@pytest.mark.parametrize("target", ["plan", "sweep"])
+def test_variables_of_earlier_versions_reach_the_program_that_refuses_them(target: str) -> None:
+    assert '${PACK:+--pack "$PACK"} ${BUDGET:+--budget "$BUDGET"}' in make(target).stdout
+
+
 def test_a_network_interface_and_the_phases_reach_the_measurement() -> None:
     line = make("interconnect").stdout
     assert '${INTERFACE:+--interface "$INTERFACE"}' in line and '--phases "$PHASES"' in line

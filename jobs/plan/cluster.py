@@ -15,12 +15,12 @@ from jobs.cell.container import Image, find_image, image_path
 from jobs.cell.needs import basic_needs, need_lines
 from jobs.cell.state import checked, recorded
 from jobs.messages import ROOT, say
-from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, check_budget, time_limits
+from jobs.plan.cost import LEAST_MIN, MARGIN, array_lines, time_limits
 from jobs.plan.datasets import train_images
 from jobs.plan.estimate import completed_cells, known_rates
 from jobs.plan.rows import plan_rows
 from jobs.plan.text import plan_lines
-from jobs.slurm.arrays import arrays_of
+from jobs.slurm.arrays import ORDER, arrays_of
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step import launch
@@ -38,7 +38,7 @@ RUN, JOB, FIRST = "RUN", "JOB", "afterok:PREFLIGHT"
 
 
 def plan_cluster(wish: SweepRequest) -> None:
-    """Raises ConfigError where the sweep does not fit the site, or costs more than BUDGET."""
+    """Raises ConfigError where the sweep does not fit the site."""
     configs = wish.wanted.configs
     cells = checked([recorded(config, wish.folder / config.cell_id()) for config in configs])
     todo = [cell for cell in cells if cell.to_run]
@@ -54,12 +54,13 @@ def plan_cluster(wish: SweepRequest) -> None:
         sending = replace(sending, site=with_array_limit(sending.site, config))
     except SlurmError as error:
         trouble = f"\nSlurm gives no answer here, so limits of the cluster are not known ({error})"
-    arrays = arrays_of([cell.config for cell in todo], sending.site, sending.pack, sending.minutes)
+    arrays = arrays_of([cell.config for cell in todo], sending.site, sending.minutes)
     first = Throttle(sending.site.array_parallel, watched=False).admitted(arrays)
     arrays = (*first, *arrays[len(first) :])
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site, len(first))]
+    lines.append(f"{ORDER} in each array, so that a slow node affects all techniques")
     if sending.minutes:
         lines.append(
             f"time limits: {MARGIN:g} x what earlier cells like them took at this site, at least "
@@ -77,8 +78,6 @@ def plan_cluster(wish: SweepRequest) -> None:
         )
     lines += [trouble] if trouble else _tested(sending, arrays)
     print("\n".join(lines))
-    if wish.budget is not None:
-        check_budget(wish.budget, arrays, seconds, sending.site)
 
 
 def _image(wish: SweepRequest) -> Image:
@@ -122,8 +121,8 @@ def _scripts(
     for index in sorted(first.values()):
         array = arrays[index]
         script = batch_script(sending, RUN, "0", array, dependency=FIRST)
-        name = array.units[0][0]
-        task = tasks_of(sending, array, RUN, datetime.now(UTC), ())[0]
+        name = array.cells[0]
+        task = tasks_of(sending, array, datetime.now(UTC), ())[0]
         ends_at = time.time() + 60 * array.minutes
         allocation = Allocation(JOB, 0, ends_at, sending.site)
         cell = sending.folder / name

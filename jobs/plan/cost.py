@@ -1,4 +1,4 @@
-"""GPU-hours: what a submission may cost at most, what it takes by earlier cells, and a limit on it.
+"""GPU-hours: what a submission may cost at most, and what it takes by earlier cells.
 
 One rank is one GPU; where there are none, the hours are those of groups of CPU cores.
 """
@@ -15,7 +15,6 @@ from jobs.messages import clock, columns
 from jobs.plan.estimate import Completed, estimate, known_rates, rate_key
 from jobs.slurm.submissions import Array, jobs_at
 from train.config.plan import RunPlan
-from train.errors import ConfigError
 
 #: An estimate is trusted this far: queues differ, nodes differ, and cells are restarted.
 MARGIN = 1.5
@@ -59,24 +58,22 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite, now
     line = f"site {named.name}{title}: {where}, {named.file}"
     if not arrays:
         return [line, "nothing to submit"]
-    head = ["array", "nodes", "ranks\n/node", "jobs", "cells", "time\nlimit", "at\nonce"]
+    head = ["array", "nodes", "ranks\n/node", "jobs", "time\nlimit", "at\nonce"]
     head.append("GPU-hours\nat most")
     body = [
         (
             str(number),
             str(array.nodes),
             str(array.ranks_per_node),
-            f"{len(array.units):,}",
-            f"{sum(map(len, array.units)):,}",
+            f"{len(array.cells):,}",
             clock(array.minutes * 60),
-            str(min(array.parallel, len(array.units))) if number <= now else "later",
+            str(min(array.parallel, len(array.cells))) if number <= now else "later",
             _hours(_cost([array], seconds, site)[0]),
         )
         for number, array in enumerate(arrays, 1)
     ]
-    jobs = sum(len(array.units) for array in arrays)
-    cells = sum(len(unit) for array in arrays for unit in array.units)
-    counts = f"sbatch calls: {len(arrays)}; jobs: {jobs:,}; cells: {cells:,}"
+    jobs = sum(len(array.cells) for array in arrays)
+    counts = f"sbatch calls: {len(arrays)}; jobs: {jobs:,}, one per cell"
     if now < len(arrays):
         counts += f"; {len(arrays) - now} arrays wait for room (array_parallel)"
     lines = [*columns(head, body), "", line, counts, _in_words(arrays, seconds, site)]
@@ -86,29 +83,6 @@ def array_lines(arrays: Sequence[Array], seconds: Seconds, named: NamedSite, now
             "submitted when there is room"
         )
     return lines
-
-
-def check_budget(limit: float, arrays: Sequence[Array], seconds: Seconds, site: Site) -> None:
-    """``limit``: BUDGET, in GPU-hours.
-
-    The bound counts, because nothing else is certain; where the time of every cell is known from
-    earlier ones, 1.5 times the estimate counts instead.
-
-    Raises:
-        ConfigError: the sweep would exceed it; with both numbers, and what to cut.
-    """
-    most, expected, unknown = _cost(arrays, seconds, site)
-    counted, which = MARGIN * expected, f"{MARGIN:g} x the estimate counts"
-    if unknown:
-        counted, which = most, "the bound counts"
-    if not counted <= limit:
-        raise ConfigError(
-            f"the sweep may use {_hours(counted)} GPU-hours, and BUDGET allows {_hours(limit)}; "
-            f"nothing was submitted\n  {_in_words(arrays, seconds, site)}; {which}\n"
-            "  use fewer seeds, epochs or techniques, a smaller data_fraction, or a smaller "
-            f"time_min of the site (now {site.longest_min}), after which a cell goes on in another "
-            f"job; or allow it: BUDGET={int(counted) + 1}"
-        )
 
 
 def _in_words(arrays: Sequence[Array], seconds: Seconds, site: Site) -> str:
@@ -131,8 +105,8 @@ def _cost(arrays: Sequence[Array], seconds: Seconds, site: Site) -> tuple[float,
     for array in arrays:
         # whole nodes are kept from others where the site gives whole nodes only
         gpus = array.nodes * (site.ranks_per_node if site.exclusive else array.ranks_per_node)
-        times = [seconds.get(cell) for unit in array.units for cell in unit]
-        most += gpus * array.minutes * len(array.units) / 60
+        times = [seconds.get(cell) for cell in array.cells]
+        most += gpus * array.minutes * len(array.cells) / 60
         expected += gpus * sum(time or 0.0 for time in times) / 3600
         unknown += times.count(None)
     return most, expected, unknown

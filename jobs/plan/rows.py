@@ -48,13 +48,6 @@ def plans_of(
     return plans
 
 
-def times_of(plans: Mapping[str, RunPlan], rates: Mapping[RateKey, Rate]) -> dict[str, Estimate]:
-    """Cell id -> time; estimated once for cells that share a plan."""
-    shared = {id(plan): plan for plan in plans.values()}
-    times = {key: estimate(plan, rates) for key, plan in shared.items()}
-    return {name: times[id(plan)] for name, plan in plans.items()}
-
-
 def plan_rows(
     configs: Sequence[RunConfig],
     images: Mapping[tuple[str, int | None], int],
@@ -62,6 +55,9 @@ def plan_rows(
 ) -> tuple[PlanRow, ...]:
     """The rows of the plan, in the order of the configs. Arguments, errors: see plans_of()."""
     plans, differing = plans_of(configs, images), apart(configs)
-    times = times_of(plans, rates)
+    shared = {id(plan): plan for plan in plans.values()}
+    times = {key: estimate(plan, rates) for key, plan in shared.items()}
     names = [config.cell_id() for config in configs]
-    return tuple(PlanRow(name, plans[name], times[name], differing[name]) for name in names)
+    return tuple(
+        PlanRow(name, plans[name], times[id(plans[name])], differing[name]) for name in names
+    )

@@ -1,17 +1,13 @@
-"""Which cells share a call of sbatch: those that ask for the same nodes. Each element runs one
-cell, or with packing several.
+"""Which cells share a call of sbatch: those that ask for the same nodes. Each element runs one.
 
-Packed cells are a block of a randomised block design: cells that differ in their technique only run
-one after another on the same nodes, in an order that was drawn. A slow node or a busy hour then
-meets all techniques alike, and is not taken for a difference between them.
+The order of cells is drawn: a slow node or a busy hour then affects all techniques alike, and is
+not taken for a difference between them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from random import Random
+import hashlib
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from jobs.config.site import NodeLayout, Site, layout_of
@@ -19,22 +15,17 @@ from jobs.slurm.submissions import Array
 from train.config.run import RunConfig
 from train.errors import ConfigError
 
-#: Of the random order of cells within blocks.
-BLOCK_SEED = 0
+#: Of the random order of cells.
+ORDER_SEED = 0
+ORDER = f"random order of cells (seed {ORDER_SEED})"
 
 
 def arrays_of(
     configs: Iterable[RunConfig],
     site: Site,
-    pack: int = 1,
     minutes: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Array, ...]:
-    """One array for each layout and number of cells in an element, cut where the site's limit on
-    arrays is reached.
-
-    An element runs one cell, or up to ``pack`` of one layout. Cells of one block (same data, model,
-    ranks and seed) stay together where they fit; a block of more than ``pack`` cells is cut into
-    parts of nearly equal size.
+    """One array for each layout, cut where the site's limit on arrays is reached.
 
     ``minutes``: time limits by cell id; the others have the site's. The longest limit in an array
     is the limit of all: an array for each limit would be hundreds of calls of sbatch.
@@ -42,22 +33,21 @@ def arrays_of(
     Raises:
         ConfigError: counts of ranks that do not fit the site, all of them in one message.
     """
-    alike: dict[tuple[NodeLayout, int], list[tuple[str, ...]]] = {}
-    for layout, members in _by_layout(configs, site).items():
-        for part in _packed(members, pack) if pack > 1 else [[cell] for cell in members]:
-            unit = tuple(config.cell_id() for config in part)
-            alike.setdefault((layout, len(unit)), []).append(unit)
     return tuple(
         Array(
-            units=tuple(units[at : at + site.array_limit]),
-            minutes=max(
-                sum(minutes.get(name, site.longest_min) for name in unit) for unit in units
-            ),
+            cells=tuple(cells[at : at + site.array_limit]),
+            minutes=max(minutes.get(name, site.longest_min) for name in cells),
             **vars(layout),
         )
-        for (layout, _), units in alike.items()
-        for at in range(0, len(units), site.array_limit)
+        for layout, members in _by_layout(configs, site).items()
+        for cells in [sorted((config.cell_id() for config in members), key=_drawn)]
+        for at in range(0, len(cells), site.array_limit)
     )
+
+
+def _drawn(cell: str) -> bytes:
+    """Its place in the order, which stays when cells are added, or when some are done."""
+    return hashlib.sha256(f"{ORDER_SEED}/{cell}".encode()).digest()
 
 
 def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:
@@ -65,10 +55,10 @@ def fitting(arrays: Iterable[Array], room: int | None) -> list[Array]:
     that fits in part is cut. ``room``: None where there is no limit."""
     fit = []
     for array in arrays:
-        units = array.units[:room]
-        room = None if room is None else room - len(units)
-        if units:
-            fit.append(array.model_copy(update={"units": units}))
+        cells = array.cells[:room]
+        room = None if room is None else room - len(cells)
+        if cells:
+            fit.append(array.model_copy(update={"cells": cells}))
     return fit
 
 
@@ -91,33 +81,3 @@ def _by_layout(configs: Iterable[RunConfig], site: Site) -> dict[NodeLayout, lis
     if wrong:
         raise ConfigError("\n  ".join(["the sweep does not fit the site:", *dict.fromkeys(wrong)]))
     return cells
-
-
-def _packed(configs: Sequence[RunConfig], pack: int) -> list[list[RunConfig]]:
-    blocks: dict[str, list[RunConfig]] = {}
-    for config in configs:
-        blocks.setdefault(_block(config), []).append(config)
-    parts: list[list[RunConfig]] = []
-    for block, members in blocks.items():
-        # a draw of an experiment's design, no secret
-        Random(f"{BLOCK_SEED}/{block}").shuffle(members)  # noqa: S311
-        count = math.ceil(len(members) / pack)
-        bounds = [len(members) * index // count for index in range(count + 1)]
-        for begin, end in pairwise(bounds):
-            part = members[begin:end]
-            if parts and count == 1 and len(parts[-1]) + len(part) <= pack:
-                parts[-1] += part
-            else:
-                parts.append(part)
-    return parts
-
-
-def _block(config: RunConfig) -> str:
-    """What the cells to be compared share; techniques may bring their own batch and epochs.
-
-    The text names the draw, so it stays when cells are added, when some are done, and when the
-    contract gains a field (defaults are left out).
-    """
-    return config.model_dump_json(
-        exclude={"technique", "batch_per_rank", "epochs"}, exclude_defaults=True
-    )

@@ -24,7 +24,7 @@ from jobs.slurm.client.user import become_owner
 from jobs.slurm.job.task import read_preflight
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
 from jobs.slurm.submissions import read_notes, submitted_cells
-from jobs.slurm.submit import preflight_array, submit_preflight
+from jobs.slurm.submit import submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
 from jobs.slurm.watch.endings import elsewhere, end_of, wait_for
 from jobs.slurm.watch.preflight import preflight_layout
@@ -176,7 +176,7 @@ def preflight(request: SweepRequest, nodes: int | None) -> int:
     if nodes is not None:
         shape = NodeLayout(nodes, context.site.ranks_per_node)
     with slurm_refusals(request.site):
-        context = check_cluster(request, context, [preflight_array(context, shape)], {})
+        context = check_cluster(request, context)
         job, folder = submit_preflight(context, shape)
         say(f"preflight: job {job} on {shape}")
         wait_for(job, context.site, "preflight")

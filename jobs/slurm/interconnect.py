@@ -81,7 +81,7 @@ def validate(
         )
         layout = NodeLayout(wanted.number, ranks_per_node)
         task = InterconnectTask(folder=str(folder), **measurement, **context.task(layout))
-        array = Array(units=((folder.name,),), minutes=minutes_for(task), **vars(layout))
+        array = Array(cells=(folder.name,), minutes=minutes_for(task), **vars(layout))
         check_in_use(wanted, site, ask)
         switches = leaves(ask)
         folder.mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +12,9 @@ from jobs.cell.needs import basic_needs, check_names, needs_of
 from jobs.config.site import NamedSite, Site, sbatch_keys
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, NoAnswer, say, without_links
-from jobs.plan.cost import check_budget
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, max_array_size, read_config
 from jobs.slurm.job.task import SubmissionContext
 from jobs.slurm.script import freeze
-from jobs.slurm.submissions import Array
 from train.distributed.watchdog import STALL_S
 from train.errors import ConfigError
 from train.record.mount import local_file_system
@@ -32,8 +30,6 @@ class SweepRequest:
     data: Path
     store: Path
     site: NamedSite
-    pack: int = 1
-    budget: float | None = None
     stall_s: float = STALL_S
 
     @property
@@ -85,15 +81,13 @@ def context_for(request: SweepRequest, image: Image) -> SubmissionContext:
         name=request.wanted.name,
         folder=request.folder,
         site_name=request.site.name,
-        # with a budget no job runs twice: what a cell still needs then, the next sweep asks for
-        site=site if request.budget is None else site.model_copy(update={"requeue": False}),
+        site=site,
         image=image,
         root=ROOT,
         data=data,
         store=store,
         needs=needs,
         stall_s=request.stall_s,
-        pack=request.pack,
         git_commit=commit,
         git_dirty=dirty,
     )
@@ -108,26 +102,17 @@ def with_array_limit(site: Site, config: Mapping[str, str]) -> Site:
     return site.model_copy(update={"array_limit": most})
 
 
-def check_cluster(
-    request: SweepRequest,
-    context: SubmissionContext,
-    arrays: Sequence[Array],
-    seconds: Mapping[str, float | None],
-) -> SubmissionContext:
+def check_cluster(request: SweepRequest, context: SubmissionContext) -> SubmissionContext:
     """The same with the code that waiting jobs will run, the name of the cluster, and its limit on
     arrays. What else the cluster takes, sbatch decides.
 
     Raises:
-        ConfigError: these cost more than BUDGET.
         SlurmError: Slurm does not answer.
     """
-    site = request.site.site
     config = read_config(asker()(SCONTROL))
-    if (kind := local_file_system(request.folder)) and site.user is None:
+    if (kind := local_file_system(request.folder)) and context.site.user is None:
         say(f"{request.folder} is on a file system of this machine alone ({kind}): nodes do not "
             "see it, so jobs will fail. Name a shared folder with RESULTS=DIR")  # fmt: skip
-    if request.budget is not None:
-        check_budget(request.budget, arrays, seconds, site)
     return replace(
         context,
         root=freeze(ROOT, context.folder),

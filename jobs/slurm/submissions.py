@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError, model_validator
 
 from jobs.config.site import NodeLayout
 from jobs.messages import NoAnswer, without_links
@@ -40,14 +40,24 @@ CLOCKS_DIFFER = timedelta(seconds=60)
 
 
 class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
-    """One call of sbatch, planned or noted: an array with an element per unit, or a plain job."""
+    """One call of sbatch, planned or noted: an array with an element per cell, or a plain job."""
 
     job_id: str | None = None  # None: not submitted yet, or nobody lived to write the id down
-    units: tuple[tuple[str, ...], ...] = Field(min_length=1)  # cells of each element, in order
+    cells: tuple[str, ...] = Field(min_length=1)  # of the elements, in their order
     nodes: int = Field(ge=1)
     ranks_per_node: int = Field(ge=1)
     minutes: int = Field(ge=1)  # time limit of an element
     parallel: int = Field(default=1, ge=1)  # elements that may run at once when it is submitted
+
+    @model_validator(mode="before")
+    @classmethod
+    def _noted_earlier(cls, values: Any) -> Any:
+        """Earlier versions noted a list of cells for each element. Notes of elements with several
+        cells are not read."""
+        units = values.get("units") if isinstance(values, dict) else None
+        if units and all(len(cells) == 1 for cells in units):
+            return values | {"cells": [cell for (cell,) in units]}
+        return values
 
     @property
     def shape(self) -> NodeLayout:
@@ -56,15 +66,15 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     @property
     def key(self) -> str:
         """Its id, or what stands for it before it has one."""
-        return self.job_id or self.units[0][0]
+        return self.job_id or self.cells[0]
 
     def elements(self) -> tuple[str, ...]:
-        """Job ids of its units, in order; none while its id is not known."""
+        """Job ids of its elements, in order; none while its id is not known."""
         if self.job_id is None:
             return ()
-        if len(self.units) == 1:
+        if len(self.cells) == 1:
             return (self.job_id,)
-        return tuple(f"{self.job_id}_{index}" for index in range(len(self.units)))
+        return tuple(f"{self.job_id}_{index}" for index in range(len(self.cells)))
 
 
 def shares(most: int, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -197,9 +207,10 @@ def read_notes(sweep: Path, seen: dict[object, RunNote] | None = None) -> list[R
             continue  # sbatch refused, and who called it took the note away meanwhile
         except ValidationError as error:
             raise NoAnswer(
-                f"{file} is no note of a submission, and what was submitted is not known without "
-                "it: wait until no job of the sweep is in the queue (squeue --me shows them, "
-                "scancel ends them), then remove it"
+                f"{file} is no note of a submission, or an earlier version's of jobs with several "
+                "cells (PACK=); what was submitted is not known without it: wait until no job of "
+                "the sweep is in the queue (squeue --me shows them, scancel ends them), then "
+                "remove it"
             ) from error
     return sorted(notes, key=lambda note: (note.submitted_at, note.run))
 
@@ -214,7 +225,7 @@ class Submitted:
     preflight: str | None = None  # the job that had to end well first
     run: str = ""
     part: str = ""
-    cells: tuple[str, ...] = ()  # all that the job runs
+    cell: str = ""
     cluster: str | None = None  # where it was submitted; None: not noted
     user: int | None = None  # by whom
 
@@ -231,12 +242,11 @@ def submitted_cells(sweep: Path, notes: Iterable[RunNote]) -> dict[str, Submitte
     for note in notes:
         for index, array in enumerate(note.arrays if note.kind == "cells" else ()):
             folder = array_folder(sweep, note.run, note.part(index))
-            for job, cells in zip(array.elements(), array.units, strict=False):
-                submitted = Submitted(
+            for job, cell in zip(array.elements(), array.cells, strict=False):
+                last[cell] = Submitted(
                     job, folder / log_name(job), note.submitted_at, note.preflight_job, note.run,
-                    note.part(index), cells, note.cluster, note.user,
+                    note.part(index), cell, note.cluster, note.user,
                 )  # fmt: skip
-                last |= dict.fromkeys(cells, submitted)
     return last
 
 

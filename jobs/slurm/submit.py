@@ -126,7 +126,7 @@ def batch_script(context: JobContext, run: str, part: str, array: Array, **optio
         array.shape,
         array_folder(context.folder, run, part),
         minutes=array.minutes,
-        elements=len(array.units),
+        elements=len(array.cells),
         parallel=array.parallel,
         name=job_name(context.name, context.folder),
         root=context.root,
@@ -190,10 +190,6 @@ def job_in(text: str, *, certain: bool = False) -> Accepted | None:
     return named[0][0], next((cluster for _, cluster in named if cluster), None)
 
 
-def preflight_array(context: SubmissionContext, layout: NodeLayout) -> Array:
-    return Array(units=((PREFLIGHT,),), minutes=minutes_for(context.site), **vars(layout))
-
-
 def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[str, Path]:
     """Returns the job's id and the folder of its report; raises as :func:`submit_job`."""
     run = f"{datetime.now(UTC):{RUN_FORMAT}}-{context.preflight_key}"
@@ -202,7 +198,7 @@ def submit_preflight(context: SubmissionContext, layout: NodeLayout) -> tuple[st
     own = Need(what="the preflight's folder", path=str(folder), use="write")
     shared = context.task(layout) | {"needs": (*context.needs, own)}
     task = PreflightTask(folder=str(folder), sweep=str(context.folder), **shared)
-    array = preflight_array(context, layout)
+    array = Array(cells=(PREFLIGHT,), minutes=minutes_for(context.site), **vars(layout))
     try:
         return submit_job(context, PREFLIGHT, run, array, [task]), folder
     except SlurmError as error:
@@ -217,22 +213,18 @@ def submit_cells(
     array: Array,
     cells: Sequence[CellState],
     preflight: str | None,
-    avoid: Collection[str],
 ) -> str:
     """Submit an array of these cells; the job's id. Raises as :func:`submit_job`.
 
-    ``preflight``: the job that has to end well first; ``avoid``: nodes that failed under cells of
-    the sweep.
+    ``preflight``: the job that has to end well first.
     """
     for cell in cells:
         write_config(cell.folder, cell.config)
     forced = [cell for cell in cells if cell.status == FORCED]
     asked_at = datetime.now(UTC)
     run = f"{asked_at:{RUN_FORMAT}}"
-    tasks = tasks_of(context, array, run, asked_at, {cell.name for cell in forced})
-    always = context.site.sbatch.get("exclude")
-    exclude = ",".join([*([str(always)] if always else []), *sorted(avoid)]) or None
-    job = submit_job(context, "cells", run, array, tasks, preflight=preflight, exclude=exclude)
+    tasks = tasks_of(context, array, asked_at, {cell.name for cell in forced})
+    job = submit_job(context, "cells", run, array, tasks, preflight=preflight)
     for cell in forced:
         # should the job never begin, the cell must not look done; a supervisor may have been first
         with suppress(OSError), hold(cell.folder) as ours:
@@ -243,23 +235,22 @@ def submit_cells(
 
 
 def tasks_of(
-    context: SubmissionContext, array: Array, run: str, asked_at: datetime, forced: Collection[str]
+    context: SubmissionContext, array: Array, asked_at: datetime, forced: Collection[str]
 ) -> list[JobTask]:
     """What each element of an array is to do. ``forced``: cells whose records are put aside."""
     shared, sweep = context.task(array.shape), context.folder
     return [
         JobTask(
-            cells=tuple(str(sweep / name) for name in names),
-            forced=tuple(str(sweep / name) for name in names if name in forced),
+            cell=str(sweep / name),
+            forced=name in forced,
             asked_at=asked_at,
             stall_s=context.stall_s,
             minutes=array.minutes,
-            block=f"{run}-0/{place}",
             data=str(context.data),
             store=str(context.store),
             git_commit=context.git_commit,
             git_dirty=context.git_dirty,
             **shared,
         )
-        for place, names in enumerate(array.units)
+        for name in array.cells
     ]

@@ -8,19 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from jobs.cell.state import CellState
-from jobs.messages import say
-from jobs.slurm.arrays import arrays_of, fitting
-from jobs.slurm.client.granted import submit_limit
-from jobs.slurm.client.nodes import usable_nodes
-from jobs.slurm.client.reasons import (
-    is_dependency,
-    is_group_limit,
-    is_submit_limit,
-    is_unnamed_limit,
-)
+from jobs.messages import name_once, say
+from jobs.slurm.arrays import ORDER, arrays_of, fitting
+from jobs.slurm.client.reasons import is_dependency, is_group_limit, is_submit_limit
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.job.step_failure import failed_node
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
 from jobs.slurm.submissions import Array, RunNote
 from jobs.slurm.submit import submit_cells, submit_preflight
@@ -30,7 +22,8 @@ from jobs.slurm.watch.endings import end_of
 from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
 from train.config.run import RunConfig
 
-#: A limit that others share is tried again after this time, or when a job of ours has ended.
+#: A full queue is tried again after this time, since others may share its limit, or when a job of
+#: ours has ended.
 FULL_S = 300.0
 Cells = dict[str, RunConfig]  # by id
 
@@ -41,39 +34,36 @@ class Room:
 
     limit: int | None  # on jobs in the queue
     alive: int = 0  # jobs in the queue
-    _full: tuple[int, float] | None = None  # jobs of ours when others filled it; until when
-    _part: int | None = None  # as many as may fit beside those of others
+    _full: tuple[int, float] | None = None  # jobs in it when it took no more; until when that holds
+    _part: int | None = None  # as many as may fit, after a refusal of more
 
     def look(self, queue: Mapping[str, JobState]) -> None:
         self._part = None
         self.alive = sum(not job.ended for job in queue.values())
-        if self._full and (self.alive < self._full[0] or time.monotonic() > self._full[1]):
-            self._full = None
+        if self._full and time.monotonic() > self._full[1]:
+            self._full, self._part = None, 1  # a single one shows whether there is room
 
     @property
     def left(self) -> int | None:
         """None: no limit is known."""
-        if self._full:
-            return 0
-        known = None if self.limit is None else max(0, self.limit - self.alive)
-        return min((most for most in (known, self._part) if most is not None), default=None)
+        limits = [self.limit, self._full[0] if self._full else None]
+        known = [max(0, limit - self.alive) for limit in limits if limit is not None]
+        return min([*known, *([self._part] if self._part else [])], default=None)
 
-    def learn(self, error: SlurmError, size: int, limit: int | None) -> None:
-        """From a refusal of ``size`` jobs for being too many: fewer are tried at once. Raises where
-        not even one more is taken."""
-        if limit and self.alive + size > limit:
-            say(f"the cluster allows {limit} of your jobs in the queue (submit_limit): the others "
-                "follow when jobs end")  # fmt: skip
-            self.limit = limit  # no more was sent than an earlier limit allows
-            return
-        ours = self.alive or is_group_limit(error.came)
-        if not limit or is_unnamed_limit(error.came) or not ours:
-            raise error  # it is another limit, or one of 0, as of a closed account
+    def learn(self, error: SlurmError, size: int) -> None:
+        """From a refusal of ``size`` jobs for a limit on jobs: half as many are tried at once.
+        Raises where not even one more is taken."""
         if size > 1:
+            name_once(
+                f"sbatch: {error.came}: fewer jobs are tried, and the others follow when jobs end; "
+                "with submit_limit in the site file no more are tried than the queue takes"
+            )
             self._part = size // 2
             return
+        if not (self.alive or is_group_limit(error.came)):
+            raise error  # it is another limit, or one of 0, as of a closed account
         self._full = (self.alive, time.monotonic() + FULL_S)
-        why = f"{error.came}: others fill the queue; tried again when there may be room"
+        why = f"{error.came}: the queue is full; tried again when there may be room"
         raise SlurmError(error.asked, why, passing=True)
 
 
@@ -93,7 +83,6 @@ class Submitter:
     unclear: list[CellState] = field(default_factory=list)
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
-    _everywhere: bool = False  # nodes that failed are not excluded any more
     _waiting: int = 0  # cells that were last reported to wait for room
 
     def __post_init__(self, notes: Iterable[RunNote], cancelled: str | None) -> None:
@@ -143,7 +132,7 @@ class Submitter:
                 found = array.job_id not in self._known
                 if not found and (array.job_id or not note.is_recent):
                     continue
-                names = {name for unit in array.units for name in unit}
+                names = set(array.cells)
                 if note.kind == PREFLIGHT and self.held and not (found or self.preflight):
                     names = {cell.name for cell in self.todo}  # they depend on it
                 cells = [cell for cell in self.todo if cell.name in names]
@@ -189,16 +178,14 @@ class Submitter:
                 return
             configs = [cell.config for cell in self.todo]
             context = self.context
-            arrays = arrays_of(configs, context.site, context.pack, context.minutes)
+            arrays = arrays_of(configs, context.site, context.minutes)
             listed = {job: state for job, state in queue.items() if job != self._forgotten}
-            avoid: set[str] = set()
             try:
                 if not self._is_open(listed, notes, arrays):
                     return
                 fit = fitting(arrays, self.room.left)
                 if admitted := self.throttle.admitted(fit):
-                    avoid = self._failed_nodes(arrays)
-                    self._send(admitted, unended, avoid)
+                    self._send(admitted, unended)
                 if self.todo and len(self.todo) != self._waiting:
                     self._waiting = len(self.todo)
                     known = f"array_parallel {self.throttle.most}"
@@ -206,7 +193,7 @@ class Submitter:
                     say(f"{self._waiting} cells wait for room ({known})")
                 return
             except SlurmError as error:
-                self._adapt(error, avoid)
+                self._adapt(error)
 
     def _is_open(
         self, queue: Mapping[str, JobState], notes: Sequence[RunNote], arrays: Sequence[Array]
@@ -237,59 +224,39 @@ class Submitter:
             self._drop(f"the preflight, job {job}, {outcome}{how}")
         return outcome in ("passed", "alive")
 
-    def _send(self, arrays: Sequence[Array], unended: Cells, avoid: set[str]) -> None:
+    def _send(self, arrays: Sequence[Array], unended: Cells) -> None:
         before, jobs = len(unended), list[str]()
         try:
             for array in arrays:
-                names = {name for unit in array.units for name in unit}
+                names = set(array.cells)
                 cells = [cell for cell in self.todo if cell.name in names]
                 rest = [cell for cell in self.todo if cell.name not in names]
                 after = self.preflight.job if self.preflight else None
                 try:
-                    jobs.append(submit_cells(self.context, array, cells, after, avoid))
+                    jobs.append(submit_cells(self.context, array, cells, after))
                 except SlurmError as error:
                     if not error.refused:
                         self.throttle.sent(array)
                         self.unclear, self.todo = [*self.unclear, *cells], rest
-                    self._asked = len(array.units)
+                    self._asked = len(array.cells)
                     raise
                 self.throttle.sent(array)
                 self.todo = rest
                 unended |= {cell.name: cell.config for cell in cells}
-                self.room.alive += len(array.units)
+                self.room.alive += len(array.cells)
                 if self._is_cancelled():  # and make cancel did not see this job
                     self._end(jobs[-1])
                     return
         finally:
             if jobs:
                 calls = f"{len(jobs)} sbatch calls (jobs {', '.join(jobs)})"
-                say(f"submitted {len(unended) - before} cells in {calls}")
+                say(f"submitted {len(unended) - before} cells in {calls}, {ORDER}")
 
-    def _adapt(self, error: SlurmError, avoid: set[str]) -> None:
+    def _adapt(self, error: SlurmError) -> None:
         """Change what a refusal complains of; raises where there is nothing to change."""
         if is_dependency(error.came) and self.preflight and not self._forgotten:
             self._forgotten, self.preflight = self.preflight.job, None
         elif is_submit_limit(error.came):
-            limit = submit_limit(error.came, self.context.site, self.context.cluster)
-            self.room.learn(error, self._asked, limit)
-        elif avoid and error.refused and not error.passing:
-            say(f"sbatch: {error.came}: trying again without excluding {', '.join(sorted(avoid))}")
-            self._everywhere = True
+            self.room.learn(error, self._asked)
         else:
             raise error
-
-    def _failed_nodes(self, arrays: Sequence[Array]) -> set[str]:
-        """Nodes that failed under these cells, as long as enough others are left."""
-        lost = [] if self._everywhere else [cell for cell in self.todo if cell.status == "lost"]
-        nodes = {node for cell in lost if (node := failed_node(cell.folder))}
-        if not nodes or not arrays:
-            return set()
-        wanted = max(array.nodes for array in arrays)
-        left = len(usable_nodes(self.context.site) - nodes)
-        names = ", ".join(sorted(nodes))
-        if left < wanted:
-            say(f"{names} failed under these cells and is not excluded: sinfo shows {left} other "
-                f"nodes that take jobs, {wanted} are needed")  # fmt: skip
-            return set()
-        say(f"{names} failed under these cells: excluded from this submission")
-        return nodes

@@ -15,8 +15,8 @@ from jobs.display import Display, say_results, say_standing
 from jobs.messages import EXIT_INTERRUPTED, EXIT_UNDECIDED, NoAnswer, say
 from jobs.plan.cost import time_limits
 from jobs.plan.datasets import train_images
-from jobs.plan.estimate import completed_cells, known_rates
-from jobs.plan.rows import plans_of, times_of
+from jobs.plan.estimate import completed_cells
+from jobs.plan.rows import plans_of
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
@@ -48,16 +48,12 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
         if todo:
             configs = [cell.config for cell in todo]
-            # read from all results: only a cost and time limits need them
-            needed = request.budget is not None or context.site.time_min is None
-            completed = completed_cells(request.results, configs if needed else ())
-            rates = {} if request.budget is None else known_rates(completed)
-            times = times_of(plans, rates)
-            seconds = {cell.name: times[cell.name].seconds for cell in todo}
+            arrays_of(configs, context.site)  # raises where cells do not fit the site
+            # read from all results: only time limits need them
+            needed = configs if context.site.time_min is None else ()
+            completed = completed_cells(request.results, needed)
             limits = time_limits(request.site, request.results, plans, todo, completed)
-            context = replace(context, minutes=limits)
-            arrays = arrays_of(configs, context.site, context.pack, context.minutes)
-            context = check_cluster(request, context, arrays, seconds)
+            context = check_cluster(request, replace(context, minutes=limits))
         say_standing(wanted, [cell for cell in cells if not cell.alive])
         for text in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
             say(f"cells are left alone: {text}")

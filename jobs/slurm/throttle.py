@@ -43,9 +43,9 @@ class Throttle:
         running = Counter(state.array for state in listed if not state.waits)
         left = Counter(state.array for state in listed)
         for job, state in jobs.items():
-            left[job.job.partition("_")[0]] += not (state or alive.isdisjoint(job.cells))
+            left[job.job.partition("_")[0]] += job.cell in alive and not state
         for note, array in noted:
-            left[array.key] += len(array.units) * (array.job_id is None and note.is_recent)
+            left[array.key] += len(array.cells) * (array.job_id is None and note.is_recent)
         self._left = {array: left[array] for array in layouts if left[array]}  # oldest first
         self._wanted = {}
         self._layouts = {layouts[array] for array in self._left}
@@ -69,15 +69,15 @@ class Throttle:
         """
         if self.watched and self._spare > 0:
             new = arrays[: self._spare]
-            return shared(new, shares(self._spare, {one.key: len(one.units) for one in new}))
+            return shared(new, shares(self._spare, {one.key: len(one.cells) for one in new}))
         new = [array for array in arrays if not self.watched or array.shape not in self._layouts]
         new = new[: max(0, self.most - len(self._left))]
-        self._wanted = {array.key: len(array.units) for array in new}
+        self._wanted = {array.key: len(array.cells) for array in new}
         return [] if self.watched else shared(new, shares(self.most, self._left | self._wanted))
 
     def sent(self, array: Array) -> None:
         """It may be in the queue from now on."""
-        self._left[array.key] = len(array.units)
+        self._left[array.key] = len(array.cells)
         self._spare -= array.parallel
 
     def balance(self) -> None:

@@ -127,7 +127,7 @@ def noted(sweep: Path) -> set[str]:
     for file in (sweep / ".slurm").glob("[!.]*.json"):
         note = json.loads(file.read_text())
         for array in note["arrays"]:
-            job, count = array["job_id"], len(array["units"])
+            job, count = array["job_id"], len(array["cells"])
             found |= {str(job), *(f"{job}_{index}" for index in range(count) if count > 1)}
     return found
 

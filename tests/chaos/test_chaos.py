@@ -60,7 +60,7 @@ def test_lost_records_are_seen(tmp_path: Path) -> None:
 def test_orphans_are_seen(tmp_path: Path) -> None:
     (tmp_path / ".slurm").mkdir()
     (tmp_path / ".slurm" / "a.json").write_text(
-        '{"arrays": [{"job_id": "5", "units": [["c"], ["d"]]}, {"job_id": null, "units": [["e"]]}]}'
+        '{"arrays": [{"job_id": "5", "cells": ["c", "d"]}, {"job_id": null, "cells": ["e"]}]}'
     )
     line = "JobId={} UserId={}(1001) Name=n JobState=COMPLETED ArrayJobId={} ArrayTaskId={}\n"
     told = line.format(6, "practice", 5, 1) + line.format(9, "practice", 9, 0)

@@ -1,5 +1,4 @@
-"""What Slurm grants a user: accounts, QoS, partitions, and jobs in the queue; what scontrol says of
-nodes."""
+"""What Slurm grants a user: accounts, QoS and partitions; what scontrol says of nodes."""
 
 from __future__ import annotations
 
@@ -11,17 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from grp import getgrgid
 
-from jobs.config.site import Site
 from jobs.messages import name_once, read_lines
-from jobs.slurm.client.run import Ask, SlurmError, run
+from jobs.slurm.client.run import Ask, SlurmError
 
 #: sinfo says neither which cores a node keeps for itself nor who may use a partition (22.05).
 NODES = ("scontrol", "--all", "--oneliner", "show", "node")
 PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partition")
 ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "withassoc")
 _ACCOUNT_COLUMNS = "DefaultAccount,DefaultQOS,Cluster,Account,QOS"
-#: Of jobs that may be submitted, in a site's own words for a refusal.
-_NUMBER = re.compile(r"(?:limit|maximum|at most|no more than|up to|max)\b[^\d\n]{0,40}(\d+)", re.I)
 Row = Mapping[str, str]
 
 
@@ -108,41 +104,3 @@ def takes(row: Row, what: str, name: str) -> bool:
     return (allowed.lower() in ("all", "(null)") or name in allowed.split(",")) and (
         name not in denied.split(",") or not denied
     )
-
-
-def submit_limit(refusal: str, site: Site, cluster: str | None = None) -> int | None:
-    """How many jobs the user may have in the queue, after a refusal of too many; None where nothing
-    says it. The smallest of the numbers in the refusal, in the user's association, in its QoS and
-    in the partition's QoS.
-    """
-
-    def lines(*argv: str) -> list[str]:
-        """Nothing where there is no answer, as where no accounts are kept."""
-        with suppress(SlurmError):
-            answer = run(argv)
-            return answer.out.splitlines() if answer.code == 0 else []
-        return []
-
-    def fields(names: str, *what: str) -> list[str]:
-        argv = ("sacctmgr", "--noheader", "--parsable2", "show", *what, f"format={names}")
-        rows = [line.split("|") for line in lines(*argv) if line.count("|") == names.count(",")]
-        return [field for row in rows for field in row]
-
-    numbers = _NUMBER.findall(refusal)
-    with suppress(KeyError):  # an id without a name has no associations either
-        user = pwd.getpwuid(os.getuid()).pw_name
-        account = [site.account] if site.account else []
-        account = account or fields("User,DefaultAccount", "user", user)[1:2]
-        mine = ["associations", f"user={user}", *(f"account={name}" for name in account)]
-        mine += [f"cluster={cluster}"] if cluster else []
-        qos = {site.qos} if site.qos else {*fields("User,DefaultQOS", *mine)[1::2]}
-        # of the site's partition, or of the cluster's default one
-        named = site.partition.split(",")[:1] if site.partition else []
-        for line in lines("scontrol", "--all", "--oneliner", "show", "partition", *named):
-            if named or " Default=YES" in line:
-                qos.update(re.findall(r" QoS=(\S+)", line))
-        names = ",".join(sorted(qos - {"", "N/A"})) or "normal"
-        numbers += fields("MaxSubmitJobs,GrpSubmitJobs", *mine)
-        kinds = "MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
-        numbers += fields(kinds, "qos", f"name={names}")
-    return min((int(text) for text in numbers if text.isdigit() and int(text)), default=None)

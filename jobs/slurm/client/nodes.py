@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jobs.config.site import Site
 from jobs.messages import read_lines, seconds_of
-from jobs.slurm.client.run import Ask, SlurmError, asker
+from jobs.slurm.client.run import Ask, SlurmError
 from train.errors import ConfigError
 
 # --exact: without it, nodes that differ are shown as one with its smallest numbers and a plus
@@ -94,16 +94,6 @@ def _node_states(ask: Ask, partition: str | None) -> dict[str, str]:
     which = "--all" if partition is None else f"--partition={partition}"  # sinfo refuses both
     # a line of another form is the name of a cluster (CLUSTER: big), or of a site's greeting
     return dict(re.findall(r"(?m)^(\S+)\|(\S+)$", ask([*STATES, which])))
-
-
-def usable_nodes(site: Site) -> set[str]:
-    """Nodes of the site's partition that take its jobs; none where Slurm does not say."""
-    ask, excluded = asker(patience_s=0), site.sbatch.get("exclude")
-    with suppress(SlurmError):
-        states = _node_states(ask, site.partition)
-        usable = {node for node, state in states.items() if not _OUT_OF_USE.match(state)}
-        return usable.difference(hostnames(str(excluded), ask) if excluded else ())
-    return set()
 
 
 class Wanted(NamedTuple):

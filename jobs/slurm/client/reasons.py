@@ -69,16 +69,8 @@ _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
 
 def is_submit_limit(refusal: str) -> bool:
     """Whether the user has, or would have, more jobs in the queue than allowed."""
-    return _SUBMIT_LIMIT.search(_reason(refusal)) is not None
-
-
-def _reason(refusal: str) -> str:
-    return _ANY_LIMIT.sub("", refusal) if _LIMIT_NAME.search(refusal) else refusal
-
-
-def is_unnamed_limit(refusal: str) -> bool:
-    """Whether it may be any limit: of jobs, of their time, or of their size."""
-    return _ANY_LIMIT.search(_reason(refusal)) is not None
+    named = _LIMIT_NAME.search(refusal)
+    return _SUBMIT_LIMIT.search(_ANY_LIMIT.sub("", refusal) if named else refusal) is not None
 
 
 def is_group_limit(refusal: str) -> bool:

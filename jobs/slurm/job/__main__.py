@@ -9,10 +9,10 @@ from pathlib import Path
 
 from jobs.slurm.job.interconnect import run_interconnect
 from jobs.slurm.job.preflight import run_preflight
-from jobs.slurm.job.supervisor import run_unit
+from jobs.slurm.job.supervisor import run_cell
 from train.program import open_streams
 
-PROGRAMS = {"cells": run_unit, "preflight": run_preflight, "interconnect": run_interconnect}
+PROGRAMS = {"cells": run_cell, "preflight": run_preflight, "interconnect": run_interconnect}
 
 
 def main(file: Path) -> None:

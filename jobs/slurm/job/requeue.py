@@ -1,21 +1,16 @@
-"""A job whose cells are not done when it ends: run again by Slurm, where that is of use."""
+"""A job whose cell is not done when it ends: run again by Slurm, where that is of use."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
 
 from jobs.cell.stop import Stop
-from jobs.slurm.client.nodes import usable_nodes
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.job.allocation import Allocation
-from jobs.slurm.job.step_failure import NOT_LAUNCHED, failed_node
-from jobs.slurm.job.task import JobTask
+from jobs.slurm.job.step_failure import NOT_LAUNCHED
 from train.record.run import RunRecord
 
 #: A job that is requeued over and over without end is a fault; a long cell needs a few.
@@ -35,7 +30,7 @@ AWAY_S = 300.0
 
 @dataclass(frozen=True)
 class CellEnd:
-    """What came of one cell in this job."""
+    """What came of the cell in this job."""
 
     status: str
     epochs: int = 0  # done in this job
@@ -55,18 +50,15 @@ class CellEnd:
         return len(list(takewhile(lambda attempt: attempt.status == "lost", reversed(attempts))))
 
 
-def requeue(
-    task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd], stop: Stop, warned: Stop
-) -> None:
+def requeue(allocation: Allocation, end: CellEnd, stop: Stop, warned: Stop) -> None:
     """Ask for the same job again where that is of use, and wait to be ended by Slurm for it."""
     if stop.reason is not None:
         return
-    if not _is_of_use(task, allocation, ends):
+    if not _is_of_use(allocation, end):
         if allocation.site.requeue and (warned.at is not None or allocation.restarts > 0):
             _end_for_good(allocation)
         return
-    lost = [name for name, end in ends.items() if end.status == "lost"]
-    if any(end.lost_a_node for end in ends.values()):
+    if end.lost_a_node:
         # until Slurm knows of the dead node, too, which it would give to the same job again; it may
         # end and requeue this job by itself then
         for _ in _tries(stop, NOTICE_S):
@@ -74,23 +66,18 @@ def requeue(
                 log(f"Slurm does not reach {', '.join(nodes)}")
                 break
     if stop.reason is None and _is_granted(allocation, stop):
-        failed = {node for name in lost if (node := failed_node(Path(name)))}
-        if failed and len(usable_nodes(allocation.site) - failed) >= task.nodes:
-            _exclude(allocation, ",".join(sorted(failed)))
         stop.wait(REQUEUE_S)
 
 
-def _is_of_use(task: JobTask, allocation: Allocation, ends: Mapping[str, CellEnd]) -> bool:
-    """Whether the same job, run again, is of use: cells whose time was over, or whose node died."""
+def _is_of_use(allocation: Allocation, end: CellEnd) -> bool:
+    """Whether the same job, run again, is of use: its time was over, or a node of it died."""
     if not allocation.site.requeue or allocation.restarts >= MOST_RESTARTS:
         return False
-    lost = [end.lost_in_a_row for end in ends.values() if end.status == "lost"]
-    if lost and max(lost) < MOST_NODE_FAILURES:
-        return True
-    all_begun = len(ends) == len(task.cells)
-    if all_begun and all(end.status not in ("timeout", "preempted") for end in ends.values()):
+    if end.status == "lost":
+        return end.lost_in_a_row < MOST_NODE_FAILURES
+    if end.status not in ("timeout", "preempted"):
         return False
-    if not any(end.epochs for end in ends.values()):
+    if not end.epochs:
         log("not one epoch was done in this job's time: it is not requeued")
         return False
     return True
@@ -123,23 +110,6 @@ def _tries(stop: Stop, seconds: float) -> Iterator[None]:
     while stop.reason is None and time.monotonic() < deadline:
         yield
         stop.wait(ASK_S)
-
-
-def _exclude(allocation: Allocation, nodes: str) -> None:
-    """Keep the job from these nodes. Slurm grants that to a waiting job only: not before its
-    requeue, and soon after. The signal that ends this start of the job is under way."""
-    excluded = nodes
-    with suppress(SlurmError):
-        if earlier := re.search(r" ExcNodeList=([^\s(]+)", allocation.shown()):
-            excluded = f"{earlier[1]},{nodes}"
-    argv = ("scontrol", "update", f"JobId={allocation.job}", f"ExcNodeList={excluded}")
-    for _ in range(8):
-        with suppress(SlurmError):
-            allocation.ask(*argv)
-            log(f"goes on without {nodes}")
-            return
-        time.sleep(0.5)
-    log(f"Slurm may give {nodes} to this job once more")
 
 
 def _end_for_good(allocation: Allocation) -> None:

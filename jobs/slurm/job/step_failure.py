@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from jobs.cell.failure import Verdict
@@ -12,17 +11,14 @@ from jobs.cell.stop import Reason, Stop
 from jobs.slurm.client.run import SlurmError, is_away
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
-from train.errors import RecordError
 from train.interconnect.record import Trouble
 from train.record.cell_folder import last_words, rank_file, read_failures, tail_of
-from train.record.run import RECORD_NAME, RunError, Status, read_record
+from train.record.run import RunError, Status
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
 PATIENCE_S = 4.0
 #: Where an error is from when no rank was even started.
 NOT_LAUNCHED = "srun"
-#: ... and when a node failed.
-NODE = "node "
 #: Of a job that runs, with what it asked for: a controller that was restarted, and knows its jobs
 #: and nodes in part only (seen with 22.05 and 24.11).
 _RESTARTED = ("Invalid job id specified", "Invalid generic resource")
@@ -110,8 +106,10 @@ def _node_failure(
     down = allocation.not_answering()
     what += f"; Slurm does not reach: {', '.join(down)}" if down else ""
     names = [dead] if dead else down
-    where = f"{NODE}{names[0]}" if len(names) == 1 else "a node of the job"
-    return "lost", _error(ranks.log, what, where, GO_ON)
+    where = f"node {names[0]}" if len(names) == 1 else "a node of the job"
+    exclude = f"sbatch: {{exclude: '{','.join(names) or 'NAME'}'}}"
+    todo = f"{GO_ON}. To keep jobs off a bad node, write {exclude} in the site file"
+    return "lost", _error(ranks.log, what, where, todo)
 
 
 def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
@@ -205,13 +203,3 @@ def launch_troubles(ranks: StepRanks) -> list[Trouble]:
         found = f"srun ended with exit code {ranks.code}: {last_words(ranks.log)}"
         troubles.append(Trouble(node="?", what="launch", found=found))
     return troubles
-
-
-def failed_node(cell: Path) -> str | None:
-    """The node that failed under the cell's last attempt, where it is known."""
-    with suppress(RecordError, OSError):
-        record = read_record(cell / RECORD_NAME)
-        if record.status == "lost" and record.error and record.error.where.startswith(NODE):
-            name = record.error.where.removeprefix(NODE)
-            return name if re.fullmatch(r"[\w.-]+", name) else None
-    return None

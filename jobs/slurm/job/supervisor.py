@@ -1,5 +1,4 @@
-"""The supervisor of a Slurm job: runs its cells one after another, on the job's first node, outside
-the container."""
+"""The supervisor of a Slurm job: runs its cell, on the job's first node, outside the container."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ from train.record.cell_folder import CONFIG_NAME, STOP_NAME
 from train.record.lock import LOCK_NAME, Holder, hold, holder
 from train.record.run import GOOD, RECORD_NAME
 from train.record.summary import read_summary
-from train.run.provenance import git_state
 
 #: Seconds between two tries to get a cell's lock.
 TRY_AGAIN_S = 5.0
@@ -41,31 +39,24 @@ LOCK_PATIENCE_S = 180.0
 LEFT = "left alone"
 
 
-def run_unit(payload: dict[str, Any]) -> None:
-    """Run the cells of one array element. The exit code is 1 if one of them did not complete."""
+def run_cell(payload: dict[str, Any]) -> None:
+    """Run the cell of one array element. The exit code is 1 if it did not complete."""
     task = JobTask.model_validate(payload).on_node(os.environ)
     allocation = Allocation.read(os.environ, task.minutes, task.site)
-    ends: dict[str, CellEnd] = {}
     with (
         stopped_by_signals() as stop,
         stopped_by_signals(signals=WARNINGS) as warned,
-        Awake().kept() as awake,  # of the job: a later cell's end has moved, too
+        Awake().kept() as awake,
     ):
-        supervisor = Supervisor(task, allocation, stop, warned, awake)
-        for name in task.cells:
-            if stop.reason is None and warned.at is None:
-                ends[name] = supervisor.run(Path(name))
-                why = f": {ends[name].why}" if ends[name].why else ""
-                log(f"{Path(name).name}: {ends[name].status}{why}")
-        requeue(task, allocation, ends, stop, warned)
-    if any(name not in ends or ends[name].status not in (*GOOD, LEFT) for name in task.cells):
+        end = Supervisor(task, allocation, stop, warned, awake).run()
+        log(f"{Path(task.cell).name}: {end.status}" + (f": {end.why}" if end.why else ""))
+        requeue(allocation, end, stop, warned)
+    if end.status not in (*GOOD, LEFT):
         sys.exit(EXIT_CELL_FAILED)
 
 
 @dataclass(frozen=True)
 class Supervisor:
-    """What the cells of a job share."""
-
     task: JobTask
     allocation: Allocation
     stop: Stop
@@ -73,34 +64,37 @@ class Supervisor:
     awake: Awake
 
     @property
+    def cell(self) -> Path:
+        return Path(self.task.cell)
+
+    @property
     def allocation_now(self) -> Allocation:
         """Slurm moves the end of a job that it suspends by as long."""
         ends_at = self.allocation.ends_at + self.awake.suspended_s()
         return replace(self.allocation, ends_at=ends_at)
 
-    def run(self, cell: Path) -> CellEnd:
-        """Run a cell; one that cannot be run (its folder is gone, its config unreadable) stops no
-        other one."""
+    def run(self) -> CellEnd:
+        """Run the cell, if it can be run: its folder may be gone, or its config unreadable."""
         try:
-            return self._run_when_free(cell)
+            return self._run_when_free()
         except Unreadable as error:
-            log(f"{cell.name}: left alone: {error}")
+            log(f"{self.cell.name}: left alone: {error}")
             return CellEnd(UNREADABLE)
         except (OSError, ValueError) as error:
             return CellEnd("failed", why=f"cannot be run: {error}")
 
-    def _run_when_free(self, cell: Path) -> CellEnd:
+    def _run_when_free(self) -> CellEnd:
         """Wait for the cell's lock while a command looks at the cell, or the remains of this job's
         own last start hold it. Another job holds it for hours, and the nodes of this one would be
         idle: then the cell is left alone."""
-        deadline = time.monotonic() + LOCK_PATIENCE_S
+        cell, deadline = self.cell, time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
             with hold(cell, job=self.allocation.job) as ours:
-                if other := self._other_job(cell, None if ours else holder(cell)):
+                if other := self._other_job(None if ours else holder(cell)):
                     log(f"{cell.name}: job {other} runs it: left alone")
                     return CellEnd(LEFT)
                 if ours:
-                    return self._run(cell)
+                    return self._run()
             if time.monotonic() > deadline:
                 log(f"{cell.name}: {cell / LOCK_NAME} is locked by {holder(cell) or 'somebody'}, "
                     "who runs no rank of it: left alone; make sweep tries again")  # fmt: skip
@@ -108,10 +102,10 @@ class Supervisor:
             self.stop.wait(TRY_AGAIN_S)
         return CellEnd("cancelled")  # the record is another supervisor's
 
-    def _other_job(self, cell: Path, lock: Holder | None) -> str | None:
+    def _other_job(self, lock: Holder | None) -> str | None:
         """Another job that runs the cell: it holds the lock or, where locks do not reach its node,
         has begun an attempt, and Slurm says that it runs."""
-        begun = begun_in(cell)
+        begun = begun_in(self.cell)
         named = (lock.job if lock else None, begun.job if begun else None)
         others = [job for job in named if job not in (None, self.allocation.job)]
         if not others:
@@ -123,9 +117,10 @@ class Supervisor:
         alive = [job for job in others if job in states and not states[job].ended]
         return next((job for job in alive if not states[job].waits), None)
 
-    def _run(self, cell: Path) -> CellEnd:
+    def _run(self) -> CellEnd:
+        cell = self.cell
         config = load_config(cell / CONFIG_NAME)
-        now = ready(config, cell, partial(self._is_older, cell))
+        now = ready(config, cell, self._is_older)
         if now.status in (OTHERS, UNREADABLE):
             log(f"{cell.name}: left alone: {now.why}")
         if now.done or now.status in (OTHERS, UNREADABLE):
@@ -153,10 +148,10 @@ class Supervisor:
         this = record.attempts[-1].number
         return CellEnd(record.status, sum(e.attempt == this for e in record.epochs), record)
 
-    def _is_older(self, cell: Path) -> bool:
+    def _is_older(self) -> bool:
         """A record of a cell that is run by force: that of an earlier start of this job counts."""
-        forced = str(cell) in self.task.forced
-        return forced and read_summary(cell / RECORD_NAME).ended_at < self.task.asked_at
+        task = self.task
+        return task.forced and read_summary(self.cell / RECORD_NAME).ended_at < task.asked_at
 
     def _tick(self, ask: Path) -> Reason | None:
         due = self.warned.at is not None and self.allocation_now.is_due(self.warned.at)
@@ -177,8 +172,4 @@ class Supervisor:
                 f"{image.path} was replaced while the job waited: sha256 {task.image_digest} when "
                 f"it was submitted, {image.digest} now, which the record carries"
             )
-        commit, dirty = task.git_commit, task.git_dirty
-        if (Path(task.root) / ".git").exists():
-            # submitted by a version that ran the checkout as it is now, and is known by it
-            commit, dirty = git_state(Path(task.root))
-        return {"HOROSCALE_BLOCK": task.block} | facts_inside(image, commit, dirty)
+        return facts_inside(image, task.git_commit, task.git_dirty)

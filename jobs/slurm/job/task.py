@@ -55,16 +55,15 @@ class Task(Frozen):
 
 
 class JobTask(Task):
-    """Run cells; the same text is read again when Slurm requeues the job."""
+    """Run a cell; the same text is read again when Slurm requeues the job."""
 
     data: str
     store: str
-    cells: tuple[str, ...]  # folders, in the order in which they run
-    forced: tuple[str, ...] = ()  # of these, those whose older records are put aside first
-    asked_at: AwareDatetime  # records older than this are "older"
+    cell: str  # its folder
+    forced: bool = False  # whether its older record is put aside first
+    asked_at: AwareDatetime  # a record older than this is "older"
     stall_s: float
     minutes: int  # the job's time limit
-    block: str  # run, array and place of the unit: cells of one block shared their nodes
     git_commit: str | None = None
     git_dirty: bool | None = None
 
@@ -107,7 +106,6 @@ class SubmissionContext(JobContext):
     data: Path
     store: Path
     stall_s: float
-    pack: int
     git_commit: str | None
     git_dirty: bool | None
     minutes: Mapping[str, int] = field(default_factory=dict)  # time limits by cell id
@@ -116,7 +114,7 @@ class SubmissionContext(JobContext):
     def preflight_key(self) -> str:
         """Equal for sweeps that one good preflight serves; its run's name ends with it."""
         asked = (
-            # what BUDGET turns off, and what is asked for cells alone
+            # without what is asked for cells alone
             self.site.model_dump_json(exclude={"requeue", "time_min", "max_time_min", "signal_s"}),
             (self.cluster, self.image.path, self.image.digest),
             (sys.executable, os.getuid()),

@@ -137,20 +137,19 @@ def elsewhere(submission: Submitted | RunNote, history: History) -> str:
 
 
 def _quiet_s(sweep: Path, job: Submitted) -> float:
-    """Seconds since a job that is in no list gave a last sign: its cells' files, its log, its
+    """Seconds since a job that is in no list gave a last sign: its cell's files, its log, its
     submission. The clock is the file server's, as are the files' times.
 
     Raises:
         OSError: a folder that is there cannot be listed: what is in it may be of now.
     """
     times = [job.at.timestamp()]
-    for cell in job.cells:
-        for folder in (sweep / cell, sweep / cell / "logs"):
-            try:
-                # a lock file, too, is touched by whoever looks
-                times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
-            except FileNotFoundError:
-                continue
+    for folder in (sweep / job.cell, sweep / job.cell / "logs"):
+        try:
+            # a lock file, too, is touched by whoever looks
+            times += [f.stat().st_mtime for f in folder.iterdir() if not f.name.startswith(".")]
+        except FileNotFoundError:
+            continue
     with suppress(OSError):
         times.append(job.log.stat().st_mtime)
     with suppress(OSError), tempfile.TemporaryFile(dir=sweep) as probe:
@@ -166,7 +165,8 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
     ("TIMEOUT *", "timeout", "Slurm ended it at its time limit"),
     ("DEADLINE *", "timeout", "Slurm ended it at its deadline"),
     ("PREEMPTED *", "preempted", "Slurm ended it for a job of higher priority"),
-    ("NODE_FAIL *", "lost", "a node that it ran on failed"),
+    ("NODE_FAIL *", "lost", "a node that it ran on failed; to keep jobs off a bad node, write "
+     "sbatch: {{exclude: NAME}} in the site file"),
     ("BOOT_FAIL *", "lost", "a node that it was to run on did not come up"),
     ("COMPLETED *", "lost", "Slurm says that it completed, yet it left no record"),
     # slurmstepd's "signal" for a job whose output files cannot be made

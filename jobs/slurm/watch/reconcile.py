@@ -126,7 +126,7 @@ def _acting(cell: CellState, last: Submitted) -> Submitted:
     """The job that runs the cell: an earlier one, where the last one found that still at work."""
     if cell.attempt is None or cell.attempt.job in (None, last.job):
         return last
-    return replace(last, job=str(cell.attempt.job), run=ANY, part=ANY, cells=(cell.name,))
+    return replace(last, job=str(cell.attempt.job), run=ANY, part=ANY)
 
 
 def left_no_record(cell: CellState, job: Submitted) -> bool:
@@ -226,8 +226,6 @@ def queued(cell: CellState, job: Submitted, state: JobState | None) -> CellState
         doing, why = "", cell.why  # the record is not of a start before a requeue
     elif state.state in ("COMPLETING", "STAGE_OUT"):
         doing = ENDING
-    elif len(job.cells) > 1:
-        doing, why = WAITING, "its job runs other cells first"
     elif (ran_s := seconds_of(state.elapsed)) is not None:
         began_at = datetime.now(UTC) - timedelta(seconds=ran_s)
     return of_job(

@@ -179,7 +179,7 @@ def test_the_sites_of_a_sweep_are_those_of_its_submissions(tmp_path: Path) -> No
     """As jobs writes them; what cannot be read is left out."""
     folder = write_sweep(tmp_path / "s", [GOOD])
     assert load_frames(folder).sites == ()
-    arrays = (Array(job_id="7", units=((GOOD.cell_id,),), nodes=1, ranks_per_node=1, minutes=9),)
+    arrays = (Array(job_id="7", cells=(GOOD.cell_id,), nodes=1, ranks_per_node=1, minutes=9),)
     for run, site in (("r1", "alps"), ("r2", "dom"), ("r3", "alps")):
         write_note(folder, RunNote(run=run, site=site, job_name="n", submitted_at=START,
                                    arrays=arrays))  # fmt: skip

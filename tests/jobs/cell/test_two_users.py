@@ -57,8 +57,8 @@ def works_on(sweep: Path, title: str) -> None:
             log = sweep / ".submitit" / f"{note.run}-0" / log_name("101")
             assert {f"supervisor: {log}", "  | started"} <= set(show(cell, log))
         freeze(sweep.parent.parent / "code", sweep)
-        array = Array(units=((cell.name,),), nodes=1, ranks_per_node=1, minutes=9)
-        submit.submit_cells(context(sweep), array, [stand(ONE, cell)], None, ())
+        array = Array(cells=(cell.name,), nodes=1, ranks_per_node=1, minutes=9)
+        submit.submit_cells(context(sweep), array, [stand(ONE, cell)], None)
         last = max(note.run for note in read_notes(sweep))
         (sweep / ".submitit" / f"{last}-0" / log_name("101")).write_text("started\n")
         with hold(cell) as ours:

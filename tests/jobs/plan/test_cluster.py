@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from jobs.plan import cluster as module
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm.request import SweepRequest
 from tests.jobs.slurm.fakes import SBATCH, FakeSlurm, fake_slurm
-from train.errors import ConfigError
 
 #: A relative folder is that of DATA.
 SWEEP = {"dataset": "folder:pets", "model": "cnn", "epochs": 2, "batch_per_rank": 64,
@@ -47,17 +47,19 @@ grep -q nodes=2 "$2" && cat '{refusal}' >&2 && exit 1; cat '{fits}' >&2""")  # f
     folders = tmp_path / "results", data, tmp_path / "store"
     plan_cluster(SweepRequest(wanted, *folders, load_site("dgx")))
     text = capsys.readouterr().out
-    assert "sbatch calls: 2; jobs: 6; cells: 6" in text
+    assert "sbatch calls: 2; jobs: 6, one per cell" in text and "GPU-hours: at most " in text
+    assert "random order of cells (seed 0) in each array" in text
     parts = text.split("batch script of array ")[1:]
-    for number, part, nodes, ranks, cell in zip(
-        (1, 2), parts, (2, 1), (8, 1), (wanted.configs[0], wanted.configs[3]), strict=True
+    for number, part, nodes, ranks, cells in zip(
+        (1, 2), parts, (2, 1), (8, 1), (wanted.configs[:3], wanted.configs[3:]), strict=True
     ):
-        script, line = part.split(f"which runs, for {cell.cell_id()} and each other cell:\n")
+        script, told, line = re.split(r"which runs, for (\S+) and each other cell:\n", part)
+        assert told in {cell.cell_id() for cell in cells}
         assert part.startswith(f"{number}, {nodes} node")
         options = f"--nodes={nodes}", f"--ntasks-per-node={ranks}", "--dependency=afterok:PREFLIGHT"
         assert all(f"#SBATCH {option}\n" in script for option in options), script
         launch = line.splitlines()[0]
-        assert " srun " in launch and " /images/gpu.sif " in launch and cell.cell_id() in launch
+        assert " srun " in launch and " /images/gpu.sif " in launch and told in launch
         assert f" --bind {data} " in launch and f" --bind {data}/" not in launch
     assert "before them the preflight" in text
     answers = text.split("sbatch --test-only answers,")[1].splitlines()[1:]
@@ -71,8 +73,6 @@ grep -q nodes=2 "$2" && cat '{refusal}' >&2 && exit 1; cat '{fits}' >&2""")  # f
     assert [call[:2] for call in fake.calls("sbatch")] == [["sbatch", "--test-only"]] * 2
     assert f"    {data}/pets (the data set, to read)\n" in text
     assert {file.name for file in tmp_path.iterdir()} == {"data", "two.yaml"}, "it leaves nothing"
-    with pytest.raises(ConfigError, match="BUDGET allows 1"):
-        plan_cluster(SweepRequest(wanted, *folders, load_site("dgx"), budget=1.0))
     fake.forget()
     fake.away("scontrol")
     plan_cluster(SweepRequest(wanted, *folders, load_site("dgx")))

@@ -1,4 +1,4 @@
-"""GPU-hours: the bound that Slurm may charge, the estimate, and what a budget refuses."""
+"""GPU-hours: the bound that Slurm may charge, and the estimate; time limits by earlier cells."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import pytest
 from jobs.cell.state import CellState
 from jobs.config.site import NamedSite, Site
 from jobs.plan import cost
-from jobs.plan.cost import array_lines, check_budget, time_limits
+from jobs.plan.cost import array_lines, time_limits
 from jobs.plan.estimate import Rate, rate_key
 from jobs.plan.rows import plans_of
 from jobs.slurm.submissions import Array
-from tests.builders import config, refusal
+from tests.builders import config
 
 SITE = Site(ranks_per_node=8, time_min=30)
 WHOLE = SITE.model_copy(update={"exclusive": True})
 
 
-def array(nodes: int, ranks: int, jobs: int, minutes: int = 30, pack: int = 1) -> Array:
-    name = f"c{nodes * ranks}"
-    units = tuple(tuple(f"{name}-{job}-{i}" for i in range(pack)) for job in range(jobs))
-    return Array(units=units, nodes=nodes, ranks_per_node=ranks, minutes=minutes, parallel=64)
+def array(nodes: int, ranks: int, jobs: int, minutes: int = 30) -> Array:
+    cells = tuple(f"c{nodes * ranks}-{job}" for job in range(jobs))
+    return Array(cells=cells, nodes=nodes, ranks_per_node=ranks, minutes=minutes, parallel=64)
 
 
 #: 4 x 1 GPU and 6 x 16 GPUs for half an hour: 2 and 48 GPU-hours.
 ARRAYS = [array(1, 1, 4), array(2, 8, 6)]
-SECONDS = {cell: 600.0 for a in ARRAYS for unit in a.units for cell in unit}
+SECONDS = {cell: 600.0 for one in ARRAYS for cell in one.cells}
 
 
 def text(arrays: list[Array], seconds: Any = None, site: Site = SITE) -> str:
@@ -41,45 +40,23 @@ def test_arrays_and_what_they_cost_are_shown() -> None:
     shown = text(ARRAYS)
     assert [line.split() for line in shown.splitlines()[:4]] == [
         ["ranks", "time", "at", "GPU-hours"],
-        ["array", "nodes", "/node", "jobs", "cells", "limit", "once", "at", "most"],
-        ["1", "1", "1", "4", "4", "30:00", "4", "2"],
-        ["2", "2", "8", "6", "6", "30:00", "6", "48"],
+        ["array", "nodes", "/node", "jobs", "limit", "once", "at", "most"],
+        ["1", "1", "1", "4", "30:00", "4", "2"],
+        ["2", "2", "8", "6", "30:00", "6", "48"],
     ]
-    assert "sbatch calls: 2; jobs: 10; cells: 10" in shown
+    assert "sbatch calls: 2; jobs: 10, one per cell" in shown
     assert "GPU-hours: at most 50 (every job once until its time limit); never run here" in shown
-    some = text(ARRAYS, {"c1-0-0": 1800.0, "c16-0-0": 1800.0})
+    some = text(ARRAYS, {"c1-0": 1800.0, "c16-0": 1800.0})
     assert "about 8.5 going by earlier cells, 8 cells left out" in some
     assert text(ARRAYS, SECONDS).endswith("about 16.7 going by earlier cells")
-    packed = text([array(1, 8, 2, minutes=90, pack=3)], {"c8-0-0": 3600.0})
-    assert "jobs: 2; cells: 6" in packed
-    assert "at most 24 (" in packed and "about 8 going by earlier cells, 5 cells left" in packed
     site = SITE.model_copy(update={"submit_limit": 5})
     assert "queue: 5 jobs fit now; the other 5 are submitted" in text(ARRAYS, site=site)
     assert text([]).endswith("nothing to submit")
-    check_budget(0, [], {}, SITE)
 
 
 def test_whole_nodes_are_charged_where_only_whole_nodes_are_given() -> None:
     assert "at most 3 (every job" in text([array(2, 3, 1)])
     assert "at most 8 (whole nodes, used or not, every job" in text([array(2, 3, 1)], site=WHOLE)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "counted", "shown"),
-    [({}, 50.0, "50"), (SECONDS, 25.0, "25"), ({**SECONDS, "c1-0-0": None}, 50.0, "50")],
-)
-def test_the_bound_counts_unless_all_times_are_known(
-    seconds: dict[str, Any], counted: float, shown: str
-) -> None:
-    check_budget(counted, ARRAYS, seconds, OPEN)
-    refused = refusal(check_budget, counted - 0.01, ARRAYS, seconds, OPEN)
-    assert refused.startswith(f"the sweep may use {shown} GPU-hours, and BUDGET allows")
-    assert "at most 50 (every job once until its time limit)" in refused
-    assert "a smaller time_min of the site (now 240)" in refused
-    assert ("1.5 x the estimate counts" in refused) == (seconds is SECONDS)
-    check_budget(float(refused.rpartition("BUDGET=")[2]), ARRAYS, seconds, OPEN)
-    never = refusal(check_budget, float("nan"), ARRAYS, seconds, OPEN)
-    assert "BUDGET allows nan" in never, "no limit that is ever passed"
 
 
 #: 1,437 images of an epoch of the digits at 1 a second: 1,408 of them in whole batches of 2 x 64.

@@ -219,18 +219,17 @@ class Job:
             return process.returncode, out
 
 
-def unit(folder: Path, cells: Sequence[RunConfig], **changes: Any) -> JobTask:
-    """A unit of cells of one shape, their configs written, as many ranks per node as they have."""
-    results = folder / "results"
-    for one in cells:
-        (results / one.cell_id()).mkdir(parents=True, exist_ok=True)
-        (results / one.cell_id() / "config.json").write_text(one.model_dump_json())
+def task_of(folder: Path, cell: RunConfig, **changes: Any) -> JobTask:
+    """The task of a cell whose config is written, on a node with as many ranks as it has."""
+    place = folder / "results" / cell.cell_id()
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "config.json").write_text(cell.model_dump_json())
     values: dict[str, Any] = {
-        "cells": tuple(str(results / one.cell_id()) for one in cells),
+        "cell": str(place),
         "asked_at": datetime.now(UTC),
-        "site": Site(ranks_per_node=cells[0].gpus, signal_s=30), "nodes": 1,
-        "ranks_per_node": cells[0].gpus, "image": "none", "image_digest": None, "root": str(ROOT),
-        "data": str(folder), "store": str(folder), "stall_s": 60, "minutes": 60, "block": "r-0/0",
+        "site": Site(ranks_per_node=cell.gpus, signal_s=30), "nodes": 1,
+        "ranks_per_node": cell.gpus, "image": "none", "image_digest": None, "root": str(ROOT),
+        "data": str(folder), "store": str(folder), "stall_s": 60, "minutes": 60,
     }  # fmt: skip
     return JobTask(**(values | changes))
 
@@ -250,7 +249,7 @@ def context(sweep: Path, site: Site | None = None, **changes: Any) -> Submission
         "name": sweep.name, "folder": sweep, "site_name": "s",
         "site": site or Site(ranks_per_node=1),
         "image": Image("none", None), "root": sweep / ".code" / "0123", "data": Path("/data"),
-        "store": Path("/store"), "needs": (), "stall_s": 60, "pack": 1, "git_commit": None,
+        "store": Path("/store"), "needs": (), "stall_s": 60, "git_commit": None,
         "git_dirty": None,
     }  # fmt: skip
     return SubmissionContext(**(values | changes))
@@ -267,9 +266,9 @@ def report_preflight(folder: Path, *problems: Problem, age: timedelta = timedelt
     (folder / "report.json").write_text(report.model_dump_json())
 
 
-def note(*units: Sequence[str], job: str | None = None, run: str = "r1", **more: Any) -> RunNote:
-    """Of one call of sbatch, for these units of cells."""
-    array = Array(job_id=job, units=units, nodes=1, ranks_per_node=1, minutes=1)
+def note(*cells: str, job: str | None = None, run: str = "r1", **more: Any) -> RunNote:
+    """Of one call of sbatch, for these cells."""
+    array = Array(job_id=job, cells=cells, nodes=1, ranks_per_node=1, minutes=1)
     values: dict[str, Any] = {
         "site": "s", "job_name": "n", "submitted_at": datetime.now(UTC), "arrays": (array,),
     }  # fmt: skip

@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
+from jobs.config.load import load_sweep
+from jobs.config.site import Site
+from jobs.slurm.arrays import arrays_of
 from tests.practice import Practice
 from tests.sweeps import ROOT
 from train.record.run import RunRecord, read_record
@@ -36,12 +40,22 @@ LONG: Mapping[str, Any] = {
 
 def three(*epochs: int) -> dict[str, Any]:
     """One array of three cells with so many epochs each: an element alone has the id that stands
-    for all, which hides much. The last is the element whose SLURM_JOB_ID is the array's."""
-    return {
-        "title": "Three cells in one array", "dataset": "digits", "model": "cnn",
-        "batch_per_rank": 64, "technique": "naive", "gpus": 1,
-        "zip": [{"seed": [0, 1, 2], "epochs": list(epochs)}],
-    }  # fmt: skip
+    for all, which hides much. The last is the element whose SLURM_JOB_ID is the array's: seeds are
+    such that this order is drawn."""
+    seeds = range(3)
+    while True:
+        sweep: dict[str, Any] = {
+            "title": "Three cells in one array", "dataset": "digits", "model": "cnn",
+            "batch_per_rank": 64, "technique": "naive", "gpus": 1,
+            "zip": [{"seed": list(seeds), "epochs": list(epochs)}],
+        }  # fmt: skip
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "three.yaml").write_text(yaml.safe_dump(sweep, sort_keys=False))
+            configs = load_sweep("three", Path(folder)).configs
+        (array,) = arrays_of(configs, Site(ranks_per_node=1))
+        if list(array.cells) == [config.cell_id() for config in configs]:
+            return sweep
+        seeds = range(seeds.stop, seeds.stop + 3)
 
 
 @dataclass

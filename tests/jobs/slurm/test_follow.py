@@ -58,7 +58,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def noted(sweep: Path, job: str | None, *cells) -> Path:
-    return write_note(sweep, note(*((one.cell_id(),) for one in cells), job=job, run=f"r{job}"))
+    return write_note(sweep, note(*(one.cell_id() for one in cells), job=job, run=f"r{job}"))
 
 
 def alive(queue) -> int:
@@ -105,7 +105,7 @@ def test_a_note_is_read_when_it_has_changed(sweep: Path, monkeypatch) -> None:
         watch.look([ONE])
     assert files == []
     noted(sweep, "8", TWO)
-    write_note(sweep, note([ONE.cell_id()], job="9", run="r7"))
+    write_note(sweep, note(ONE.cell_id(), job="9", run="r7"))
     watch.look([ONE])
     assert [one.arrays[0].job_id for one in watch.notes] == ["8", "9"]
 

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import submitit
 
 from jobs.cell.container import check_path
 from jobs.config.site import NodeLayout, Site, load_site
 from jobs.slurm.client.squeue import JobState
-from jobs.slurm.job.supervisor import run_unit
 from jobs.slurm.script import CODE_NAME, SETUP_FAILED, SETUP_MARK, freeze, script_text
 from jobs.slurm.watch.endings import status_of
-from tests.jobs.slurm.fakes import cells, script_srun, unit
 from tests.sweeps import ROOT as CHECKOUT
 from train.errors import ConfigError
 
@@ -203,21 +200,3 @@ def test_a_waiting_job_runs_the_code_of_its_submission(tmp_path: Path) -> None:
                           capture_output=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert all(name.startswith(str(frozen)) for name in done.stdout.split())
-
-
-def test_a_pickle_that_an_earlier_version_left_in_the_queue_runs(tmp_path, fake) -> None:
-    """It names run_unit, and holds a task with the keys of then."""
-    fake.put("sbatch", "echo Submitted batch job 101")
-    script_srun(fake, "good()", cells(1))
-    task = unit(tmp_path, cells(1)).model_dump(mode="json")
-    del task["site"]["poll_s"]
-    executor = submitit.SlurmExecutor(folder=tmp_path / "old")
-    executor.update_parameters(use_srun=False)
-    executor.submit(run_unit, task)
-    told = {"SLURM_JOB_ID": "101", "SUBMITIT_EXECUTOR": "slurm", "PYTHONPATH": str(CHECKOUT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "submitit.core._submit", str(tmp_path / "old")], check=False,
-        env={**os.environ, **told}, capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
-    assert (Path(task["cells"][0]) / "record.json").exists(), done.stdout + done.stderr
-    assert done.returncode == 0

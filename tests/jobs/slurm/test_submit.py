@@ -75,8 +75,8 @@ def submit(sweep: Path, status: str = "new") -> str:
     states = [
         replace(recorded(one, sweep / one.cell_id()), status=status) for one in cells(3, ranks=1)
     ]
-    array = Array(units=[(cell.name,) for cell in states], nodes=1, ranks_per_node=1, minutes=9)
-    return submit_cells(context(sweep), array, states, None, ())
+    array = Array(cells=[cell.name for cell in states], nodes=1, ranks_per_node=1, minutes=9)
+    return submit_cells(context(sweep), array, states, None)
 
 
 def note_of(sweep: Path) -> RunNote:
@@ -120,16 +120,13 @@ def test_what_may_be_in_the_queue_keeps_its_note(tmp_path, fake, script, words) 
     assert note.arrays[0].job_id is None, "a later look finds it by its comment"
 
 
-@pytest.mark.parametrize(("avoid", "excluded"), [((), "n9,n[1-2]"), (("n4",), "n9,n[1-2],n4")])
-def test_nodes_that_the_site_file_excludes_stay_so(
-    tmp_path: Path, fake: FakeSlurm, avoid: tuple[str, ...], excluded: str
-) -> None:
-    """The preflight itself recommends to keep a bad node out in that way."""
+def test_nodes_that_the_site_file_excludes_stay_so(tmp_path: Path, fake: FakeSlurm) -> None:
+    """The preflight and a node's failure recommend to keep a bad node out in that way."""
     site = Site(ranks_per_node=1, sbatch={"exclude": "n9,n[1-2]"})
-    array = Array(units=[("a",)], nodes=1, ranks_per_node=1, minutes=9)
-    submit_cells(context(tmp_path, site), array, [], None, avoid)
+    array = Array(cells=["a"], nodes=1, ranks_per_node=1, minutes=9)
+    submit_cells(context(tmp_path, site), array, [], None)
     (script,) = tmp_path.glob(".submitit/*/submission.sh")
-    assert f"#SBATCH --exclude={excluded}\n" in script.read_text().replace("'", "")
+    assert "#SBATCH --exclude=n9,n[1-2]\n" in script.read_text().replace("'", "")
 
 
 def no_folder_goes(*_, ignore_errors: bool = False) -> None:
@@ -245,4 +242,4 @@ def test_the_record_of_a_forced_cell_is_put_aside_once_its_job_is_submitted(
     submit(tmp_path, FORCED)
     assert file.exists() == comes_first
     (task, *_) = json.loads(next(tmp_path.glob(".submitit/*/tasks.json")).read_text())["tasks"]
-    assert task["forced"] == [str(file.parent)]
+    assert task["cell"] == str(file.parent) and task["forced"] is True

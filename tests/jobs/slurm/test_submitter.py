@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,11 @@ from jobs.slurm import submitter as module
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.submissions import UNCLEAR, Array, RunNote
-from jobs.slurm.submitter import Submitter
+from jobs.slurm.submitter import FULL_S, Submitter
 from jobs.slurm.watch.cancel import announce_cancel
 from jobs.slurm.watch.preflight import Preflight
-from tests.builders import config, record
+from tests.builders import config
 from tests.jobs.slurm.fakes import PROBLEM, context, in_queue, note, report_preflight
-from tests.opened import opened
 from tests.unreadable import unreadable
 from train.config.run import RunConfig
 
@@ -33,20 +32,18 @@ class Sbatch:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.errors: list[SlurmError | OSError | None] = []  # None, or no more: it is accepted
-        self.sent: list[tuple[int, str | None]] = []  # units of an array, and its preflight
+        self.sent: list[tuple[int, str | None]] = []  # cells of an array, and its preflight
         self.ended: list[str] = []  # jobs that were cancelled
-        self.limit: int | None = None  # that the cluster names
         self.before: Callable[[], None] = lambda: None
         patch.setattr(module, "submit_cells", self.submit_cells)
-        patch.setattr(module, "submit_limit", lambda *_: self.limit)
         patch.setattr(module, "cancel", self.cancel)
 
-    def submit_cells(self, context, array, cells, preflight, avoid) -> str:
+    def submit_cells(self, context, array, cells, preflight) -> str:
         self.before()
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
-        self.sent.append((len(array.units), preflight))
+        self.sent.append((len(array.cells), preflight))
         return "9"
 
     def cancel(self, jobs, *_, **__) -> str:
@@ -142,9 +139,10 @@ def test_a_preflight_that_finds_no_room_waits_as_cells_do(
         return answer
 
     monkeypatch.setattr(module, "submit_preflight", submit)
-    sbatch.limit = 2
     sweep = submitter(tmp_path, 1, held=True)
-    assert sweep.turn(others(2)) == 0 and sweep.waits()
+    with pytest.raises(SlurmError, match="the queue is full"):
+        sweep.turn(others(2))
+    assert sweep.waits()
     assert sweep.turn(others(2)) == 0 and len(answers) == 1, "no room"
     assert sweep.turn({}) == 1 and sbatch.sent == [(1, "6")]
 
@@ -155,7 +153,7 @@ def test_a_preflight_that_sbatch_may_have_accepted_is_not_submitted_again(
 ) -> None:
     """A slow controller got one more at each try."""
     sent = datetime.now(UTC) - (timedelta(0) if recent else UNCLEAR)
-    array = Array(units=(("preflight",),), nodes=1, ranks_per_node=1, minutes=1)
+    array = Array(cells=("preflight",), nodes=1, ranks_per_node=1, minutes=1)
     note = RunNote(run="r1", site="s", job_name="n", submitted_at=sent, arrays=(array,),
                    kind="preflight")  # fmt: skip
     sweep = submitter(tmp_path, 1, held=True)
@@ -233,8 +231,8 @@ def test_what_was_submitted_before_an_error_is_watched(tmp_path: Path, sbatch: S
 def test_what_sbatch_may_have_accepted_is_not_submitted_again(tmp_path, sbatch, earlier) -> None:
     """By this make sweep or an earlier one. Seen: it timed out, the job came into the queue, and
     the next look submitted another one."""
-    unit = (config().cell_id(),)
-    sent_now, old = note(unit), note(unit, submitted_at=datetime.now(UTC) - UNCLEAR)
+    cell = config().cell_id()
+    sent_now, old = note(cell), note(cell, submitted_at=datetime.now(UTC) - UNCLEAR)
     for later, sent in ((sent_now.with_id(0, "9"), 1), (old, 0)):
         sweep = submitter(tmp_path, 1, notes=[sent_now] if earlier else [])
         if not earlier:
@@ -248,7 +246,7 @@ def test_what_sbatch_may_have_accepted_is_not_submitted_again(tmp_path, sbatch, 
 
 def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatch) -> None:
     """Two calls of sbatch were unclear; one of the jobs, or both, come after make cancel."""
-    notes = [note([config(seed=seed).cell_id()], run=f"r{seed}") for seed in range(2)]
+    notes = [note(config(seed=seed).cell_id(), run=f"r{seed}") for seed in range(2)]
     for later, ended in ((notes[1], ["8"]), (notes[1].with_id(0, "9"), ["8", "9"])):
         sbatch.ended = []
         sweep = submitter(tmp_path, 2, notes=notes)
@@ -259,85 +257,56 @@ def test_make_cancel_ends_every_job_that_came_late(tmp_path: Path, sbatch: Sbatc
         assert not sbatch.sent
 
 
-def test_arrays_are_cut_by_a_limit_that_can_be_read(tmp_path: Path, sbatch: Sbatch) -> None:
-    """Seen: an array that can never fit gave exit code 3, and make sweep again tried the same."""
-    sbatch.limit = 1
+def test_a_queue_of_two_jobs_takes_an_array_of_three_bit_by_bit(tmp_path, sbatch) -> None:
+    """After a refusal for a limit on jobs half of the array is tried, down to one; then as many as
+    jobs have ended. Seen: an array that never fits gave exit code 3, and the next make sweep tried
+    the same."""
+    sweep = submitter(tmp_path, 3)
+    for alive in (0, 1):  # of 3, and of 2
+        sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
+        assert sweep.turn(others(alive)) == 1
     sbatch.errors.append(refused("QOSMaxSubmitJobPerUserLimit"))
-    sweep = submitter(tmp_path, 2, (1, 2))
-    assert sweep.turn({}) == 1 and sweep.turn({}) == 1, "of one array, and none of the other"
-
-
-def test_a_limit_that_others_fill_is_tried_again_when_there_may_be_room(tmp_path, sbatch) -> None:
-    sbatch.limit = 100
-    sbatch.errors += [refused("AssocGrpSubmitJobsLimit")] * 3  # of 6, 3 and 1
-    sweep = submitter(tmp_path)
-    with pytest.raises(SlurmError, match="others fill the queue") as caught:
+    with pytest.raises(SlurmError, match="the queue is full") as caught:
         sweep.turn(others(2))
     assert caught.value.passing
-    assert sweep.turn(others(2)) == 0, "nothing has changed"
-    assert sweep.turn(others(1)) == 6
+    assert sweep.turn(others(2)) == 0 and sweep.turn(others(1)) == 1 and not sweep.waits()
+    assert [count for count, _ in sbatch.sent] == [1, 1, 1] and not sbatch.errors
 
 
-def test_what_others_leave_room_for_is_submitted(tmp_path: Path, sbatch: Sbatch) -> None:
-    """Else a sweep of the size of the group's limit waits until nobody else has a job."""
-    sbatch.limit = 6
-    sbatch.errors.append(refused("AssocGrpSubmitJobsLimit"))
+def test_a_limit_that_others_fill_is_tried_again_with_one_job(
+    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody says when their jobs end."""
+    sbatch.errors += [refused("AssocGrpSubmitJobsLimit")] * 3  # of 6, 3 and 1
     sweep = submitter(tmp_path)
-    assert sweep.turn({}) == 3 and sweep.turn(others(3)) == 3
+    with pytest.raises(SlurmError, match="the queue is full"):
+        sweep.turn(others(2))
+    assert sweep.turn(others(2)) == 0, "nothing has changed"
+    later = time.monotonic() + FULL_S + 1
+    monkeypatch.setattr(module.time, "monotonic", lambda: later)
+    assert sweep.turn(others(2)) == 1 and sweep.turn(others(3)) == 5
 
 
 @pytest.mark.parametrize("words", ["AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerAccountLimit"])
-@pytest.mark.parametrize("limit", [2, 100])
-def test_a_limit_of_a_group_may_be_filled_by_others_alone(
-    tmp_path: Path, sbatch: Sbatch, words: str, limit: int
-) -> None:
-    """None of the jobs is ours: the sweep gave up for good, as did one larger than the limit."""
-    sbatch.limit = limit
-    sbatch.errors += [refused(words)] * 3  # of 6, then of 2 or 3, and of 1
+def test_a_limit_of_a_group_may_be_filled_by_others_alone(tmp_path, sbatch, words) -> None:
+    """None of the jobs is ours: the sweep gave up for good."""
+    sbatch.errors += [refused(words)] * 3
     sweep = submitter(tmp_path)
-    with pytest.raises(SlurmError, match="others fill the queue") as caught:
+    with pytest.raises(SlurmError, match="the queue is full") as caught:
         sweep.turn({})
-    assert caught.value.passing and sweep.waits() and not sweep.room.left
+    assert caught.value.passing and sweep.waits() and sweep.room.left == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "limit"),
-    [
-        ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
-         100),
-        ("QOSMaxSubmitJobPerUserLimit", None),
-        ("AssocGrpSubmitJobsLimit", 0),  # a closed account: there is never room
-        ("AssocMaxSubmitJobLimit", 0),
-    ],
+    "words",
+    ["Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+     "AssocMaxSubmitJobLimit"],
 )  # fmt: skip
-def test_a_limit_that_is_another_one_or_cannot_be_read(tmp_path, sbatch, words, limit) -> None:
-    sbatch.limit = limit
-    sbatch.errors.append(refused(words))
+def test_a_job_that_is_refused_in_an_empty_queue_is_refused_for_good(
+    tmp_path: Path, sbatch: Sbatch, words: str
+) -> None:
+    """It is a limit on time or size, or on the jobs of a closed account, which is 0."""
+    sbatch.errors += [refused(words)] * 3
     with pytest.raises(SlurmError) as caught:
-        submitter(tmp_path).turn(others(2))
-    assert not caught.value.passing
-
-
-def test_a_node_that_failed_is_asked_for_where_nothing_runs_without_it(
-    tmp_path: Path, sbatch: Sbatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "failed_node", lambda _: "n1")
-    monkeypatch.setattr(module, "usable_nodes", lambda _: {"n1", "n2"})
-    sbatch.errors.append(refused("Requested node configuration is not available"))
-    sweep = submitter(tmp_path, 1)
-    sweep.todo = [replace(cell, status="lost") for cell in sweep.todo]
-    assert sweep.turn({}) == 1
-
-
-def test_records_are_read_only_of_cells_whose_node_may_have_failed(
-    tmp_path: Path, sbatch: Sbatch
-) -> None:
-    """Seen: a record.json of each of 1,000 waiting cells was opened at each refill."""
-    sweep = submitter(tmp_path, 6, limit=1)
-    sweep.todo = [replace(sweep.todo[0], status="lost"), *sweep.todo[1:]]
-    for cell in sweep.todo:
-        cell.folder.mkdir()
-        (cell.folder / "record.json").write_text(record(cell.config).model_dump_json())
-    with opened(tmp_path) as files:
-        sweep.turn({})
-    assert files.count("record.json") == 1
+        submitter(tmp_path).turn({})
+    assert not caught.value.passing and not sbatch.errors

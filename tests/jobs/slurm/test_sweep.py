@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.__main__ import refuse_gone
 from jobs.cell.lock import only_sweep
 from jobs.cell.missing_record import Begun, announce
 from jobs.slurm.submissions import job_name, write_note
@@ -23,7 +24,7 @@ from tests.jobs.slurm.fakes import SBATCH
 from tests.unreadable import is_untouched, unreadable
 from train.config.run import load_config
 from train.record.measurements import Throughput
-from train.record.run import RunError, read_record
+from train.record.run import read_record
 
 
 @pytest.fixture
@@ -36,17 +37,26 @@ def records(desk: Desk) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "words"),
-    [("image: /nowhere/own.sif", "", "there is no image /nowhere/own.sif"),
-     ("image: none", "--budget=0.001", "hours")],
+    ("line", "change", "words"),
+    [("image: none", "image: /nowhere/own.sif", "there is no image /nowhere/own.sif"),
+     ("ranks_per_node: 2", "ranks_per_node: 1\nmax_nodes: 1", "the sweep does not fit the site")],
 )  # fmt: skip
-def test_what_does_not_fit_submits_nothing(tmp_path, data_root, change, options, words) -> None:
-    """The image, the cost."""
-    key = change.split(":", maxsplit=1)[0]
-    kept = [line for line in SITE.splitlines() if not line.startswith(key)]
-    desk = Desk(tmp_path, data_root, "\n".join([*kept, change, ""]))
-    assert words in desk.submit(*options.split(), code=2)
+def test_what_does_not_fit_submits_nothing(tmp_path, data_root, line, change, words) -> None:
+    """The image, the number of ranks; also where the queue has no room."""
+    desk = Desk(tmp_path, data_root, SITE.replace(line, change) + "submit_limit: 1\n")
+    trial = tmp_path / "trial.yaml"
+    trial.write_text(trial.read_text().replace("[1]", "[1, 2]"))
+    desk.queue(j5="RUNNING")
+    assert words in desk.submit(code=2)
     assert desk.fake.calls("sbatch") == []
+
+
+@pytest.mark.parametrize("given", ["--pack=4", "--budget=50"])
+def test_an_option_of_earlier_versions_is_refused_with_what_replaces_it(given, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        refuse_gone(["jobs", "sweep", "quickstart", given])
+    advice = {"--pack=4": "random order", "--budget=50": "make plan prints the GPU-hours"}
+    assert advice[given] in capsys.readouterr().err
 
 
 def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path) -> None:
@@ -56,7 +66,9 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
     desk.submit()
     assert "#SBATCH --time=60\n" in (desk.fake.folder / "script-1").read_text()
     steady = Throughput(images_per_s=1000.0, samples=(), left_out=(1,))
-    for element, cell in zip(desk.notes()[0].arrays[0].elements(), desk.cells, strict=True):
+    array = desk.notes()[0].arrays[0]
+    folders = [desk.sweep / cell for cell in array.cells]
+    for element, cell in zip(array.elements(), folders, strict=True):
         made = record(load_config(cell / "config.json"), throughput=steady)
         where = made.provenance.model_copy(update={"slurm_job_id": element})
         text = made.model_copy(update={"provenance": where}).model_dump_json()
@@ -66,7 +78,7 @@ def test_time_limits_go_by_what_ran_at_this_site(tmp_path: Path, data_root: Path
     desk.submit()
     assert "#SBATCH --time=10\n" in (desk.fake.folder / "script-2").read_text()
     assert "#SBATCH --time=60\n" in desk.say("plan", "--partition", "other").stdout
-    first = desk.cells[0] / "record.json"  # of another site's job, or of this machine
+    first = folders[0] / "record.json"  # of another site's job, or of this machine
     first.write_text(first.read_text().replace('"slurm_job_id":"101_0"', '"slurm_job_id":"9"'))
     assert "#SBATCH --time=60\n" in desk.say("plan").stdout
 
@@ -78,7 +90,7 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
     desk.submit(cwd=desk.folder)
     desk.results = desk.folder / desk.results
     (note,) = desk.notes()
-    assert [(array.job_id, len(array.units)) for array in note.arrays] == [("101", 3)]
+    assert [(array.job_id, len(array.cells)) for array in note.arrays] == [("101", 3)]
     (folder,) = (desk.sweep / ".submitit").iterdir()
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (*folder.iterdir(), folder)}
     secrets = {"tasks.json": 0o600, "submission.sh": 0o700}
@@ -113,7 +125,8 @@ def test_the_first_line_says_where_cells_run(desk: Desk, monkeypatch) -> None:
 def test_sbatch_decides_what_the_cluster_takes(desk: Desk) -> None:
     """Seen: partitions that are down for the night were refused, though sbatch takes jobs there."""
     desk.fake.put("sinfo", "echo 'practice*|down|1:00:00|1-1|1|drained|1|1|(null)|(null)'")
-    assert "submitted 3 cells in 1 sbatch calls" in desk.submit()
+    said = "submitted 3 cells in 1 sbatch calls (jobs 101), random order of cells (seed 0)"
+    assert said in desk.submit()
     assert desk.fake.calls("sinfo") == []
 
 
@@ -132,7 +145,7 @@ def test_a_refusal_ends_with_the_keys_that_sbatch_got(tmp_path: Path, data_root:
     assert f"site.yaml that set its options: {keys}, array_limit, array_parallel, signal_s, " \
         "sbatch." in said  # fmt: skip
     (note,) = desk.notes()
-    assert note.arrays[0].job_id == "101" and len(note.arrays[0].units) == 2
+    assert note.arrays[0].job_id == "101" and len(note.arrays[0].cells) == 2
 
 
 @pytest.mark.parametrize("most", ["MaxArraySize = 2", "SchedulerParameters = max_array_tasks=2"])
@@ -141,7 +154,7 @@ def test_the_smaller_limit_on_arrays_holds(desk: Desk, most: str) -> None:
     text = re.sub(".*MaxArraySize.*", most, (TRANSCRIPTS / "practice_config.out").read_text())
     (desk.folder / "config.out").write_text(text)
     desk.fake.put("scontrol", f"cat '{desk.folder / 'config.out'}'")
-    assert "sbatch calls: 2; jobs: 3" in desk.say("plan").stdout
+    assert "sbatch calls: 2; jobs: 3, one per cell" in desk.say("plan").stdout
     assert "submitted 3 cells in 2 sbatch calls" in desk.submit()
     assert "#SBATCH --array=0-1%2\n" in (desk.fake.folder / "script-1").read_text()
 
@@ -175,7 +188,7 @@ def test_a_plan_shows_what_array_parallel_holds_back(tmp_path: Path, data_root: 
     """Seen: it showed all arrays as submitted at once."""
     desk = Desk(tmp_path, data_root, f"{SITE}array_parallel: 1\narray_limit: 2\n", cells=6)
     plan = desk.say("plan").stdout
-    assert "jobs: 6; cells: 6; 2 arrays wait for room (array_parallel)" in plan
+    assert "jobs: 6, one per cell; 2 arrays wait for room (array_parallel)" in plan
     assert plan.count("#SBATCH --array=0-1%1\n") == 1
 
 
@@ -338,13 +351,14 @@ def test_cells_that_an_edit_took_out_of_the_sweep_are_mentioned_and_cancelled(de
     desk.queue(j101_2="COMPLETING")
     (desk.fake.folder / "queue").rename(desk.fake.folder / "after")
     desk.queue(j101_0="PENDING", j101_1="PENDING")
-    old = desk.cells
+    old = [desk.sweep / cell for cell in desk.notes()[0].arrays[0].cells]
     done = record(load_config(old[2] / "config.json"))
     (old[2] / "record.json").write_text(done.model_dump_json())
     file = desk.folder / "trial.yaml"
     file.write_text(file.read_text().replace("epochs: 2", "epochs: 3"))
     said = desk.say("status").stderr
-    assert "3 more cells, which the sweep file no longer asks for: 2 waiting, 1 completed" in said
+    assert "3 more cells, which the sweep file no longer asks for: " in said
+    assert "2 waiting" in said and "1 completed" in said
     desk.fake.put("scancel", 'mv "$HERE/after" "$HERE/queue"')
     assert old[0].name in desk.say("logs", "--cell", old[0].name).stdout
     desk.say("cancel")
@@ -374,21 +388,6 @@ def test_cancel_with_a_full_disk_cancels_all_the_same(desk: Desk, monkeypatch) -
     assert "No space left" in done.stderr and "stop a make sweep" in done.stderr
 
 
-def test_a_node_that_failed_is_excluded_on_the_retry(desk: Desk) -> None:
-    desk.submit()
-    desk.age()
-    error = RunError(what="a node failed (node3)", where="node node3", what_to_do="again")
-    for cell in desk.cells:
-        config, now = load_config(cell / "config.json"), datetime.now(UTC)
-        lost = record(config, status="lost", error=error, ended_at=now)
-        (cell / "record.json").write_text(lost.model_dump_json())
-    told = shlex.quote(str(TRANSCRIPTS / "practice_sinfo.out"))
-    nodes = "printf 'node1|idle\\nnode2|idle*\\nnode3|idle\\nnode4|drained\\n'"
-    desk.fake.put("sinfo", f'case "$*" in *--Node*) {nodes} ;; *) cat {told} ;; esac')
-    assert "node3 failed under these cells: excluded" in desk.submit()
-    assert "#SBATCH --exclude=node3\n" in (desk.fake.folder / "script-2").read_text()
-
-
 def test_what_cannot_be_read_is_not_submitted(desk: Desk) -> None:
     """The other cells are; and the answer is that something could not be decided."""
     desk.submit()
@@ -397,7 +396,7 @@ def test_what_cannot_be_read_is_not_submitted(desk: Desk) -> None:
     assert "Input/output error" in desk.submit("--force", code=3)
     (note,) = desk.notes()[1:]
     names = [cell.name for cell in desk.cells]
-    assert [name for unit in note.arrays[0].units for name in unit] == names[1:]
+    assert sorted(note.arrays[0].cells) == names[1:]
     assert is_untouched(desk.cells[0], file)
     assert "unreadable record" in desk.say("status").stdout
     assert "Input/output error" in desk.say("logs", "--cell", names[0]).stdout
@@ -428,7 +427,7 @@ def test_two_sbatch_submit_all_and_a_status_asks_once(tmp_path: Path, data_root:
     for note, index in zip(desk.notes(), (3, 999), strict=True):
         old = note.submitted_at - timedelta(hours=1)
         write_note(desk.sweep, note.model_copy(update={"submitted_at": old}))
-        for file in (desk.sweep / note.arrays[0].units[index][0]).rglob("*"):
+        for file in (desk.sweep / note.arrays[0].cells[index]).rglob("*"):
             os.utime(file, (old.timestamp(),) * 2)
     assert status() == (asked, {"waiting": 2000 - 2, "lost": 2})
     assert status() == (["squeue"], {"waiting": 2000 - 2, "lost": 2})

@@ -39,7 +39,6 @@ class Cluster:
         self.updates: list[str] = []
         self.refusals: list[SlurmError | None] = []
         patch.setattr(submitting, "submit_cells", self.submit)
-        patch.setattr(submitting, "submit_limit", lambda *_: 6)
         patch.setattr(module, "run", self.answer)
         patch.setattr(client, "run", self.answer)
 
@@ -49,9 +48,9 @@ class Cluster:
             raise error
         job = str(100 + len(self.notes))
         noted = array.model_copy(update={"job_id": job})
-        self.notes.append(note(*array.units, run=f"r{job}").model_copy(update={"arrays": (noted,)}))
+        self.notes.append(note(*array.cells, run=f"r{job}").model_copy(update={"arrays": (noted,)}))
         self.limits[job] = array.parallel
-        self.elements[job] = ["PENDING"] * len(array.units)
+        self.elements[job] = ["PENDING"] * len(array.cells)
         return job
 
     def answer(self, argv: Sequence[str], **_: float) -> Answer:
@@ -83,8 +82,8 @@ class Cluster:
             name: config()
             for noted in self.notes
             for array in noted.arrays
-            for (name,), state in zip(
-                array.units, self.elements.get(array.job_id or "", ()), strict=False
+            for name, state in zip(
+                array.cells, self.elements.get(array.job_id or "", ()), strict=False
             )
             if state != "COMPLETED"
         }
@@ -275,9 +274,9 @@ def test_a_list_without_its_jobs_ends_no_array(cluster: Cluster) -> None:
 @pytest.mark.parametrize("recent", [True, False])
 def test_what_sbatch_may_have_accepted_has_a_share(cluster: Cluster, recent: bool) -> None:
     """Seen: sbatch timed out, and the next look gave all of the number to other arrays."""
-    units = [(f"of another sweep file {number}",) for number in range(8)]
+    cells = [f"of another sweep file {number}" for number in range(8)]
     sent_at = datetime.now(UTC) - (timedelta(0) if recent else UNCLEAR)
-    cluster.notes.append(note(*units, submitted_at=sent_at))
+    cluster.notes.append(note(*cells, submitted_at=sent_at))
     one = sweep(cluster, {2: 20})
     assert len(turn(cluster, one)) == (0 if recent else 20) and cluster.updates == []
 

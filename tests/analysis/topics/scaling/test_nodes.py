@@ -150,7 +150,7 @@ def slow_sweep(folder: Path, factor: float) -> Path:
         for seed, pair in enumerate(combinations(names, 2))
     ]
     folder = write_sweep(folder, items, techniques=["naive"])
-    array = Array(job_id="5", units=tuple((item.cell_id,) for item in items), nodes=2,
+    array = Array(job_id="5", cells=tuple(item.cell_id for item in items), nodes=2,
                       ranks_per_node=1, minutes=10)  # fmt: skip
     write_note(folder, RunNote(run="r", site="mycluster", job_name="n", arrays=(array,),
                                submitted_at=START.replace(hour=11)))  # fmt: skip

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.config.site import Site
-from jobs.slurm.client.nodes import SINFO, leaves, partitions, read_sinfo, usable_nodes
+from jobs.slurm.client.nodes import SINFO, leaves, partitions, read_sinfo
 from jobs.slurm.client.run import SlurmError
 from tests.jobs.slurm.client.clusters import Recorded
-from tests.jobs.slurm.fakes import FakeSlurm
 from train.errors import ConfigError
 
 #: From Slurm's own documentation of topology/tree.
@@ -51,16 +49,6 @@ def test_nodes_of_many_kinds() -> None:
 def test_gpus_as_sites_write_them(gres: str, gpus: tuple[tuple[str, int], ...]) -> None:
     (group,) = read_sinfo(f"p|up|1:00:00|1-8|2|idle~|4|1000|{gres}|(null)\n")
     assert group.gpus == gpus and group.usable
-
-
-def test_nodes_that_the_site_file_excludes_are_not_counted_on(fake: FakeSlurm) -> None:
-    """With the failed ones excluded, too, a job would wait for ever."""
-    fake.put("sinfo", "printf 'n%s|idle\\n' 1 2 3 4")
-    fake.put("scontrol", '[ "$*" = "show hostnames n4,n[1-2]" ] && printf "n4\\nn1\\nn2\\n"')
-    site = Site(ranks_per_node=1)
-    assert usable_nodes(site) == {"n1", "n2", "n3", "n4"}
-    excludes = site.model_copy(update={"sbatch": {"exclude": "n4,n[1-2]"}})
-    assert usable_nodes(excludes) == {"n3"}
 
 
 LINE = "p*|up|1:00:00|1-8|2|idle|4|1000|gpu:8|ib\n"

@@ -1,9 +1,6 @@
-"""Whether a job asks Slurm to run it again, and what it tells Slurm about its nodes."""
+"""Whether a job asks Slurm to run it again."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +10,13 @@ from jobs.slurm.job import requeue as module
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.requeue import MOST_RESTARTS, CellEnd, requeue
 from tests.builders import BEGAN, record
-from tests.jobs.slurm.fakes import FakeSlurm, cells, unit
+from tests.jobs.slurm.fakes import FakeSlurm, cells
 from train.record.run import Attempt, RunError
 
 AGAIN = ["scontrol", "requeue", "7_5"]
 FOR_GOOD = ["scontrol", "update", "JobId=7_5", "Requeue=0"]
 SITE = Site(ranks_per_node=2)
+(ONE,) = cells(1)
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +26,12 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(
-    fake: FakeSlurm, ends: Sequence[CellEnd], site: Site = SITE, *, restarts: int = 0,
+    fake: FakeSlurm, end: CellEnd, site: Site = SITE, *, restarts: int = 0,
     warned: bool = False, stop: Stop | None = None,
 ) -> list[list[str]]:  # fmt: skip
-    """What a job of two cells asks of scontrol at its end."""
-    task = unit(fake.folder.parent, cells(2), site=site)
-    by_name = dict(zip(task.cells, ends, strict=False))
-    for name, end in by_name.items():
-        if end.record is not None:
-            (Path(name) / "record.json").write_text(end.record.model_dump_json())
+    """What a job asks of scontrol at its end."""
     allocation = Allocation("7_5", restarts, 2e9, site, "node[3-4]")
-    requeue(task, allocation, by_name, stop or Stop(), Stop(at=1.0 if warned else None))
+    requeue(allocation, end, stop or Stop(), Stop(at=1.0 if warned else None))
     return fake.calls("scontrol")
 
 
@@ -48,51 +41,50 @@ def lost(times: int, where: str = "node node4") -> CellEnd:
         for n in range(times)
     )
     error = RunError(what="w", where=where, what_to_do="y")
-    return CellEnd("lost", 0, record(cells(2)[0], status="lost", error=error, attempts=attempts))
+    return CellEnd("lost", 0, record(ONE, status="lost", error=error, attempts=attempts))
 
 
 DONE = CellEnd("completed", 9)
 
 
 @pytest.mark.parametrize(
-    ("ends", "options", "wanted"),
+    ("end", "options", "wanted"),
     [
-        ([DONE, CellEnd("timeout", 3)], {}, [AGAIN]),
-        ([CellEnd("preempted", 1)], {"warned": True}, [AGAIN]),
-        ([DONE], {}, [AGAIN]),  # one cell is not begun
-        ([DONE, CellEnd("failed", 3)], {}, []),
-        ([CellEnd("timeout", 0)], {}, []),  # else one whose epoch is longer than a job, for ever
-        ([CellEnd("timeout", 3)], {"site": Site(ranks_per_node=2, requeue=False)}, []),
-        ([CellEnd("timeout", 3)], {"restarts": MOST_RESTARTS}, [FOR_GOOD]),
+        (CellEnd("timeout", 3), {}, [AGAIN]),
+        (CellEnd("preempted", 1), {"warned": True}, [AGAIN]),
+        (CellEnd("failed", 3), {}, []),
+        (CellEnd("timeout", 0), {}, []),  # else one whose epoch is longer than a job, for ever
+        (CellEnd("timeout", 3), {"site": Site(ranks_per_node=2, requeue=False)}, []),
+        (CellEnd("timeout", 3), {"restarts": MOST_RESTARTS}, [FOR_GOOD]),
         # Slurm 24.05 and later would start these again (seen on the practice cluster of Debian 13)
-        ([DONE, DONE], {"warned": True}, [FOR_GOOD]),
-        ([DONE, DONE], {"restarts": 1}, [FOR_GOOD]),
-        ([DONE, DONE], {}, []),
-        ([DONE, lost(4)], {}, []),
-        ([DONE, lost(1)], {}, [AGAIN]),  # and the last nodes are not given away
+        (DONE, {"warned": True}, [FOR_GOOD]),
+        (DONE, {"restarts": 1}, [FOR_GOOD]),
+        (DONE, {}, []),
+        (lost(4), {}, []),
+        (lost(1), {}, [AGAIN]),  # and the last nodes are not given away
     ],
 )
-def test_when_a_job_is_run_again(fake, ends, options, wanted) -> None:
+def test_when_a_job_is_run_again(fake, end, options, wanted) -> None:
     fake.put("sinfo", "echo node4 mixed")
-    assert asked(fake, ends, **options) == wanted
+    assert asked(fake, end, **options) == wanted
 
 
-def test_a_job_goes_on_without_the_node_that_failed(fake, monkeypatch, capsys) -> None:
-    fake.put("scontrol", "case $* in *show*) echo 'JobId=1 ExcNodeList=node9 x=y' ;; esac")
+def test_a_node_that_failed_is_waited_for_until_slurm_knows_it(fake, monkeypatch, capsys) -> None:
+    """Else it gives the same node to the same job again."""
     monkeypatch.setattr(module, "NOTICE_S", 1)
     fake.put("sinfo", "echo 'node3|mixed'; echo 'node4|down*'")
-    assert asked(fake, [DONE, lost(3)])[-1][-1] == "ExcNodeList=node9,node4"
+    assert asked(fake, lost(3)) == [AGAIN]
     assert "Slurm does not reach node4" in capsys.readouterr().out
 
 
 def test_ranks_that_slurm_could_not_launch_are_no_node_to_wait_for(fake: FakeSlurm) -> None:
-    assert asked(fake, [DONE, lost(1, "srun")]) == [AGAIN]
+    assert asked(fake, lost(1, "srun")) == [AGAIN]
     assert fake.calls("sinfo") == []
 
 
 def test_a_requeue_that_is_refused_is_told(fake, capsys) -> None:
     (fake.folder / "requeue-says").write_text("Requested operation is presently disabled")
-    assert asked(fake, [CellEnd("timeout", 3)]) == [AGAIN]
+    assert asked(fake, CellEnd("timeout", 3)) == [AGAIN]
     told = "cannot be requeued (Requested operation is presently disabled)"
     assert told in capsys.readouterr().out
 
@@ -103,5 +95,5 @@ def test_a_requeue_that_ends_its_own_scontrol_is_no_refusal(
     """Seen on the practice cluster: Slurm's SIGTERM reaches scontrol before its answer does."""
     fake.put("scontrol", "kill -TERM $PPID; kill -TERM $$; sleep 9")
     with stopped_by_signals() as stop:
-        assert asked(fake, [CellEnd("timeout", 3)], stop=stop) == [AGAIN]
+        assert asked(fake, CellEnd("timeout", 3), stop=stop) == [AGAIN]
     assert "ended while it asked to be requeued (a signal" in capsys.readouterr().out

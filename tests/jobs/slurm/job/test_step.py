@@ -40,9 +40,9 @@ def line(
 ) -> tuple[list[str], dict[str, str]]:  # fmt: skip
     cell = Path(folder) / "results" / "smoke" / "a-cell"
     task = JobTask(
-        cells=(str(cell),), asked_at=datetime(2026, 1, 1, tzinfo=UTC), site=site, nodes=gpus // 4,
+        cell=str(cell), asked_at=datetime(2026, 1, 1, tzinfo=UTC), site=site, nodes=gpus // 4,
         ranks_per_node=4, image=image, image_digest=None, root="/home/ada/horoscale", data="/data",
-        store="/data/prepared", stall_s=300, minutes=60, block="r-0/0",
+        store="/data/prepared", stall_s=300, minutes=60,
         needs=tuple(Need(what="a folder", path=path)
                     for path in (f"{folder}/results/smoke", "/data", "/data/prepared")),
     )  # fmt: skip

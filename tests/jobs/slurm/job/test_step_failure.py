@@ -101,7 +101,8 @@ def test_ranks_that_vanish_while_others_complain_are_lost(tmp_path, monkeypatch)
     found = verdict(tmp_path, ranks, JOB)
     assert found is not None and found[0] == "lost"
     words = "rank 1, 2, 3 vanished: no node reported its end; Slurm does not reach: n2"
-    assert words in found[1].what
+    assert words in found[1].what and found[1].where == "node n2"
+    assert "write sbatch: {exclude: 'n2'} in the site file" in found[1].what_to_do
 
 
 def test_words_of_a_rank_are_not_the_containers(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from jobs.cell.container import find_image
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
 from jobs.cell.stop import Stop
-from jobs.messages import ROOT
 from jobs.slurm.job import supervisor as module
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.supervisor import LEFT, Supervisor
@@ -29,51 +28,42 @@ from tests.jobs.slurm.fakes import (
     attempts,
     cells,
     script_srun,
-    unit,
+    task_of,
 )
 from tests.sweeps import wait_until
 from tests.unreadable import is_untouched, unreadable
 from train.distributed.awake import Awake
 from train.record.lock import hold
-from train.record.run import RunError, RunRecord, read_record
-from train.run.provenance import git_state
+from train.record.run import RunError, read_record
 
-
-def records(job: Job) -> list[RunRecord]:
-    return [read_record(Path(name) / "record.json") for name in job.task.cells]
+(ONE,) = cells(1)
 
 
 def requeues(fake: FakeSlurm) -> list[list[str]]:
     return [call for call in fake.calls("scontrol") if "requeue" in call]
 
 
-def test_cells_of_a_unit_run_one_after_another(tmp_path: Path, fake: FakeSlurm) -> None:
-    """One that fails does not keep the next from running; each gets one record."""
-    body = 'if "-s1-" in CELL.name: say("srun: error: task 0 launch failed: x"); sys.exit(1)\n'
-    script_srun(fake, body + "good()", cells(3))
-    job = Job(fake, unit(tmp_path, cells(3)))
-    code, said = job.run()
-    assert code == 1
-    assert [one.status for one in records(job)] == ["completed", "failed", "completed"]
-    failed = records(job)[1]
+def test_a_cell_that_failed_is_not_run_again_by_itself(tmp_path: Path, fake: FakeSlurm) -> None:
+    script_srun(fake, 'say("srun: error: task 0 launch failed: x"); sys.exit(1)')
+    task = task_of(tmp_path, ONE)
+    code, said = Job(fake, task).run()
+    assert code == 1 and "Traceback" not in said
+    failed = read_record(Path(task.cell) / "record.json")
+    assert failed.status == "failed" and len(failed.attempts) == 1
     assert failed.error is not None and failed.error.where == "srun", "Slurm's words are asked"
-    assert [len(one.attempts) for one in records(job)] == [1, 1, 1]
-    assert len(fake.calls("srun")) == 3
-    assert requeues(fake) == [], "what failed is not run again by itself"
-    assert "Traceback" not in said
+    assert len(fake.calls("srun")) == 1 and requeues(fake) == []
     assert not list(tmp_path.glob("results/*/logs/attempt.json"))
 
 
 def test_a_forced_cells_record_is_put_aside_once(tmp_path: Path, fake: FakeSlurm) -> None:
     """When Slurm requeues the job, the new record is good, and of this job."""
-    (one,) = cells(1)
-    task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    text = record(one).model_dump_json()  # of 2026-01-02
+    task = task_of(tmp_path, ONE)
+    cell = Path(task.cell)
+    text = record(ONE).model_dump_json()  # of 2026-01-02
     (cell / "record.json").write_text(text)
-    script_srun(fake, "good()", [one])
+    script_srun(fake, "good()", [ONE])
     for restarts in (0, 1):
-        job = Job(fake, task.model_copy(update={"forced": task.cells}), restarts=restarts)
+        job = Job(fake, task.model_copy(update={"forced": True}), restarts=restarts)
         assert job.run()[0] == 0
     assert len(fake.calls("srun")) == 1
     (aside,) = (cell / ARCHIVE_NAME).iterdir()
@@ -82,12 +72,12 @@ def test_a_forced_cells_record_is_put_aside_once(tmp_path: Path, fake: FakeSlurm
 
 
 def test_a_start_whose_supervisor_was_killed_counts_as_lost(tmp_path, fake) -> None:
-    task = unit(tmp_path, cells(1))
-    cell = Path(task.cells[0])
+    task = task_of(tmp_path, ONE)
+    cell = Path(task.cell)
     (cell / "logs").mkdir()
     began = datetime.now(UTC) - timedelta(minutes=5)
     announce(cell, Begun(number=1, started_at=began, pid=1, job="7_5"))
-    script_srun(fake, "(CELL / 'attempt').write_text(str(ATTEMPT)); sys.exit(0)", cells(1))
+    script_srun(fake, "(CELL / 'attempt').write_text(str(ATTEMPT)); sys.exit(0)", [ONE])
     Job(fake, task, restarts=1).run()
     assert (cell / "attempt").read_text() == "2"
     assert [one["status"] for one in attempts(cell)] == ["lost", "failed"]
@@ -101,7 +91,7 @@ say("srun: error: n1: tasks 0-1: Exited with exit code 85"); sys.exit(85)"""
 
 def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
     with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
+        wait_until(lambda: list(Path(job.task.cell).glob("logs/rank-0.beat")), "ranks")
         for _ in range(times):
             process.send_signal(signal.SIGUSR2)
         wait_until(lambda: requeues(fake), "a requeue")
@@ -111,39 +101,34 @@ def warned(job: Job, fake: FakeSlurm, times: int = 1) -> tuple[int, str]:
 
 
 def test_a_warning_stops_at_an_epochs_end_and_the_requeued_job_goes_on(tmp_path, fake) -> None:
-    """The warning often comes twice; cells that have not begun wait for the next start."""
-    script_srun(fake, STOPS_WHEN_ASKED, cells(2))
-    job = Job(fake, unit(tmp_path, cells(2)), minutes_left=0.07)
+    """The warning often comes twice."""
+    script_srun(fake, STOPS_WHEN_ASKED, [ONE])
+    job = Job(fake, task_of(tmp_path, ONE), minutes_left=0.07)
     code, said = warned(job, fake, times=2)
     assert code == 1
-    first = Path(job.task.cells[0])
-    found = read_record(first / "record.json")
+    cell = Path(job.task.cell)
+    found = read_record(cell / "record.json")
     assert found.status == "timeout"
     assert found.error is not None and "stopped after epoch 3 of 9" in found.error.what
     assert [len(call) for call in requeues(fake)] == [3]
     assert requeues(fake)[0][-1] == "7_5", "the element alone: a bare id may stand for the array"
-    assert not (Path(job.task.cells[1]) / "record.json").exists()
-    assert len(fake.calls("srun")) == 1
     assert "requeued" in said
-    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", cells(2))
+    script_srun(fake, "(CELL / 'resumed').write_text(str(RESUME)); good()", [ONE])
     assert Job(fake, job.task, restarts=1).run()[0] == 0
-    resumed = [(Path(name) / "resumed").read_text() for name in job.task.cells]
-    assert resumed == ["True", "False"]
-    assert not (first / "logs" / "stop").exists()
+    assert (cell / "resumed").read_text() == "True" and not (cell / "logs" / "stop").exists()
 
 
 def test_epochs_of_an_older_result_do_not_hide_progress(tmp_path: Path, fake: FakeSlurm) -> None:
     """A forced cell had 9 epochs, the new start did one: that is progress."""
-    (one,) = cells(1)
-    task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    old = record(one)
+    task = task_of(tmp_path, ONE)
+    cell = Path(task.cell)
+    old = record(ONE)
     (cell / "record.json").write_text(old.model_dump_json())
     (cell / "epochs.jsonl").write_text(
         "".join(epoch.model_dump_json() + "\n" for epoch in old.epochs)
     )
-    task = task.model_copy(update={"forced": task.cells})
-    script_srun(fake, STOPS_WHEN_ASKED, [one])
+    task = task.model_copy(update={"forced": True})
+    script_srun(fake, STOPS_WHEN_ASKED, [ONE])
     warned(Job(fake, task, minutes_left=0.07), fake)
     assert len(requeues(fake)) == 1
 
@@ -152,16 +137,15 @@ def test_epochs_of_an_earlier_attempt_are_no_progress_of_this_one(
     tmp_path: Path, fake: FakeSlurm
 ) -> None:
     """Else a cell whose epoch is longer than the job is requeued a hundred times."""
-    (one,) = cells(1)
-    task = unit(tmp_path, [one])
-    cell = Path(task.cells[0])
-    old = record(one, status="timeout", error=RunError(what="w", where="x", what_to_do="y"))
+    task = task_of(tmp_path, ONE)
+    cell = Path(task.cell)
+    old = record(ONE, status="timeout", error=RunError(what="w", where="x", what_to_do="y"))
     (cell / "record.json").write_text(old.model_dump_json())
     lines = (epoch.model_dump_json() + "\n" for epoch in old.epochs[:3])
     (cell / "epochs.jsonl").write_text("".join(lines))
     (cell / "checkpoint.npz").write_text("as if")
     no_epoch = STOPS_WHEN_ASKED.replace("epoch(3 * ATTEMPT); ", "")
-    script_srun(fake, no_epoch, [one])
+    script_srun(fake, no_epoch, [ONE])
     with Job(fake, task, minutes_left=0.07).start() as process:
         wait_until(lambda: list(cell.glob("logs/rank-0.beat")), "ranks")
         process.send_signal(signal.SIGUSR2)
@@ -173,55 +157,52 @@ def test_epochs_of_an_earlier_attempt_are_no_progress_of_this_one(
 
 
 def test_a_job_that_is_ended(tmp_path: Path, fake: FakeSlurm) -> None:
-    """SIGTERM, which often comes twice: one record, and the next cell is not begun."""
-    script_srun(fake, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()", cells(2))
+    """SIGTERM, which often comes twice: one record."""
+    script_srun(fake, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nlive()", [ONE])
     fake.put("scontrol", "echo JobState=COMPLETING PreemptTime=2026")
-    job = Job(fake, unit(tmp_path, cells(2)))
+    job = Job(fake, task_of(tmp_path, ONE))
     with job.start() as process:
-        wait_until(lambda: list(Path(job.task.cells[0]).glob("logs/rank-0.beat")), "ranks")
+        wait_until(lambda: list(Path(job.task.cell).glob("logs/rank-0.beat")), "ranks")
         process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=240)
     assert process.returncode in (1, -signal.SIGTERM), "the second may come when all is written"
-    cell = Path(job.task.cells[0])
+    cell = Path(job.task.cell)
     assert [one["status"] for one in attempts(cell)] == ["preempted"]
     assert len(fake.calls("srun")) == 1
     assert requeues(fake) == []
 
 
+@pytest.mark.parametrize("replaced", [False, True])
 def test_an_image_replaced_while_the_job_waited_is_the_one_in_the_record(
-    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake: FakeSlurm, replaced: bool
 ) -> None:
-    """The second cell's image comes while the first one runs."""
-    path, new = sif(tmp_path / "own.sif"), sif(tmp_path / "new.sif", data=2000)
+    path = sif(tmp_path / "own.sif")
     image = find_image(str(path), tmp_path)
-    true = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, new)]
-    body = "(CELL / 'env').write_text(os.environ['HOROSCALE_IMAGE_DIGEST'])\n"
-    body += f"if Path({str(new)!r}).exists(): os.replace({str(new)!r}, {str(path)!r})\ngood()"
-    script_srun(fake, body, cells(2))
-    task = unit(tmp_path, cells(2), image=image.path, image_digest=image.digest,
-                image_mark=image.mark)  # fmt: skip
+    if replaced:
+        sif(tmp_path / "new.sif", data=2000).rename(path)
+    body = "(CELL / 'env').write_text(os.environ['HOROSCALE_IMAGE_DIGEST']); good()"
+    script_srun(fake, body, [ONE])
+    task = task_of(tmp_path, ONE, image=image.path, image_digest=image.digest,
+                   image_mark=image.mark)  # fmt: skip
     code, out = Job(fake, task).run()
     assert code == 0, out
-    assert [(Path(cell) / "env").read_text() for cell in task.cells] == true
-    assert out.count("was replaced while the job waited") == 1
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (Path(task.cell) / "env").read_text() == digest
+    assert ("was replaced while the job waited" in out) == replaced
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypatch, frozen) -> None:
-    """A copy of the code knows no commit: it is told the one that was submitted, whatever checkout
-    is around it."""
+def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypatch) -> None:
+    """A copy of the code knows no commit: it gets the one that was submitted, whatever checkout is
+    around it."""
     monkeypatch.setenv("HOROSCALE_RANK", "stray")
-    script_srun(fake, "(CELL / 'env').write_text(json.dumps(dict(os.environ))); good()", cells(1))
-    root = {"root": str(tmp_path)} if frozen else {}
-    task = unit(tmp_path, cells(1), git_commit="c0ffee", git_dirty=True, **root)
+    script_srun(fake, "(CELL / 'env').write_text(json.dumps(dict(os.environ))); good()", [ONE])
+    task = task_of(tmp_path, ONE, git_commit="c0ffee", git_dirty=True)
     Job(fake, task).run()
-    seen = json.loads((Path(task.cells[0]) / "env").read_text())
+    seen = json.loads((Path(task.cell) / "env").read_text())
     assert not {"HOROSCALE_RANK", "HOROSCALE_IMAGE_DIGEST"} & seen.keys(), "there is no image"
-    # the checkout as it is when the cell begins, not as it was when it was submitted
-    assert seen["HOROSCALE_GIT_COMMIT"] == ("c0ffee" if frozen else git_state(ROOT)[0])
-    assert seen["HOROSCALE_BLOCK"] == "r-0/0"
+    assert seen["HOROSCALE_GIT_COMMIT"] == "c0ffee"
     assert seen["SLURM_JOB_ID"] == "12", "ranks and srun need their job"
 
 
@@ -245,15 +226,15 @@ def test_a_cell_that_another_job_has_is_left_alone(
 ) -> None:
     monkeypatch.setattr(module, "LOCK_PATIENCE_S", 0.2)
     monkeypatch.setattr(module, "TRY_AGAIN_S", 0.1)
-    task = unit(tmp_path, cells(1))
-    folder = Path(task.cells[0])
+    task = task_of(tmp_path, ONE)
+    folder = Path(task.cell)
     (folder / "logs").mkdir()
     announce(folder, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="4"))
     fake.queue({"4": state}, "n")
     job = Allocation("7_5", 0, 2e9, task.site)
     supervisor = Supervisor(task, job, Stop(), Stop(), Awake())
     with hold(folder, job="4") if locked else nullcontext():
-        assert supervisor.run(folder).status == LEFT, "whatever becomes of the cell is that job's"
+        assert supervisor.run().status == LEFT, "whatever becomes of the cell is that job's"
     assert words in capsys.readouterr().out
     assert not (folder / "record.json").exists()
 
@@ -267,20 +248,18 @@ def test_a_cell_whose_lock_fails_is_told_last_with_what_to_do(
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(lock.fcntl, "flock", refuse)
-    task = unit(tmp_path, cells(1))
+    task = task_of(tmp_path, ONE)
     job = Allocation("7_5", 0, 2e9, task.site)
-    end = Supervisor(task, job, Stop(), Stop(), Awake()).run(Path(task.cells[0]))
+    end = Supervisor(task, job, Stop(), Stop(), Awake()).run()
     assert end.status == "failed" and "flock fails on " in end.why and "RESULTS=DIR" in end.why
     assert fake.calls("srun") == [], "without its lock no cell runs"
 
 
 def test_a_cell_that_cannot_be_read_is_left_alone_on_the_node(tmp_path, fake) -> None:
-    script_srun(fake, "good()", cells(2))
-    task = unit(tmp_path, cells(2))
-    first, second = map(Path, task.cells)
-    file = unreadable(first / "record.json")
-    code, said = Job(fake, task.model_copy(update={"forced": task.cells})).run()
-    assert code == 1 and len(fake.calls("srun")) == 1 and "Traceback" not in said
-    assert f"{first.name}: unreadable record" in said and "Input/output error" in said
-    assert is_untouched(first, file)
-    assert read_record(second / "record.json").status == "completed"
+    task = task_of(tmp_path, ONE, forced=True)
+    cell = Path(task.cell)
+    file = unreadable(cell / "record.json")
+    code, said = Job(fake, task).run()
+    assert code == 1 and fake.calls("srun") == [] and "Traceback" not in said
+    assert f"{cell.name}: unreadable record" in said and "Input/output error" in said
+    assert is_untouched(cell, file)

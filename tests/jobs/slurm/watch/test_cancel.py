@@ -18,15 +18,15 @@ def queue(name: str):
 def test_what_is_alive_of_a_sweep_by_array() -> None:
     """By noted ids and by comments; never by names, and never another sweep's."""
     odd, throttled = queue("whole_queue_with_odd_names"), queue("array_throttled")
-    named = note(["a"], job="42", run="r9", job_name="dep, with|signs")
+    named = note("a", job="42", run="r9", job_name="dep, with|signs")
     assert jobs_of_sweep([named], odd) == {"42": 1}
-    other = note(["a"], job="42", run="r9")
+    other = note("a", job="42", run="r9")
     assert jobs_of_sweep([other], odd) == {}, "an id alone, of a job with another name"
-    assert jobs_of_sweep([note(["a"], run="r1")], throttled) == {"38": 6}
-    assert jobs_of_sweep([note(["a"], run="r")], throttled) == {}
-    anothers = note(["a"], job="38", run="r9", job_name="horoscale-smoke-89abcdef")
+    assert jobs_of_sweep([note("a", run="r1")], throttled) == {"38": 6}
+    assert jobs_of_sweep([note("a", run="r")], throttled) == {}
+    anothers = note("a", job="38", run="r9", job_name="horoscale-smoke-89abcdef")
     assert jobs_of_sweep([anothers], throttled) == {}, "38 is of run r1 now"
-    assert jobs_of_sweep([note(["a"], run="r1")], queue("just_ended")) == {}
+    assert jobs_of_sweep([note("a", run="r1")], queue("just_ended")) == {}
 
 
 def test_one_call_for_all_arrays(fake: FakeSlurm) -> None:

@@ -42,7 +42,7 @@ def earlier(
     [([(1, 4)], (1, 4)), ([(1, 1), (2, 8)], (2, 8)), ([(1, 8), (16, 4)], (2, 4))],
 )
 def test_two_nodes_at_most_with_the_ranks_of_the_largest(shapes, layout) -> None:
-    arrays = [Array(units=[["a"]], nodes=n, ranks_per_node=r, minutes=60) for n, r in shapes]
+    arrays = [Array(cells=["a"], nodes=n, ranks_per_node=r, minutes=60) for n, r in shapes]
     assert preflight_layout(arrays) == NodeLayout(*layout)
 
 
@@ -57,7 +57,6 @@ def test_the_sweep_that_submitted_it_finds_its_job(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "serves"),
     [
-        ({"pack": 4}, True),
         ({"site": Site(ranks_per_node=1, requeue=False)}, True),
         ({"root": Path("/elsewhere/0123")}, True),
         ({"root": Path("/elsewhere/4567")}, False),

@@ -36,7 +36,7 @@ def ended(job: str, state: str) -> JobState:
 
 
 def submitted(folder: Path, job: str = "7", preflight: str | None = None) -> Submitted:
-    return Submitted(job, folder / "log", ASKED, preflight, "r", "0", (ONE.cell_id(),))
+    return Submitted(job, folder / "log", ASKED, preflight, "r", "0", ONE.cell_id())
 
 
 @pytest.fixture
@@ -122,18 +122,15 @@ def test_accounts_against_the_controller(sweep: Path) -> None:
     told = Told(JobState("7", "RUNNING", nodes="n1", source="sacct"))
     cell = look(sweep, told, quiet_s=RUNAWAY_S - 60)
     assert cell.alive
-    old = Submitted("7", sweep / "log", ASKED - timedelta(days=2), cells=(ONE.cell_id(),))
+    old = Submitted("7", sweep / "log", ASKED - timedelta(days=2), cell=ONE.cell_id())
     assert not look(sweep, told, quiet_s=RUNAWAY_S + 60, told={ONE.cell_id(): old}).alive
     assert status(sweep) == "lost"
 
 
-@pytest.mark.parametrize("mate", ["logs/rank-0.beat", "epochs.jsonl"])
-def test_another_cell_of_a_forgotten_job_that_still_writes(sweep: Path, mate: str) -> None:
-    cells = (ONE.cell_id(), TWO.cell_id())
-    told = {ONE.cell_id(): Submitted("7", sweep / "log", ASKED, cells=cells)}
-    for one in cells:
-        (sweep / one / mate).write_text("alive")
-    assert look(sweep, Told(), told=told, quiet_s=0).alive
+@pytest.mark.parametrize("file", ["logs/rank-0.beat", "epochs.jsonl"])
+def test_a_cell_of_a_forgotten_job_that_still_writes(sweep: Path, file: str) -> None:
+    (sweep / ONE.cell_id() / file).write_text("alive")
+    assert look(sweep, Told(), quiet_s=0).alive
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,9 @@ ONE = config(epochs=5)
 #: The record that tests.builders makes ends at 03:04:15.
 ENDED = datetime(2026, 1, 2, 3, 4, 15, tzinfo=UTC)
 BEFORE, AFTER = ENDED - timedelta(minutes=5), ENDED + timedelta(minutes=5)
-#: Cells that were submitted before and after that record; one that shares its job.
-JOB = Submitted("7_0", Path("/x/7_0_0_log.out"), BEFORE, cells=(ONE.cell_id(),))
+#: Cells that were submitted before and after that record.
+JOB = Submitted("7_0", Path("/x/7_0_0_log.out"), BEFORE, cell=ONE.cell_id())
 LATER = replace(JOB, at=AFTER)
-PACKED = replace(JOB, cells=(ONE.cell_id(), "other"))
 
 
 @pytest.fixture
@@ -56,7 +55,6 @@ FAILED, PREEMPTED, COMPLETED = ({"ended": end} for end in ("failed", "preempted"
     ("files", "job", "listed", "state", "why"),
     [
         ({}, JOB, squeue("PENDING", AFTER, "Priority"), "waiting", "other jobs come first"),
-        ({}, PACKED, squeue("RUNNING"), "waiting", "its job runs other cells first"),
         ({}, JOB, squeue("STAGE_OUT"), "ending", ""),
         (BEGUN, JOB, squeue("RUNNING"), "running", ""),
         (BEGUN, JOB, squeue("SUSPENDED"), "running", "suspended"),
@@ -65,7 +63,7 @@ FAILED, PREEMPTED, COMPLETED = ({"ended": end} for end in ("failed", "preempted"
         ({"begun": "3_0"}, JOB, squeue("RUNNING"), "starting", ""),
         # a bad record of this start wins over a queue that is behind
         (FAILED, JOB, squeue("RUNNING"), "failed", "w"),
-        (FAILED, PACKED, squeue("COMPLETING"), "failed", "w"),
+        (FAILED, JOB, squeue("COMPLETING"), "failed", "w"),
         # requeued: the record is of the start before
         (PREEMPTED | {"epochs": 3}, JOB, squeue("PENDING", AFTER, "BeginTime"), "waiting",
          "goes on after epoch 3; "),
