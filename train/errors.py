@@ -145,7 +145,6 @@ def read_whole(path: Path) -> bytes | None:
     """All of a file; None where there is none.
 
     Raises:
-        IsADirectoryError: it is no file.
         Unreadable: it cannot be read now, and could not be a moment later.
     """
     tries = READ_TRIES
@@ -155,8 +154,6 @@ def read_whole(path: Path) -> bytes | None:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except IsADirectoryError:
-            raise
         except OSError as error:
             if not tries:
                 words = error.strerror or str(error)
@@ -212,17 +209,11 @@ def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator
     try:
         yield
     except OSError as error:
-        where, todo = error.filename or folder, remedy(error, folder)
-        todo = todo[:1].upper() + todo[1:]
-        if error.errno in FULL:
-            raise DataError(
-                f"no space left for {doing} ({where}: {error.strerror}); nothing half-written was "
-                f"left. {todo or 'Free some'}, or name another folder with {elsewhere}."
-            ) from error
+        todo = remedy(error, folder)
+        todo = f"{todo[0].upper()}{todo[1:]}, or name" if todo else "Name"
         raise DataError(
-            f"{doing} failed: {where}: {error.strerror or error}. "
-            + (f"{todo}, or name" if todo else "Name")
-            + f" another folder with {elsewhere}."
+            f"{doing} failed: {error.filename or folder}: {error.strerror or error}. {todo} "
+            f"another folder with {elsewhere}."
         ) from error
     except MemoryError as error:
         raise DataError(f"{doing} needs more memory than this machine gives: {error}") from error

@@ -30,7 +30,6 @@ from train.record.cell_folder import (
 )
 from train.record.lock import hold
 from train.record.run import RECORD_NAME, RunError, read_record, write_record
-from train.schemas import main as export_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 ERROR = RunError(what="disk on fire", where="rank 0", what_to_do="water")
@@ -281,12 +280,3 @@ def test_ctrl_c_by_hand_names_the_way_to_go_on(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130 and "--resume goes on from the last checkpoint" in said
     assert "interrupted by Ctrl-C" in rank_file(tmp_path, 0, "error.json").read_text()
-
-
-@pytest.mark.parametrize(("given", "words"), [([], "usage"), (["file/folder"], "cannot write to")])
-def test_schemas_need_a_folder(tmp_path: Path, monkeypatch, capsys, given: Any, words) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    with pytest.raises(SystemExit) as ended:
-        export_schemas(given)
-    assert ended.value.code == 2 and words in capsys.readouterr().err

@@ -8,12 +8,11 @@ What a condition returns is ``{x}`` in its text. ``t`` is a technique, ``c`` a c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
-from train.config.image_checks import image_problem
-from train.config.optimizer import NOT_ADAPTED
+from train.config.networks import NETWORKS, Feature
 from train.config.schedule import Grow, Step
 from train.config.technique_checks import Rows, first_problem, grows
 
@@ -22,19 +21,6 @@ if TYPE_CHECKING:  # which imports this module
     from train.config.run import RunConfig
     from train.config.technique import Technique
 
-#: ``conv1``: a first convolution of this name, behind the layer ``scale``. ``convolutions``:
-#: kernels of rank 4, none of them depthwise. ``residual branches``: they end in a normalisation
-#: whose gamma can start at 0. ``batch norm``: places where normalisation stands, or may stand.
-Feature = Literal["conv1", "convolutions", "residual branches", "batch norm"]
-_CONVOLUTIONAL: frozenset[Feature] = frozenset({"conv1", "convolutions", "batch norm"})
-#: The built-in networks; all others are a researcher's own or of keras.applications.
-NETWORKS: Mapping[str, frozenset[Feature]] = {
-    "linear": frozenset(),
-    "mlp": frozenset({"batch norm"}),
-    "cnn": _CONVOLUTIONAL,
-    "resnet_mini": _CONVOLUTIONAL | {"residual branches"},
-    "resnet50": frozenset({"convolutions", "residual branches", "batch norm"}),
-}
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
 MOST_IMAGES = 10**13
 
@@ -56,9 +42,10 @@ CELL: Rows = (
     (lambda c, t: c.sharpness_images is not None and t.precision != "float32",
      "sharpness_images: second derivatives need precision float32, found {t.precision}: leave it "
      "out"),
-    (lambda c, t: t.warmup_epochs > c.epochs,
-     "warm-up of {t.warmup_epochs:g} epochs (warmup_epochs) is longer than the run ({c.epochs} "
-     "epochs): set warmup_epochs to a fifth of it or less"),
+    (lambda c, t: t.warmup_epochs > c.epochs
+     or (t.warmup_epochs == c.epochs and t.schedule.name != "constant"),
+     "warmup_epochs {t.warmup_epochs:g} leave nothing of the run of {c.epochs} epochs to schedule "
+     "{t.schedule.name}: use a fifth of them or less"),
     (lambda c, t: c.steps_per_epoch is not None and _counts_passes(t),
      "steps_per_epoch: {x} counts in passes over the images: leave one out"),
     (lambda c, t: c.target is not None and c.dataset == "synthetic",
@@ -81,13 +68,10 @@ CELL: Rows = (
     (lambda c, t: t.noise_batch is not None and t.noise_batch > c.global_batch,
      "noise_batch {t.noise_batch}: noise can be added to the gradient of {c.global_batch} "
      "images, the global batch, not taken away: use a noise_batch of at most {c.global_batch}"),
-    (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
-     "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
-     "have no effect: use batch_norm"),
-    (lambda c, t: c.model == "resnet50"
-     and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
-     "model resnet50 is Keras' own network with its own preparation of images: leave out "
-     "zero_gamma, initialisation and standardise"),
+    (lambda c, t: c.model == "resnet50" and (t.normalisation != "batch_norm"
+     or t.zero_gamma or t.initialisation != "glorot" or t.standardise),
+     "model resnet50 is Keras' own network with its own batch norm and preparation of images: use "
+     "normalisation: batch_norm, and leave out zero_gamma, initialisation and standardise"),
     (lambda c, t: (c.accumulation > 1 or grows(t)) and t.normalisation == "sync_batch_norm"
      and c.gpus * c.batch_per_rank,
      "normalisation sync_batch_norm with accumulation or batch_growth: each rank computes one "
@@ -99,17 +83,10 @@ CELL: Rows = (
     (lambda c, t: (c.accumulation > 1 or grows(t)) and t.optimizer.name == "novograd_tfa",
      "optimizer novograd_tfa with accumulation is the form that starts with a step up to 32 "
      "times too long in Horovod's own wrapper: use novograd, the published rule"),
-    (lambda c, t: t.warmup_epochs >= c.epochs and t.schedule.name != "constant",
-     "warmup_epochs {t.warmup_epochs:g} are the whole run of {c.epochs} epochs, so that schedule "
-     "{t.schedule.name} would never begin: use a fifth of them or less"),
     (lambda c, t: [round(m, 3) for m in _drops(c, t) if m < t.warmup_epochs - 1e-9],
      "schedule or batch_growth: the milestones after {x} epochs fall into the warm-up of "
      "{t.warmup_epochs:g}, when the learning rate still climbs: use later ones, or fewer "
      "warmup_epochs"),
-    (lambda c, t: getattr(t.schedule, "unit", None) == "epochs"
-     and [m for m in t.schedule.milestones if m >= c.epochs],
-     "schedule: milestones {x} (epochs) never fire in a run of {c.epochs} epochs: use earlier "
-     "ones, or unit: fraction"),
     (lambda c, t: grows(t) and not _rise_within(_drops(c, t), 1, c.epochs - 1)
      and ([round(m, 3) for m in t.batch_growth.milestones], [*_drops(c, t)], c.epochs - 1),
      "batch_growth: in a run of {c.epochs} epochs the milestones {x[0]} fall on the ends of "
@@ -129,6 +106,11 @@ CELL: Rows = (
 #: ``rest: lamb`` with ``dense``. One rank, one ghost a batch and the base batch are the first
 #: points of a series: what acts between ranks, on ghosts or on larger batches has no effect there.
 NEW_CELL: Rows = (
+    # a vector minus its own mean is zero, whatever the image was
+    (lambda c, t: {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
+     .get(t.normalisation) == 1,
+     "normalisation {t.normalisation} over one image would make hidden vectors and maps of one "
+     "pixel the same for all images: use a batch_per_rank of 2 or more, or normalisation: none"),
     (lambda c, t: t.optimizer.name == "larc" and (t.optimizer.base, t.optimizer.clip)
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
@@ -146,21 +128,18 @@ NEW_CELL: Rows = (
     (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
      "bn_momentum_per {t.bn_momentum_per} is about moving averages, which bn_statistics "
      "reestimated does not use: leave one out"),
-    (lambda c, t: t.optimizer.name in ("sgd", "adamw", "novograd")
-     and t.optimizer.weight_decay == 0 and t.optimizer.exclude != NOT_ADAPTED,
-     "optimizer {t.optimizer.name}: exclude {t.optimizer.exclude} is about weight_decay, which "
-     "is 0: leave it out, or set weight_decay"),
-    (lambda c, t: t.optimizer.name == "lars" and not t.optimizer.exclude
-     and t.optimizer.rest_rate != 1,
-     "optimizer lars: rest_rate {t.optimizer.rest_rate:g} is for what exclude names, which is "
-     "nothing: leave it out"),
-    (lambda c, t: getattr(t.schedule, "final", 0) == 1,
-     "schedule {t.schedule.name}: final 1 leaves the learning rate at its peak: say schedule: "
-     "constant"),
-    (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip == "none"
-     and t.augmentation.crop == t.augmentation.cutout == 0,
-     "augmentation crop_flip with crop 0, cutout 0 and flip none changes no image: set one, or "
-     "say as_they_are"),
+)  # fmt: skip
+
+#: By the shape of an image, which of arrays only the file shows, and its shorter side.
+IMAGES: Rows = (
+    (lambda c, t, shape, side: c.model == "resnet50" and (side < 32 or shape[2] != 3),
+     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with {side}: use "
+     "cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t, shape, side: (how := t.augmentation).name == "crop_flip"
+     and max(how.crop, how.cutout) >= side and [side - 1],
+     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
+     "smaller than the images of {c.dataset}, which have {side} pixels: use at most {x[0]}, "
+     "usually an eighth to crop and a quarter to a half to cut out"),
 )  # fmt: skip
 
 #: Of cells that are to be trained, by what the network has.
@@ -208,6 +187,11 @@ def cell_problem(config: RunConfig) -> str | None:
     return text or (image_problem(config, shape) if shape else None)
 
 
+def image_problem(config: RunConfig, shape: tuple[int, ...]) -> str | None:
+    """``shape``: height, width, channels of an image."""
+    return first_problem(IMAGES, c=config, t=config.technique, shape=shape, side=min(shape[:2]))
+
+
 def new_cell_problem(config: RunConfig) -> str | None:
     """What is wrong with a cell that is to be trained; of a network that is not built in, only what
     the config shows: see :func:`network_problem`."""
@@ -224,7 +208,6 @@ def network_problem(config: RunConfig, has: frozenset[Feature]) -> str | None:
 
 
 def plan_problem(plan: RunPlan) -> str | None:
-    """What becomes of a request when it is rounded to the steps of a run."""
     return first_problem(PLAN, p=plan, c=plan.config, t=plan.config.technique)
 
 

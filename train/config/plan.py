@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -30,16 +29,16 @@ class EpochPlan:
     steps: int
     first_step: int
     rate_factor: float  # what growth that came to its end multiplies the rate by
-    per_pass: int | None = None  # epochs of ``steps_per_epoch`` in a pass; None: an epoch is one
+    per_pass: int = 1  # epochs in a pass over the images
 
     @property
     def pass_number(self) -> int:
-        return self.number // (self.per_pass or 1)
+        return self.number // self.per_pass
 
     @property
     def first_of_pass(self) -> int:
         """The epoch's first step, from the beginning of its pass."""
-        return self.number % (self.per_pass or 1) * self.steps
+        return self.number % self.per_pass * self.steps
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class RunPlan:
             steps = self.used // batch
             if steps == 0:
                 raise ConfigError(_no_step(config, self.used))
-            per_pass = None
+            per_pass = 1
             if asked := config.steps_per_epoch:
                 if asked > steps:
                     raise ConfigError(
@@ -100,7 +99,10 @@ class RunPlan:
 
     @cached_property
     def left_over(self) -> int:
-        return left_over(self.epochs, self.used)
+        """Images of a pass that fill no global batch, or no epoch of ``steps_per_epoch``: of the
+        epoch with the most, since a batch that grows leaves more."""
+        together = self.config.steps_per_epoch or 1
+        return max(self.used % (together * epoch.global_batch) for epoch in self.epochs)
 
     @cached_property
     def base_steps(self) -> int:
@@ -212,15 +214,6 @@ class RunPlan:
                 f"smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
             )
         return largest
-
-
-def left_over(epochs: Sequence[EpochPlan], used: int) -> int:
-    """Images of a pass that fill no global batch, or no epoch of ``steps_per_epoch``: of the epoch
-    with the most, since a batch that grows leaves more."""
-    first = epochs[0]
-    if first.per_pass is not None:
-        return used - first.per_pass * first.steps * first.global_batch
-    return max(used % epoch.global_batch for epoch in epochs)
 
 
 def _no_step(config: RunConfig, used: int) -> str:

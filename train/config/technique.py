@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from train.config.frozen import Frozen
 from train.config.optimizer import Adam, Optimizer
 from train.config.schedule import AsTheyAre, Augmentation, Constant, Fixed, Growth, Schedule
-from train.config.technique_checks import technique_problem
+from train.config.technique_checks import TECHNIQUE, first_problem
 
 
 class Technique(Frozen):
@@ -63,7 +63,7 @@ class Technique(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Technique:
-        if text := technique_problem(self):
+        if text := first_problem(TECHNIQUE, t=self):
             raise ValueError(text)
         return self
 

@@ -84,12 +84,8 @@ TECHNIQUE: Rows = (
 )  # fmt: skip
 
 
-def technique_problem(technique: Technique) -> str | None:
-    """The first text that applies; None if nothing is wrong."""
-    return first_problem(TECHNIQUE, t=technique)
-
-
 def first_problem(rows: Rows, **subject: Any) -> str | None:
+    """The first text that applies; None if nothing is wrong."""
     for condition, text in rows:
         if found := condition(**subject):
             return text.format(**subject, x=found)

@@ -217,24 +217,16 @@ def _why_no_interface(world: World) -> str:
     return "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
 
 
-def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
-    """All but the first epoch of each start, which pays for cold caches, and those in which a rank
-    was suspended."""
-    return [
-        epoch
-        for before, epoch in pairwise(epochs)
-        if before.attempt == epoch.attempt and not epoch.suspended_s
-    ]
-
-
 def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together.
+    """Images really processed over the training seconds they took, all ranks together. Left out are
+    the first epoch of each start, which pays for cold caches, and those with a suspension.
 
     first: epochs before the first that ran on the same devices and code as the last.
     """
     samples = tuple(
         ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
-        for epoch in steady_epochs(epochs[first:])
+        for before, epoch in pairwise(epochs[first:])
+        if before.attempt == epoch.attempt and not epoch.suspended_s
         if epoch.usual_images > 0 and epoch.usual_s > 0
     )
     kept = {sample.epoch for sample in samples}

@@ -9,14 +9,11 @@ being there asks the ranks to stop at the next epoch end), unfinished.json (they
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
@@ -24,12 +21,10 @@ from train.errors import ConfigError, RecordError
 from train.record.atomic import leftovers
 from train.record.measurements import EpochRecord
 from train.record.run import (
-    RECORD_NAME,
     Attempt,
     OtherCell,
     RunError,
     read_own_record,
-    read_record,
     refuse_other,
 )
 
@@ -51,12 +46,11 @@ def rank_file(cell: Path, rank: int, kind: str) -> Path:
     return cell / "logs" / f"rank-{rank}.{kind}"
 
 
-@dataclass(frozen=True)
-class RankFailure:
-    """A rank's own word on its end; ``consequence`` when it only says that a peer is gone."""
+class RankFailure(Frozen):
+    """rank-N.error.json: why a rank ended, by itself."""
 
-    at: datetime
-    consequence: bool
+    at: AwareDatetime
+    consequence: bool  # it only says that a peer is gone
     error: RunError
 
 
@@ -106,8 +100,8 @@ def read_unfinished(cell: Path) -> UnfinishedNote | None:
     turns those of the others into a signal's.
     """
     try:
-        text = (cell / "logs" / UNFINISHED_NAME).read_text(encoding="utf-8")
-        return UnfinishedNote.model_validate_json(text)
+        content = (cell / "logs" / UNFINISHED_NAME).read_bytes()
+        return UnfinishedNote.model_validate_json(content)
     except (OSError, ValueError):
         return None
 
@@ -116,12 +110,8 @@ def read_failures(cell: Path) -> list[RankFailure]:
     """All ranks' errors of the last start, earliest first; unreadable ones left out."""
     found = []
     for file in (cell / "logs").glob("rank-*.error.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(file.read_text(encoding="utf-8"))
-            error = RunError.model_validate(told["error"])
-            found.append(
-                RankFailure(datetime.fromisoformat(told["at"]), told["consequence"], error)
-            )
+        with contextlib.suppress(OSError, ValueError):
+            found.append(RankFailure.model_validate_json(file.read_bytes()))
     return sorted(found, key=lambda failure: failure.at)
 
 
@@ -165,17 +155,15 @@ def file_mark(file: Path) -> tuple[int, int, int] | None:
     return None
 
 
-def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attempt, ...]:
-    """Starts that an earlier record of this cell counts; none where there is no record, or only one
-    that is broken or of another config than ``config``.
+def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
+    """Starts that an earlier record of this config counts; none if there is no record, or only one
+    that is broken or of another config.
 
     Raises:
         Unreadable: the record cannot be read now: nobody knows how many it counts.
     """
     try:
-        return (
-            read_own_record(cell, config) if config else read_record(cell / RECORD_NAME)
-        ).attempts
+        return read_own_record(cell, config).attempts
     except (RecordError, OtherCell):
         return ()
 

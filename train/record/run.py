@@ -178,8 +178,6 @@ def read_record(path: Path) -> RunRecord:
         if (content := read_whole(path)) is None:
             raise NoRecord(f"{path}: there is no such file")
         record = RunRecord.model_validate_json(text := content.decode("utf-8"))
-    except IsADirectoryError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
     except ValidationError as error:

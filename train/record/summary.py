@@ -48,8 +48,10 @@ class RecordSummary(Frozen):
 
     @model_validator(mode="after")
     def _agrees(self) -> RecordSummary:
-        if (self.status == "completed") != (self.error is None):
-            raise ValueError("status and error contradict each other")
+        if (self.status == "completed") != (self.error is None) or self.cell_id != (
+            self.config.cell_id()
+        ):
+            raise ValueError("it contradicts itself: the whole record says how")
         return self
 
 
@@ -64,11 +66,8 @@ def read_summary(path: Path) -> RecordSummary:
 
 def read_own_summary(cell: Path, config: RunConfig) -> RecordSummary:
     """Raises as :func:`train.record.run.read_own_record`."""
-    path = cell / RECORD_NAME
-    summary = read_summary(path)
-    refuse_other(summary.config, config, path)
-    if summary.cell_id != config.cell_id():
-        read_record(path)  # it says that
+    summary = read_summary(cell / RECORD_NAME)
+    refuse_other(summary.config, config, cell / RECORD_NAME)
     return summary
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from train.config.image_checks import image_problem
+from train.config.checks import image_problem
 from train.config.plan import RunPlan, checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset

@@ -51,18 +51,13 @@ def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
         gpu=gpus[0] if gpus else None,
         driver=_read("/proc/driver/nvidia/version").partition("\n")[0].strip() or None,
         kernel=platform.release(),
-        unused_gpus=None if gpus else unused_gpus(os.environ),
+        # the supervisor counts those of this machine
+        unused_gpus=None if gpus else int(os.environ.get("HOROSCALE_GPUS_HERE") or 0) or None,
         slurm_job_id=slurm_job_id(os.environ),
         # weights and data order use the run's seed, random layers a stream per rank
         seeds={"run": config.seed},
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
-
-
-def unused_gpus(environment: Mapping[str, str]) -> int | None:
-    """GPUs that the supervisor saw on this machine."""
-    seen = environment.get("HOROSCALE_GPUS_HERE", "")
-    return int(seen) if seen.isdecimal() else None
 
 
 def slurm_job_id(environment: Mapping[str, str]) -> str | None:

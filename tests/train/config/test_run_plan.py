@@ -162,20 +162,6 @@ def test_the_course_milestones_on_both_sides(invariant: Invariant) -> None:
     assert len(set(short)) == 4  # they fire in a run of 12 epochs, too
 
 
-@pytest.mark.parametrize(
-    ("schedule", "words"),
-    [
-        (Step(milestones=(0.5, 0.99)), r"come to the steps \[18, 36\] of 36; .* 0.028 to 0.9722"),
-        (Step(milestones=(11.999,), unit="epochs"), r"steps \[36\] of 36; .* 0.33 to 11.67"),
-    ],
-)
-def test_milestones_that_rounding_moves_out_of_the_run_or_together(
-    schedule: Step, words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        planned(300, schedule=schedule, batch_per_rank=100)
-
-
 def test_cycles_start_after_the_warmup_and_accumulation_changes_nothing() -> None:
     cycle = {"schedule": Cosine(), "lr_scaling": "linear", "warmup_epochs": 2}
     plans = [planned(8000, **cycle, **way) for way in as_ranks(800)]

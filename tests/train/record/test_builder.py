@@ -164,7 +164,7 @@ def test_every_null_of_a_start_that_broke_off_is_explained(
     assert write_record(cell / RECORD_NAME, found) and read_record(cell / RECORD_NAME) == found
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"world": 1}', '{"world": null}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"world": null}'])
 def test_an_unreadable_announcement_is_none(cell: Path, text: str) -> None:
     (cell / "logs" / START_NAME).write_text(text)
     assert end(cell).world is None
