@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from train.config.datasets import DATASETS, FOLDER_PREFIX
 from train.config.networks import NETWORKS, Feature
 from train.config.schedule import Grow, Step
-from train.config.technique_checks import Rows, first_problem, grows
+from train.config.technique_checks import Rows, first_problem, grows, those
 
 if TYPE_CHECKING:  # which imports this module
     from train.config.plan import RunPlan
@@ -46,8 +46,10 @@ CELL: Rows = (
      or (t.warmup_epochs == c.epochs and t.schedule.name != "constant"),
      "warmup_epochs {t.warmup_epochs:g} leave nothing of the run of {c.epochs} epochs to schedule "
      "{t.schedule.name}: use a fifth of them or less"),
-    (lambda c, t: c.steps_per_epoch is not None and _counts_passes(t),
-     "steps_per_epoch: {x} counts in passes over the images: leave one out"),
+    (lambda c, t: c.steps_per_epoch is not None and those(
+        batch_growth=grows(t), regime_adaptation=t.regime_adaptation,
+        lr_scaling=t.lr_scaling == "adascale"),
+     "steps_per_epoch: {x} as given counts in passes over the images: leave one out"),
     (lambda c, t: c.target is not None and c.dataset == "synthetic",
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
     (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
@@ -96,7 +98,12 @@ CELL: Rows = (
      and c.dataset in DATASETS and DATASETS[c.dataset].characters,
      "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
      "characters: say flip: none"),
-    (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
+    (lambda c, t: c.framework != "horovod" and those(
+        normalisation=t.normalisation not in ("none", "batch_norm"),
+        reduction=t.reduction != "average", compression=t.compression != "none",
+        lr_scaling=t.lr_scaling == "adascale", batch_growth=grows(t),
+        precision=t.precision == "mixed_float16", accumulation=c.accumulation > 1,
+        sharpness_images=c.sharpness_images),
      "framework {c.framework} averages gradients by itself, once for each batch of a rank, so it "
      "cannot do {x} as given: use framework: horovod"),
 )  # fmt: skip
@@ -232,26 +239,3 @@ def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
 def _rise_within(values: Sequence[float], least: float, most: float) -> bool:
     rising = list(values) == sorted(set(values))
     return bool(values) and rising and least <= values[0] and values[-1] <= most
-
-
-def _counts_passes(t: Technique) -> str | None:
-    if grows(t):
-        return "batch_growth"
-    if t.regime_adaptation:
-        return "regime_adaptation"
-    return "lr_scaling: adascale" if t.lr_scaling == "adascale" else None
-
-
-def _not_distributed(c: RunConfig, t: Technique) -> list[str]:
-    """Keys that change the reduction, which tf.distribute does by itself."""
-    wrong = {
-        "normalisation": t.normalisation not in ("none", "batch_norm"),
-        "reduction": t.reduction != "average",
-        "compression": t.compression != "none",
-        "lr_scaling": t.lr_scaling == "adascale",
-        "batch_growth": grows(t),
-        "precision": t.precision == "mixed_float16",
-        "accumulation": c.accumulation > 1,
-        "sharpness_images": c.sharpness_images is not None,
-    }
-    return [name for name, bad in wrong.items() if bad]

@@ -26,47 +26,28 @@ TECHNIQUE: Rows = (
     (lambda t: t.normalisation == "none" and t.initialisation == "whitened",
      "initialisation whitened gives the first filters their directions and leaves their lengths "
      "to normalisation, which is none: choose one, e.g. batch_norm, or initialisation: he"),
-    (lambda t: t.reduction == "adasum" and t.compression != "none",
-     "reduction adasum takes dot products of whole gradients, which compression {t.compression} "
-     "rounds: say compression: none"),
-    (lambda t: t.reduction == "adasum" and t.lr_scaling != "none",
-     "reduction adasum sums what is orthogonal by itself, so lr_scaling {t.lr_scaling} would "
-     "scale twice (Maleki et al. 2020, 2006.02924): say lr_scaling: none"),
-    (lambda t: t.reduction == "adasum" and t.noise_batch is not None,
-     "reduction adasum adds up what the ranks' gradients do not have in common, which "
-     "noise_batch enlarges, and with it the step: use one of them"),
-    (lambda t: t.reduction == "adasum" and t.normalisation == "sync_batch_norm",
-     "reduction adasum needs the gradient of each rank's own batch, which normalisation "
-     "sync_batch_norm mixes: use batch_norm or ghost_batch_norm"),
+    (lambda t: t.reduction == "adasum" and those(
+        compression=t.compression != "none", lr_scaling=t.lr_scaling != "none",
+        noise_batch=t.noise_batch, normalisation=t.normalisation == "sync_batch_norm"),
+     "reduction adasum adds up what the gradients of ranks do not have in common (Maleki et al. "
+     "2020, 2006.02924): it needs whole gradients of their own batches, without noise, and no "
+     "scaled learning rate: leave out or change {x}"),
     (lambda t: t.zero_gamma and t.optimizer.name == "novograd_tfa",
      "optimizer novograd_tfa with zero_gamma: it divides by the norm of a variable's first "
      "gradient, which is 0 in a branch that starts closed, so the second step there is 32 times "
      "too long: use novograd"),
-    (lambda t: t.lr_scaling == "adascale" and t.warmup_epochs,
-     "lr_scaling adascale needs no warmup_epochs: its gain starts near 1 by itself (Johnson et "
-     "al. 2020, 2007.05105): set warmup_epochs: 0"),
-    (lambda t: t.lr_scaling == "adascale" and t.noise_batch is not None,
-     "lr_scaling adascale reads the gradient's noise, which noise_batch adds to: use one of them"),
-    (lambda t: t.lr_scaling == "adascale" and t.regime_adaptation,
-     "lr_scaling adascale lets one step count for several of base_batch's, regime_adaptation "
-     "takes all of them: use one of them"),
-    (lambda t: t.lr_scaling == "adascale" and t.normalisation == "sync_batch_norm",
-     "lr_scaling adascale compares gradients of the ranks' own batches, which normalisation "
-     "sync_batch_norm makes depend on each other: use batch_norm or ghost_batch_norm"),
-    (lambda t: t.lr_scaling == "adascale" and t.optimizer.name != "sgd",
-     "lr_scaling adascale is a rule for SGD (2007.05105), found optimizer {t.optimizer.name}: "
-     "use sgd, with or without momentum, or lr_scaling: sqrt"),
-    (lambda t: grows(t) and t.schedule.name != "constant",
-     "batch_growth takes the place of a decaying learning rate, but schedule is "
-     "{t.schedule.name}: say schedule: constant"),
-    (lambda t: grows(t) and t.lr_scaling == "adascale",
-     "batch_growth lowers the noise instead of the learning rate, lr_scaling adascale would "
-     "raise it again: say lr_scaling: none, sqrt or linear (of the first batch)"),
-    (lambda t: grows(t) and t.noise_batch is not None,
-     "batch_growth lowers the gradient's noise, noise_batch adds what is missing to a fixed "
-     "level: use one of them"),
-    (lambda t: grows(t) and t.regime_adaptation,
-     "batch_growth takes fewer steps than base_batch, regime_adaptation as many: use one of them"),
+    (lambda t: t.lr_scaling == "adascale" and those(
+        warmup_epochs=t.warmup_epochs, noise_batch=t.noise_batch,
+        regime_adaptation=t.regime_adaptation, batch_growth=grows(t),
+        normalisation=t.normalisation == "sync_batch_norm", optimizer=t.optimizer.name != "sgd"),
+     "lr_scaling adascale is a rule for SGD (Johnson et al. 2020, 2007.05105): the noise between "
+     "gradients of separate batches sets the learning rate, which climbs by itself, and for how "
+     "many steps a step counts: leave out or change {x}"),
+    (lambda t: grows(t) and those(
+        schedule=t.schedule.name != "constant", noise_batch=t.noise_batch,
+        regime_adaptation=t.regime_adaptation),
+     "batch_growth lowers the gradient's noise in place of the learning rate, and takes fewer "
+     "steps: leave out {x}, which would do so again or undo it"),
     (lambda t: t.warmup_epochs and t.warmup_from == "base" and t.lr_scaling == "none",
      "warmup_epochs {t.warmup_epochs:g} climb from the base learning rate to the scaled one, "
      "which lr_scaling none leaves the same: say warmup_from: zero, or warmup_epochs: 0"),
@@ -90,6 +71,11 @@ def first_problem(rows: Rows, **subject: Any) -> str | None:
         if found := condition(**subject):
             return text.format(**subject, x=found)
     return None
+
+
+def those(**wrong: object) -> str:
+    """The keys of what is wrong."""
+    return ", ".join(key for key, value in wrong.items() if value)
 
 
 def grows(t: Technique) -> bool:
