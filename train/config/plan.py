@@ -64,9 +64,9 @@ class RunPlan:
                 break
             if number == MOST_EPOCHS:
                 raise ConfigError(
-                    f"cell {config.cell_id()}: regime_adaptation would take more than "
-                    f"{MOST_EPOCHS:,} epochs for the {self.base_steps:,} steps of base_batch "
-                    f"{config.technique.base_batch}: use fewer epochs, or a larger base_batch"
+                    f"regime_adaptation would take more than {MOST_EPOCHS:,} epochs for the "
+                    f"{self.base_steps:,} steps of base_batch {config.technique.base_batch}: use "
+                    "fewer epochs, or a larger base_batch"
                 )
             times, factor = self._growth(number)
             batch = config.global_batch * times
@@ -77,8 +77,8 @@ class RunPlan:
             if asked := config.steps_per_epoch:
                 if asked > steps:
                     raise ConfigError(
-                        f"cell {config.cell_id()}: steps_per_epoch {asked:,} is more than a pass "
-                        f"over the {self.used:,} training images has: use at most {steps:,}"
+                        f"steps_per_epoch {asked:,} is more than a pass over the {self.used:,} "
+                        f"training images has: use at most {steps:,}"
                     )
                 steps, per_pass = asked, steps // asked
             if left is not None:
@@ -114,8 +114,8 @@ class RunPlan:
         config, base = self.config, self.config.technique.base_batch
         if base > self.used:
             raise ConfigError(
-                f"cell {config.cell_id()}: base_batch {base:,} is more than the {self.used:,} "
-                f"training images, so it has no steps to go by: use at most {self.used:,}"
+                f"base_batch {base:,} is more than the {self.used:,} training images, so it has no "
+                f"steps to go by: use at most {self.used:,}"
             )
         return config.epochs * (self.used // base)
 
@@ -200,36 +200,28 @@ class RunPlan:
         """Where growth stops, images; the first growth must be possible."""
         first = self.config.global_batch * growth.factor
         largest = self.used // 10 if growth.largest is None else growth.largest
-        cell = f"cell {self.config.cell_id()}: batch_growth"
         if largest > self.used:
             raise ConfigError(
-                f"{cell}.largest {largest:,} is more than the {self.used:,} training images: use "
-                f"at most {self.used // 10:,}, a tenth"
+                f"batch_growth.largest {largest:,} is more than the {self.used:,} training "
+                f"images: use at most {self.used // 10:,}, a tenth"
             )
         if first > largest:
             default = " (a tenth of the training images)" if growth.largest is None else ""
             raise ConfigError(
-                f"{cell}: the first growth, from {self.config.global_batch:,} to {first:,}, passes "
-                f"the largest batch {largest:,}{default}, so the batch would never grow: use a "
-                f"smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
+                f"batch_growth: the first growth, from {self.config.global_batch:,} to {first:,}, "
+                f"passes the largest batch {largest:,}{default}, so the batch would never grow: "
+                f"use a smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
             )
         return largest
 
 
 def _no_step(config: RunConfig, used: int) -> str:
     shard = used // config.gpus
-    if shard == 0:
-        return (
-            f"cell {config.cell_id()}: {used:,} training images for {config.gpus} ranks leave none "
-            "for some: use fewer ranks or more data (data_fraction)"
-        )
-    batch = config.batch_per_rank * config.accumulation
-    parts = f" ({config.batch_per_rank} x {config.accumulation} accumulated)"
+    smaller = f"a batch of at most {shard}, " if shard else ""
     return (
-        f"cell {config.cell_id()}: batch per rank {batch}"
-        f"{parts if config.accumulation > 1 else ''} is larger than the "
-        f"shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), so an "
-        f"epoch would have 0 steps. Use a batch of at most {shard}, fewer ranks or more data."
+        f"batch_per_rank x accumulation, {config.batch_per_rank} x {config.accumulation}, is more "
+        f"than the shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), "
+        f"so an epoch would have 0 steps: use {smaller}fewer ranks or more data (data_fraction)"
     )
 
 
@@ -247,8 +239,12 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
 def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     """The same, and raises the same, if the images to validate on are taken away already."""
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
-    plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
-    if text := new_cell_problem(config) or plan_problem(plan):
+    try:
+        plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
+        text = new_cell_problem(config) or plan_problem(plan)
+    except ConfigError as error:
+        text = str(error)
+    if text:
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     return plan
 
