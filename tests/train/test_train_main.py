@@ -78,9 +78,8 @@ def test_a_wrong_request_is_refused_without_a_traceback(cell, options, environme
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"dataset": "digits"}', "\xff"])
-def test_a_config_that_is_none_is_refused(cell: Path, text: str, capsys) -> None:
-    (cell / "config.json").write_bytes(text.encode("latin-1"))
+def test_a_config_that_is_none_is_refused(cell: Path, capsys) -> None:
+    (cell / "config.json").write_bytes(b"\xff")
     assert start(cell) == 2
     assert "config.json" in capsys.readouterr().err
 
