@@ -179,9 +179,9 @@ PLAN: Rows = (
      and ([*s.milestones], steps, p.horizon - 1,
           least := (c.epochs if s.unit == "epochs" else 1) / p.horizon,
           least * (p.horizon - 1)),
-     "schedule: the milestones {x[0]} come to the steps {x[1]} of {p.horizon:,}; they must rise, "
-     "and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to {x[4]:.4g}, at least "
-     "{x[3]:.2g} apart"),
+     "schedule: the milestones {x[0]} (unit: {t.schedule.unit}) come to the steps {x[1]} of "
+     "{p.horizon:,}; they must rise, and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to "
+     "{x[4]:.4g}, at least {x[3]:.2g} apart, or the other unit, fraction or epochs"),
     (lambda p, c, t: c.target is not None and c.target.held_for > (n := len(p.epochs)) and n,
      "target: held_for {c.target.held_for} asks for more evaluations than a run of {x} epochs "
      "has: set held_for to {x} or less, or more epochs"),

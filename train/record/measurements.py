@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from train.config.checks import MOST_IMAGES
 from train.config.frozen import Frozen
@@ -70,18 +70,6 @@ class NoiseScale(Frozen):
     b_simple: Annotated[float | None, _CENSORED]  # S / G2, images; only where measured
     low: Annotated[float | None, _CENSORED]  # 95 % block-bootstrap interval of b_simple
     high: Annotated[float | None, _CENSORED]
-
-    @model_validator(mode="after")
-    def _agrees(self) -> NoiseScale:
-        there = (self.b_simple is not None, self.low is not None, self.high is not None)
-        may = {
-            "measured": [(True, True, True)],
-            "censored": [(False, True, False), (False, False, False)],
-            "too_few_steps": [(False, False, False)],
-        }
-        if there not in may[self.interval]:
-            raise ValueError(f"interval is {self.interval}: b_simple, low, high do not agree")
-        return self
 
 
 class TrustRatios(Frozen):

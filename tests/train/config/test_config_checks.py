@@ -90,6 +90,7 @@ ALWAYS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (WARM | {"warmup_epochs": 5, "schedule": Step()}, {}, r"after \[4.5\] epochs .* warm-up of 5"),
     (WARM | {"warmup_epochs": 7} | GROW, {}, r"after \[6\] epochs fall into the warm-up of 7"),
     ({"batch_growth": Grow()}, {"epochs": 4}, r"epochs \[2, 3, 4\], which must differ and lie"),
+    ({"batch_growth": Grow(milestones=(0.5, 0.2))}, {}, r"ends of epochs \[6, 2\], which must"),
     ({"batch_growth": Grow(milestones=(0.01,))}, {}, r"ends of epochs \[0\]"),
     ({"batch_growth": Grow(milestones=())}, {}, "must differ and lie between 1 and 11"),
     ({"augmentation": CropFlip()}, {}, "turns digits of digits into other .* say flip: none"),
@@ -117,7 +118,8 @@ NEW: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (NORM | {"zero_gamma": True}, {"model": "keras.applications.MobileNetV2"}, "runs as built: le"),
     (WARM | {"warmup_epochs": 0.01}, {}, r"of 15 steps .* or to 0.067 \(one step\)"),
     ({"schedule": Step(milestones=(3, 12), unit="epochs")}, {}, 
-     r"steps \[45, 180\] of 180; .* from 0.067 to 11.93,"),
+     r"steps \[45, 180\] of 180; .* from 0.067 to 11.93, .* or the other unit, fraction"),
+    ({"schedule": Step(milestones=(0.5, 0.2))}, {}, r"steps \[90, 36\] of 180; they must rise"),
     ({"schedule": Step(milestones=(0.5, 0.501))}, {}, r"\[90, 90\] of 180; .* 0.0056 to 0.9944"),
     ({}, {"target": Target(train_accuracy=0.7, held_for=13)}, "than a run of 12 epochs has: set"),
 ]  # fmt: skip

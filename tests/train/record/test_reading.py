@@ -97,7 +97,6 @@ BAD: dict[str, tuple[str | bytes, str]] = {
         edited("classification", "classes", 1, "f1", value=None), "classification.classes.f1",
     ),
     "no reasons": (edited("missing", value={}), "null without a reason in 'missing': "),
-    "noise that disagrees": (edited("epochs", 0, "noise", "b_simple", value=None), "do not agree"),
     "a time without its zone": (edited("started_at", value="2025-03-01T12:00:00"), "started_at"),
     "a very large number": (edited("epochs", 0, "images", value=10**30), "images"),
     "a number of 5,000 digits": (
