@@ -14,18 +14,15 @@ Rows = tuple[tuple[Callable[..., Any], str], ...]
 TECHNIQUE: Rows = (
     (lambda t: t.normalisation == "ghost_batch_norm" and t.ghost_batch is None,
      "normalisation ghost_batch_norm needs ghost_batch, e.g. 128"),
-    (lambda t: t.normalisation != "ghost_batch_norm" and t.ghost_batch is not None,
-     "ghost_batch {t.ghost_batch} has no effect with normalisation {t.normalisation}: say "
-     "normalisation: ghost_batch_norm, or leave it out"),
-    (lambda t: t.normalisation != "ghost_batch_norm" and t.bn_momentum_per != "ghost",
-     "bn_momentum_per {t.bn_momentum_per} is about ghosts, and normalisation is "
-     "{t.normalisation}: say normalisation: ghost_batch_norm, or leave it out"),
-    (lambda t: t.normalisation == "none" and (t.bn_statistics != "moving" or t.zero_gamma),
-     "bn_statistics and zero_gamma are about normalisation, which is none: choose one, e.g. "
-     "batch_norm, or leave them out"),
-    (lambda t: t.normalisation == "none" and t.initialisation == "whitened",
-     "initialisation whitened gives the first filters their directions and leaves their lengths "
-     "to normalisation, which is none: choose one, e.g. batch_norm, or initialisation: he"),
+    (lambda t: t.normalisation != "ghost_batch_norm" and those(
+        ghost_batch=t.ghost_batch, bn_momentum_per=t.bn_momentum_per != "ghost"),
+     "{x} has no effect with normalisation {t.normalisation}: say normalisation: "
+     "ghost_batch_norm, or leave it out"),
+    (lambda t: t.normalisation == "none" and those(
+        bn_statistics=t.bn_statistics != "moving", zero_gamma=t.zero_gamma,
+        initialisation=t.initialisation == "whitened"),
+     "{x} as given needs normalisation, which is none: choose one, e.g. batch_norm, or leave it "
+     "out"),
     (lambda t: t.reduction == "adasum" and those(
         compression=t.compression != "none", lr_scaling=t.lr_scaling != "none",
         noise_batch=t.noise_batch, normalisation=t.normalisation == "sync_batch_norm"),

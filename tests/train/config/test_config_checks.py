@@ -42,11 +42,10 @@ def cell(row: dict[str, Any], **changes: Any) -> RunConfig:
 #: Refused wherever a config is read.
 ALWAYS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"normalisation": "ghost_batch_norm"}, {}, "needs ghost_batch, e.g. 128"),
-    ({"ghost_batch": 32}, {}, "ghost_batch 32 has no effect .* none: say normalisation: ghost"),
-    (NORM | {"bn_momentum_per": "batch"}, {}, "batch is about ghosts, .* say .*ghost_batch_norm"),
-    ({"zero_gamma": True}, {}, "zero_gamma .* which is none: choose one, e.g. batch_norm"),
-    ({"bn_statistics": "reestimated"}, {}, "about normalisation, which is none: choose one"),
-    ({"initialisation": "whitened"}, {}, "lengths to normalisation, which is none: choose .*he"),
+    ({"ghost_batch": 32, "bn_momentum_per": "batch"}, {},
+     "ghost_batch, bn_momentum_per has no effect .* none: say normalisation: ghost"),
+    ({"zero_gamma": True, "bn_statistics": "reestimated", "initialisation": "whitened"}, {},
+     "bn_statistics, zero_gamma, initialisation as given .* is none: choose one, e.g. batch_norm"),
     (ADASUM | SYNC | {"compression": "fp16", "lr_scaling": "sqrt", "noise_batch": 8}, {},
      "adasum .* leave out or change compression, lr_scaling, noise_batch, normalisation"),
     (NORM | {"zero_gamma": True, "optimizer": NovoGradTfa()}, MINI, "32 times too long: use novog"),
