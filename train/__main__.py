@@ -102,8 +102,8 @@ def main(arguments: Sequence[str]) -> int:
 def start_number(
     given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
 ) -> int:
-    """What the supervisor gives, else one more than the earlier record, or the epochs to go on
-    from, count; a good record that is to be replaced counts for nothing."""
+    """What the supervisor gives, else one more than the earlier record or the epochs to go on from
+    count; a good record, which is to be replaced, counts for nothing."""
     if given is not None:
         return given
     if earlier is not None and earlier.status in GOOD:

@@ -212,6 +212,12 @@ def test_what_would_fail_after_the_last_epoch_is_refused_before_the_first(
     assert not read_epochs(tmp_path)
 
 
+def test_tensorflow_is_not_loaded_before_the_cores_are_chosen() -> None:
+    """Threads and log level are read when it is: `world.start` sets them first."""
+    code = "import sys, train.run.session; sys.exit('tensorflow' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_a_good_record_is_kept_and_its_traces_too(cell: Path, capsys) -> None:
     of = config(gpus=2)
     write_record(cell / RECORD_NAME, record(of))

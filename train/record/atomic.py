@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -75,8 +74,8 @@ def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666)
 
 def leftovers(folder: Path) -> list[Path]:
     """Files under the temporary names of writers here that were killed, or still write."""
-    ours = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
-    return [file for file in folder.iterdir() if ours.fullmatch(file.name) and file.is_file()]
+    files = folder.glob(f".*.{'[0-9a-f]' * 12}.tmp")
+    return [file for file in files if file.is_file()]
 
 
 def create(path: Path, mode: int = 0o666) -> int:

@@ -62,11 +62,9 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
         OtherCell: the two differ; the text says where.
         Unreadable: it cannot be read now.
     """
-    path = cell / CONFIG_NAME
-    try:
+    path, found = cell / CONFIG_NAME, config
+    with contextlib.suppress(ConfigError):  # absent, or no config: no run can be going on with it
         found = load_config(path)
-    except ConfigError:
-        return  # absent, or no config: no run can be going on with it
     refuse_other(found, config, path)
 
 
@@ -94,11 +92,8 @@ class UnfinishedNote(Frozen):
 
 
 def read_unfinished(cell: Path) -> UnfinishedNote | None:
-    """What the last start left when it stopped on purpose; None when it did not.
-
-    More to be trusted than exit codes: a launcher that ends all tasks once the first one is gone
-    turns those of the others into a signal's.
-    """
+    """What the last start left if it stopped on purpose. Exit codes prove less: a launcher that
+    ends all tasks once the first one is gone turns those of the others into a signal's."""
     try:
         content = (cell / "logs" / UNFINISHED_NAME).read_bytes()
         return UnfinishedNote.model_validate_json(content)
@@ -108,11 +103,11 @@ def read_unfinished(cell: Path) -> UnfinishedNote | None:
 
 def read_failures(cell: Path) -> list[RankFailure]:
     """All ranks' errors of the last start, earliest first; unreadable ones left out."""
-    found = []
+    failures = []
     for file in (cell / "logs").glob("rank-*.error.json"):
         with contextlib.suppress(OSError, ValueError):
-            found.append(RankFailure.model_validate_json(file.read_bytes()))
-    return sorted(found, key=lambda failure: failure.at)
+            failures.append(RankFailure.model_validate_json(file.read_bytes()))
+    return sorted(failures, key=lambda failure: failure.at)
 
 
 def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
@@ -121,13 +116,11 @@ def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
         lines = (cell / EPOCHS_NAME).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return ()
-    found = []
-    for line in lines:
-        try:
-            found.append(EpochRecord.model_validate_json(line))
-        except ValidationError:
-            break
-    return tuple(found)
+    epochs = []
+    with contextlib.suppress(ValidationError):
+        for line in lines:
+            epochs.append(EpochRecord.model_validate_json(line))
+    return tuple(epochs)
 
 
 def read_last_epoch(cell: Path) -> EpochRecord | None:
@@ -156,11 +149,10 @@ def file_mark(file: Path) -> tuple[int, int, int] | None:
 
 
 def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
-    """Starts that an earlier record of this config counts; none if there is no record, or only one
-    that is broken or of another config.
+    """Starts that an earlier record of this config counts; none if it is broken or another's.
 
     Raises:
-        Unreadable: the record cannot be read now: nobody knows how many it counts.
+        Unreadable: it cannot be read now.
     """
     try:
         return read_own_record(cell, config).attempts

@@ -32,8 +32,6 @@ ENVIRONMENT = (
     "OMPI_MCA_btl_tcp_if_include", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER",
 )  # fmt: skip
 
-#: By which the supervisor, outside the image, hands down what it runs.
-IMAGE_DIGEST = "HOROSCALE_IMAGE_DIGEST"
 #: What decides a result: the code, its locks and the rows of techniques.
 CODE = ("train", "jobs", "containers", "pyproject.toml")
 NEW_CODE = ("train/*.py", "jobs/*.py")
@@ -45,7 +43,7 @@ def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
     return Provenance(
         git_commit=commit,
         git_dirty=dirty,
-        image_digest=os.environ.get(IMAGE_DIGEST),
+        image_digest=os.environ.get("HOROSCALE_IMAGE_DIGEST"),  # the supervisor's, outside of it
         versions=_versions(),
         cpu=_cpu(),
         gpu=gpus[0] if gpus else None,

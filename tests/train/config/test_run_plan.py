@@ -274,6 +274,11 @@ def test_growth_keeps_the_rate_of_the_first_batch_and_whole_steps() -> None:
     assert [plan.epoch_of(s).number for s in (0, 44, 45, 89, 90, 111)] == [0, 0, 1, 1, 2, 3]
 
 
+def test_growth_begins_with_the_nearest_epoch() -> None:
+    assert Grow().epochs(40) == (15, 25, 35)
+    assert Grow().epochs(12) == (5, 8, 11)  # 4.5, 7.5 and 10.5: half counts up, all alike
+
+
 @pytest.mark.parametrize(
     ("growth", "words"),
     [
