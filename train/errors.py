@@ -49,7 +49,11 @@ def remedy(error: OSError, place: Path | None = None) -> str:
 
 def _cause(number: int, path: Path) -> str:
     if number == errno.ENOSPC:
-        return _lack(_seen(path))
+        free, place = os.statvfs(there := _seen(path)), f"the file system of {there}"
+        if free.f_files and not free.f_favail:  # some file systems, as btrfs, count no inodes
+            return f"remove files on {place}: its inodes are used up (df -i)"
+        left = free.f_bavail * free.f_frsize / 1e9
+        return f"free space on {place} ({left:.1f} GB left), or look for a quota there"
     if number in (errno.EACCES, errno.EPERM):
         return _forbidden(path)
     quota = "a quota of the user, group or folder is used up"
@@ -60,17 +64,6 @@ def _cause(number: int, path: Path) -> str:
         errno.ETIMEDOUT: "have its file server looked at",
         errno.EIO: "have its disk or file server looked at",
     }.get(number, "")
-
-
-def _lack(place: Path) -> str:
-    """What the file system of a place lacks that is full."""
-    free = os.statvfs(place)
-    if free.f_files and not free.f_favail:  # some file systems, as btrfs, count no inodes
-        return f"remove files on the file system of {place}: its inodes are used up (df -i)"
-    left = free.f_bavail * free.f_frsize / 1e9
-    return (
-        f"free space on the file system of {place} ({left:.1f} GB left), or look for a quota there"
-    )
 
 
 def _forbidden(path: Path) -> str:

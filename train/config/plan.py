@@ -84,11 +84,8 @@ class RunPlan:
             if left is not None:
                 steps = min(steps, left)
                 left -= steps
-            plans.append(
-                EpochPlan(
-                    number, config.accumulation * times, batch, steps, first, factor, per_pass
-                )
-            )
+            grown = config.accumulation * times
+            plans.append(EpochPlan(number, grown, batch, steps, first, factor, per_pass))
             first += steps
         return tuple(plans)
 
@@ -140,15 +137,10 @@ class RunPlan:
             start = min(technique.base_lr, peak) if technique.warmup_from == "base" else 0.0
             return start + (peak - start) * (clock + 1) / warmup
         progress = min(1.0, (clock - warmup) / max(1, self.horizon - warmup))
-        step = min(self.total_steps - 1, int(clock))
-        share = self.config.technique.schedule.share(progress, self._passed(clock))
-        return peak * share * self.epoch_of(step).rate_factor
-
-    def _passed(self, clock: float) -> int:
-        schedule = self.config.technique.schedule
-        if not isinstance(schedule, Step):
-            return 0
-        return sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
+        step, schedule, passed = min(self.total_steps - 1, int(clock)), technique.schedule, 0
+        if isinstance(schedule, Step):
+            passed = sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
+        return peak * schedule.share(progress, passed) * self.epoch_of(step).rate_factor
 
     def milestone(self, schedule: Step, milestone: float) -> int:
         """First step that a milestone changes."""
@@ -183,13 +175,12 @@ class RunPlan:
 
     def _growth(self, epoch: int) -> tuple[int, float]:
         """By what the batch is multiplied in an epoch, and the rate by what it could not grow."""
-        growth = self.config.technique.batch_growth
-        if not isinstance(growth, Grow):
-            return 1, 1.0
-        largest = self._largest(growth)
-        times, factor = 1, 1.0
-        for start in growth.epochs(self.config.epochs):
-            if epoch >= start:
+        growth, times, factor = self.config.technique.batch_growth, 1, 1.0
+        if isinstance(growth, Grow):
+            largest = self._largest(growth)
+            for start in growth.epochs(self.config.epochs):
+                if epoch < start:
+                    break
                 if self.config.global_batch * times * growth.factor <= largest:
                     times *= growth.factor
                 else:
@@ -250,8 +241,8 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
 
 
 def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
-    """Epochs of the run, or None: regime adaptation turns steps into epochs, which takes the number
-    of images (``used``, as of RunPlan), unless it is published; and some cells cannot run."""
+    """Epochs of the run; None for cells that cannot run, and with regime adaptation if the number
+    of images is neither given (``used``, as of RunPlan) nor published."""
     if not config.technique.regime_adaptation:
         return config.epochs
     facts = DATASETS.get(config.dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -87,8 +88,7 @@ def ended_record(
     """Of a start that did not write its own, from the traces that it left.
 
     Raises:
-        Unreadable: a trace, or the record of an earlier start, cannot be read now: what it holds
-            would be missing for ever.
+        Unreadable: a trace, or the record of an earlier start, cannot be read now.
     """
     for trace in (cell / EPOCHS_NAME, cell / "logs" / START_NAME):
         read_whole(trace)
@@ -101,10 +101,9 @@ def ended_record(
         number=number, resumed_from_epoch=trained.resumed_from, started_at=started_at,
         ended_at=ended_at, status=status,
     )  # fmt: skip
-    try:
+    announced = None
+    with suppress(OSError, ValueError):  # the ranks never met
         announced = Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
-    except (OSError, ValueError):  # the ranks never met
-        announced = None
     return _record(config, trained, (*earlier, this), announced)
 
 
@@ -186,11 +185,10 @@ def why_no_noise(config: RunConfig) -> str | None:
 
 
 def _differences(provenance: Provenance) -> str:
-    parts = (
+    listed = "; ".join(
         f"{name} ({', '.join(f'{value}: {len(ranks)}' for value, ranks in values.items())})"
         for name, values in provenance.unequal.items()
     )
-    listed = "; ".join(parts)
     return f"not equal on all ranks (value: number of ranks): {listed}" if listed else ""
 
 

@@ -37,6 +37,8 @@ STOP_NAME = "stop"
 UNFINISHED_NAME = "unfinished.json"
 #: Ranks that stopped at an epoch's end on purpose end with this code, their checkpoint written.
 EXIT_UNFINISHED = 85
+#: Of a log, for a message.
+TAIL_LINES, TAIL_BYTES = 20, 32 * 1024
 #: More than two lines of epochs.jsonl.
 EPOCH_BYTES = 4096
 
@@ -158,11 +160,6 @@ def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
         return read_own_record(cell, config).attempts
     except (RecordError, OtherCell):
         return ()
-
-
-#: Of a log, for a message.
-TAIL_LINES = 20
-TAIL_BYTES = 32 * 1024
 
 
 def tail_of(log: Path) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ Count = Annotated[int, Field(ge=0, le=MOST_IMAGES)]
 Positive = Annotated[Count, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-
 NO_ACCURACY = Why("random labels: accuracy has no meaning")
 _NOT_FINITE = Why("not a finite number in that epoch")
 _OLDER = Why("an epoch of an older version of this suite")
@@ -141,26 +140,22 @@ class EpochRecord(Frozen):
 
 
 class RankSteps(Frozen):
-    """Steady-state step times of one rank, seconds.
-
-    The first epoch of a start is left out; where it is the only one, its first step.
+    """Steady-state step times of one rank in seconds, without the first epoch of a start, or if it
+    is the only one, without its first step.
 
     One step of each epoch (of epochs of one step, every second one) is ``sampled``: its parts are
-    taken one after the other, and
-    ``compute_s`` (forward, backward, update), its part ``update_s``, and ``communication_s`` (the
-    all-reduce alone, with the waiting for slower ranks in it; 0 in a world of one, which has none)
-    are of these steps. ``step_s`` and its part ``input_s`` (waiting for the batch) are of all
-    others, in which communication overlaps the backward pass; those that were taken in one call
-    have equal shares of it. ``exposed_s`` is communication that overlaps no computing: by how much
-    the other steps of an epoch last longer than the sampled one computes (medians over the epoch's
-    steps and over epochs), at most the median of ``communication_s``; null where they do not, since
-    steps in one call save more than their communication shows, and where no epoch has both. 1 -
-    ``exposed_s`` / ``communication_s`` is the overlap.
+    taken one after the other. These steps have ``compute_s`` (forward, backward, update), its part
+    ``update_s``, and ``communication_s`` (the all-reduce, with the waiting for slower ranks; 0 in a
+    world of one). All others, in which communication overlaps the backward pass, have ``step_s``
+    and its part ``input_s`` (waiting for the batch); steps of one call have equal shares of it.
+    ``exposed_s`` is communication that overlaps no computing: by how much the other steps of an
+    epoch last longer than the sampled one computes (medians over the epoch's steps and over
+    epochs), at most the median of ``communication_s``. 1 - ``exposed_s`` / ``communication_s`` is
+    the overlap.
 
-    ``waiting_s`` is the part of ``communication_s`` before the slowest rank was there, so the skew
-    between ranks: an all-reduce of four bytes before that of the gradients shows it, and needs no
-    clock that ranks share. ``negotiation_s`` is that of a second one, of ranks that are all there:
-    the price of any message. Both rounds are left out of all other times.
+    ``waiting_s`` is the part of ``communication_s`` before the slowest rank was there: an
+    all-reduce of four bytes before that of the gradients shows it without a shared clock.
+    ``negotiation_s`` is that of a second one, the price of any message. No other time has them.
 
     In records without ``sampled`` every step was taken in parts, and ``step_s`` = ``input_s`` +
     ``compute_s`` + ``communication_s``.

@@ -40,7 +40,7 @@ def _look(
     elif kind is tuple:
         for item in value:
             _look(item, path, why, found, whole=whole)
-    elif kind not in _NEVER_NULL and hasattr(kind, "model_fields"):
+    elif hasattr(kind, "model_fields"):
         values, given = value.__dict__, value.__pydantic_fields_set__
         for name, reason in _fields(kind):
             item = values[name]
