@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from train.config.datasets import DATASETS, FOLDER_PREFIX
 from train.config.networks import NETWORKS, Feature
 from train.config.schedule import Grow, Step
-from train.config.technique_checks import Rows, first_problem, grows, those
+from train.config.technique import Rows, Technique, first_problem, grows, those
 
 if TYPE_CHECKING:  # which imports this module
     from train.config.plan import RunPlan
     from train.config.run import RunConfig
-    from train.config.technique import Technique
 
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
 MOST_IMAGES = 10**13
