@@ -102,10 +102,8 @@ CELL: Rows = (
      "cannot do {x} as given: use framework: horovod"),
 )  # fmt: skip
 
-#: Of cells that are to be trained; records that hold such a cell load. Left out, because shipped
-#: sweeps and published records have them: bn_momentum with re-estimated statistics, muon's
-#: ``rest: lamb`` with ``dense``. One rank, one ghost a batch and the base batch are the first
-#: points of a series: what acts between ranks, on ghosts or on larger batches has no effect there.
+#: Of cells that are to be trained; records that hold such a cell load. A setting that has no effect
+#: is refused only if its name promises one: a series begins with one rank, or one ghost per batch.
 NEW_CELL: Rows = (
     # a vector minus its own mean is zero, whatever the image was
     (lambda c, t: {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
@@ -124,11 +122,6 @@ NEW_CELL: Rows = (
     (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
      "zero_gamma and initialisation are for the built-in networks, and model {c.model:.24} runs as "
      "built: leave them out"),
-    (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
-     "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
-    (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
-     "bn_momentum_per {t.bn_momentum_per} is about moving averages, which bn_statistics "
-     "reestimated does not use: leave one out"),
 )  # fmt: skip
 
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.

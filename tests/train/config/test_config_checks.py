@@ -102,9 +102,6 @@ NEW: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"optimizer": Larc(clip=False)}, {}, "base sgd with clip False is no longer trained"),
     (NORM, {"batch_per_rank": 1, "gpus": 2}, "batch_norm over one image .* 2 or more"),
     (SYNC, {"batch_per_rank": 1}, "sync_batch_norm over one image would make .* the same"),
-    ({"bn_momentum": 0.99}, {}, "bn_momentum 0.99 has no effect with normalisation none: leave"),
-    (GHOSTS | {"ghost_batch": 32, "bn_momentum_per": "batch", "bn_statistics": "reestimated"}, {},
-     "about moving averages, which .* reestimated does not use: leave one out"),
     (NORM | {"initialisation": "whitened"}, {"model": "mlp"}, "conv1, which model mlp does not"),
     *((NORM | {"zero_gamma": True}, changes, "residual branches, which model .* leave it out")
       for changes in ({"model": "mlp"}, {"model": "cnn"}, MINI | {"shortcuts": False})),
