@@ -3,6 +3,7 @@ they end where something refuses."""
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import os
@@ -77,8 +78,24 @@ def pip_environment(pip: Sequence[str]) -> dict[str, str]:
         hint="Correct that file; pip config debug lists all.",
         env=seen | plain | {"PIP_LOG": os.devnull},
     )  # fmt: skip
-    named: dict[str, str] = table.index_settings(found)
-    return named | seen | {"PIP_CONFIG_FILE": os.devnull}
+    return index_settings(found) | seen | {"PIP_CONFIG_FILE": os.devnull}
+
+
+def index_settings(listing: str) -> dict[str, str]:
+    """The way to packages that pip's configuration files name, as variables.
+
+    ``listing``: what ``pip config list`` prints, a line like ``global.index-url='...'`` for each
+    setting. As in pip, the sections of commands win over the global one.
+    """
+    found: dict[str, str] = {}
+    for sections in (("global",), ("install", "download")):
+        for line in listing.splitlines():
+            key, _, value = line.partition("=")
+            section, _, option = key.partition(".")
+            if section in sections and option in table.INDEX_OPTIONS:
+                words = str(ast.literal_eval(value)).split()
+                found[f"PIP_{option.upper().replace('-', '_')}"] = " ".join(words)
+    return found
 
 
 def output(command: Sequence[str]) -> str | None:

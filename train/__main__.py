@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -74,10 +74,9 @@ def main(arguments: Sequence[str]) -> int:
             by_hand = not launch.supervised
             (out / "logs").mkdir(parents=True, exist_ok=True)
             if by_hand and launch.rank == 0 and not stack.enter_context(hold(out)):
-                other = holder(out) or "another process"
                 raise ConfigError(
-                    f"{other} runs the cell in {out}: wait, stop it, or name another "
-                    "folder with --out"
+                    f"{holder(out) or 'another process'} runs the cell in {out}: wait, stop it, or "
+                    "name another folder with --out"
                 )
             earlier = _earlier(config, out, force=options.force)
             if not options.force and earlier is not None and earlier.status in GOOD:
@@ -102,8 +101,8 @@ def main(arguments: Sequence[str]) -> int:
 def start_number(
     given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
 ) -> int:
-    """What the supervisor gives, else one more than the earlier record, or the epochs to go on
-    from, count; a good record that is to be replaced counts for nothing."""
+    """What the supervisor gives, else one more than the earlier record or the epochs to go on from
+    count; a good record, which is to be replaced, counts for nothing."""
     if given is not None:
         return given
     if earlier is not None and earlier.status in GOOD:
@@ -113,21 +112,16 @@ def start_number(
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
-    """This config's record in ``out``; None where there is none, or a broken one.
+    """This config's record in ``out``, if there is one that is not broken.
 
     Raises:
         Unreadable: one of the files there cannot be read now.
         OtherCell: a record or config.json there is of another, which only ``force`` may replace.
     """
-    try:
+    with suppress(RecordError, *((OtherCell,) if force else ())):
         refuse_other_config(out, config)
         return read_own_record(out, config)
-    except RecordError:
-        return None
-    except OtherCell:
-        if force:
-            return None
-        raise
+    return None
 
 
 def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:

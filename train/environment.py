@@ -13,7 +13,6 @@ It loads the standard library alone: the programs in containers/ import it on a 
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
@@ -94,14 +93,14 @@ _SLURM = (
 _SLURM_PLACES = ("SLURM_CONF*", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ROOT",
                  "SLURM_HOME", "SLURM_DIR", "SLURM_PREFIX")  # fmt: skip
 #: The way to packages, as pip's options; the same stand in its configuration files.
-_INDEX = (
+INDEX_OPTIONS = (
     "index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert",
     "client-cert", "proxy", "timeout", "default-timeout", "retries", "keyring-provider",
     "use-feature", "cache-dir", "no-cache-dir",
 )  # fmt: skip
 _PACKAGES = ("PIP_*", "VIRTUAL_ENV", "CONDA_PREFIX", "SETUPTOOLS_*", "DISTUTILS_*",
              "DIST_EXTRA_CONFIG")  # fmt: skip
-_WAYS = ("PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in _INDEX))
+_WAYS = ("PIP_CONFIG_FILE", *(f"PIP_{name.upper().replace('-', '_')}" for name in INDEX_OPTIONS))
 #: Flags and options of another recipe. A compiler that CXX names is used, and CC with it.
 _RECIPES = (
     "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "ARCHFLAGS", "LDSHARED", "LDCXXSHARED", "CPP",
@@ -217,23 +216,6 @@ def unheard(environment: Mapping[str, str]) -> list[str]:
     asked = (*_NUMBERS, *_CONTAINERS, "HOROVOD_*", "OPAL_*")
     dropped = (name for name, value in environment.items() if seen.get(name) != value)
     return sorted(name for name in dropped if _is_one_of(name, asked))
-
-
-def index_settings(listing: str) -> dict[str, str]:
-    """The way to packages that pip's configuration files name, as variables.
-
-    ``listing``: what ``pip config list`` prints, a line like ``global.index-url='...'`` for each
-    setting. As in pip, the sections of commands win over the global one.
-    """
-    found: dict[str, str] = {}
-    for sections in (("global",), ("install", "download")):
-        for line in listing.splitlines():
-            key, _, value = line.partition("=")
-            section, _, option = key.partition(".")
-            if section in sections and option in _INDEX:
-                words = str(ast.literal_eval(value)).split()
-                found[f"PIP_{option.upper().replace('-', '_')}"] = " ".join(words)
-    return found
 
 
 def _is_one_of(name: str, names: Iterable[str]) -> bool:

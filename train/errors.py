@@ -49,7 +49,11 @@ def remedy(error: OSError, place: Path | None = None) -> str:
 
 def _cause(number: int, path: Path) -> str:
     if number == errno.ENOSPC:
-        return _lack(_seen(path))
+        free, place = os.statvfs(there := _seen(path)), f"the file system of {there}"
+        if free.f_files and not free.f_favail:  # some file systems, as btrfs, count no inodes
+            return f"remove files on {place}: its inodes are used up (df -i)"
+        left = free.f_bavail * free.f_frsize / 1e9
+        return f"free space on {place} ({left:.1f} GB left), or look for a quota there"
     if number in (errno.EACCES, errno.EPERM):
         return _forbidden(path)
     quota = "a quota of the user, group or folder is used up"
@@ -60,17 +64,6 @@ def _cause(number: int, path: Path) -> str:
         errno.ETIMEDOUT: "have its file server looked at",
         errno.EIO: "have its disk or file server looked at",
     }.get(number, "")
-
-
-def _lack(place: Path) -> str:
-    """What the file system of a place lacks that is full."""
-    free = os.statvfs(place)
-    if free.f_files and not free.f_favail:  # some file systems, as btrfs, count no inodes
-        return f"remove files on the file system of {place}: its inodes are used up (df -i)"
-    left = free.f_bavail * free.f_frsize / 1e9
-    return (
-        f"free space on the file system of {place} ({left:.1f} GB left), or look for a quota there"
-    )
 
 
 def _forbidden(path: Path) -> str:
@@ -145,7 +138,6 @@ def read_whole(path: Path) -> bytes | None:
     """All of a file; None where there is none.
 
     Raises:
-        IsADirectoryError: it is no file.
         Unreadable: it cannot be read now, and could not be a moment later.
     """
     tries = READ_TRIES
@@ -155,8 +147,6 @@ def read_whole(path: Path) -> bytes | None:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except IsADirectoryError:
-            raise
         except OSError as error:
             if not tries:
                 words = error.strerror or str(error)
@@ -212,17 +202,11 @@ def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator
     try:
         yield
     except OSError as error:
-        where, todo = error.filename or folder, remedy(error, folder)
-        todo = todo[:1].upper() + todo[1:]
-        if error.errno in FULL:
-            raise DataError(
-                f"no space left for {doing} ({where}: {error.strerror}); nothing half-written was "
-                f"left. {todo or 'Free some'}, or name another folder with {elsewhere}."
-            ) from error
+        todo = remedy(error, folder)
+        todo = f"{todo[0].upper()}{todo[1:]}, or name" if todo else "Name"
         raise DataError(
-            f"{doing} failed: {where}: {error.strerror or error}. "
-            + (f"{todo}, or name" if todo else "Name")
-            + f" another folder with {elsewhere}."
+            f"{doing} failed: {error.filename or folder}: {error.strerror or error}. {todo} "
+            f"another folder with {elsewhere}."
         ) from error
     except MemoryError as error:
         raise DataError(f"{doing} needs more memory than this machine gives: {error}") from error

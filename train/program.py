@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 from train.errors import ConfigError, expanded, remedy
 
@@ -71,31 +71,19 @@ def write_all(descriptor: int, content: memoryview | bytes) -> None:
             select.select([], [descriptor], [])
 
 
-class _Output(io.RawIOBase):
-    """A descriptor that takes everything; what it could not write is lost, and ``failure`` says
-    why."""
+class _Output(io.FileIO):
+    """Takes everything; what it could not write is lost, and ``failure`` shows why."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.failure: OSError | None = None
+    failure: OSError | None = None
 
-    def write(self, content: object, /) -> int:
-        octets = memoryview(content).cast("B")  # type: ignore[arg-type]
+    def write(self, content: Any, /) -> int:
+        octets = memoryview(content).cast("B")
         if self.failure is None:
             try:
-                write_all(self.descriptor, octets)
+                write_all(self.fileno(), octets)
             except OSError as error:
                 self.failure = error
         return len(octets)
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self.descriptor)
-
-    def writable(self) -> bool:
-        return True
 
 
 def open_streams() -> _Output:
@@ -111,23 +99,19 @@ def open_streams() -> _Output:
             # the lowest number that is free; a program that we start needs it as much
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     codecs.register_error(_SHOWN, _as_shown)
-    output = _Output(1)
-    sys.stdout = _text(output, sys.stdout)
-    sys.stderr = _text(_Output(2), sys.stderr)
+    output, errors = (_Output(descriptor, "w", closefd=False) for descriptor in (1, 2))
+    sys.stdout, sys.stderr = _text(output, sys.stdout), _text(errors, sys.stderr)
     return output
 
 
-def _text(raw: _Output, before: object) -> io.TextIOWrapper:
-    """A text stream with the settings of the one before, if there is one."""
+def _text(raw: _Output, before: TextIO | None) -> io.TextIOWrapper:
+    """With the encoding and the buffer of the stream before, if there is one."""
     known = before if isinstance(before, io.TextIOWrapper) else None
-    at_once = known is not None and known.write_through  # python -u
-    buffer = raw if at_once else io.BufferedWriter(raw)
     return io.TextIOWrapper(
-        buffer,  # type: ignore[arg-type]
+        io.BufferedWriter(raw),
         encoding=known.encoding if known else "utf-8",
         errors=_SHOWN,
-        line_buffering=known.line_buffering if known else True,
-        write_through=at_once,
+        line_buffering=not known or known.line_buffering or known.write_through,
     )
 
 

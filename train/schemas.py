@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -28,22 +25,15 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 }
 
 
-def export(folder: Path) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m train.schemas", description=__doc__)
+    parser.add_argument("folder", type=place, metavar="FOLDER")
+    folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, model in SCHEMAS.items():
         text = json.dumps(model.model_json_schema(), indent=2) + "\n"
         write_atomically(folder / f"{name}.schema.json", text)
 
 
-def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m train.schemas", description=__doc__)
-    parser.add_argument("folder", type=place, metavar="FOLDER")
-    folder = parser.parse_args(arguments).folder
-    try:
-        export(folder)
-    except OSError as error:
-        parser.error(f"cannot write to {folder}: {error.strerror}; name another folder")
-
-
 if __name__ == "__main__":
-    run(lambda: main(sys.argv[1:]))
+    run(main)

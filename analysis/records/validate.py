@@ -166,8 +166,7 @@ def _data_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
     try:
         plans = _planned(any_seed, data.train_images)
     except ConfigError as error:
-        why = str(error).replace(any_seed.cell_id(), record.cell_id)
-        yield f"its config cannot be run on its {data.train_images:,} training images: {why}"
+        yield f"its config cannot be run on its {data.train_images:,} training images: {error}"
         return
     pairs = list(zip(record.epochs, plans, strict=False))
     # the epoch in which a run diverged may have been broken off

@@ -59,8 +59,8 @@ def attend(
         OSError: not even the record can be written.
     """
     begun = Begun(
-        number=len(earlier_attempts(cell)) + 1, started_at=datetime.now(UTC), pid=os.getpid(),
-        job=job,
+        number=len(earlier_attempts(cell, config)) + 1, started_at=datetime.now(UTC),
+        pid=os.getpid(), job=job,
     )  # fmt: skip
     stopped: Reason | None = None
     trouble: Exception | None = None

@@ -14,7 +14,7 @@ from typing import Any
 from jobs.cell.container import digest_of, mark_of
 from jobs.config.yamlfile import unknown
 from train.config.datasets import ARRAYS_PREFIX, place_of
-from train.config.networks import BUILT_IN
+from train.config.networks import NETWORKS
 from train.errors import ConfigError
 
 #: Keys of a cell that may name a file.
@@ -36,7 +36,7 @@ class NamedFiles:
         Raises:
             ConfigError: the file cannot be read here, or builds no such network.
         """
-        value, own = fields[key], fields["model"] not in BUILT_IN
+        value, own = fields[key], fields["model"] not in NETWORKS
         if not isinstance(value, str):
             return value
         if (key, value, own) not in self._read:

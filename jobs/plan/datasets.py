@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.messages import ROOT
+from train.config.checks import image_problem
 from train.config.datasets import ARRAYS_PREFIX, DATASETS
-from train.config.image_checks import image_problem
 from train.config.run import RunConfig
 from train.environment import environment_of
 from train.errors import ConfigError, is_writable

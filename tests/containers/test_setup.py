@@ -212,3 +212,18 @@ def test_wrong_usage_or_another_python_is_exit_code_2(
     monkeypatch.setattr(sys, "version_info", (*version, 1, "final", 0))
     assert setup_py.main(words) == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_index_of_pips_files_and_nothing_else_of_them() -> None:
+    listing = (
+        ":env:.index-url='https://env/'\n"
+        "download.index-url='https://b/simple'\n"
+        "global.extra-index-url='\\nhttps://c/\\nhttps://d/'\n"
+        "global.index-url='https://a/simple'\n"
+        "global.require-virtualenv='true'\n"
+        "install.user='true'\n"
+        "wheel.find-links='/other'\n"
+    )
+    assert runner.index_settings(listing) == {
+        "PIP_INDEX_URL": "https://b/simple", "PIP_EXTRA_INDEX_URL": "https://c/ https://d/",
+    }  # fmt: skip

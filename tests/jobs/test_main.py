@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from jobs.config.load import load_sweep
 from jobs.messages import refusals
 from tests.jobs.local.scripted import GOOD, LONG, Front, family, front
 from tests.sweeps import ROOT, ran, rank_processes, wait_until
@@ -122,16 +121,13 @@ def test_a_log_has_no_escapes_and_ranks_nothing_of_the_shell(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
-    [("results", "cannot write to the results folder"), ("config.json", "Is a directory"),
-     ("echo noise", "expected {"), ("exit 2", "is not ready"), ("kill -9 $$", "is not ready")],
+    [("results", "cannot write to the results folder"), ("echo noise", "expected {"),
+     ("exit 2", "is not ready"), ("kill -9 $$", "is not ready")],
 )  # fmt: skip
 def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str) -> None:
     trial = front(tmp_path, GOOD)
     if spoil == "results":
         trial.results.write_text("a file")
-    elif spoil == "config.json":
-        (config,) = load_sweep(str(tmp_path / "trial.yaml")).configs
-        (trial.sweep / config.cell_id() / spoil).mkdir(parents=True)
     else:
         shim = trial.stage / "python"  # counts the images, too
         shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", spoil))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from train.environment import NOTHING, TABLE, enter, environment_of, index_settings, unheard
+from train.environment import NOTHING, TABLE, enter, environment_of, unheard
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a site says, and a module system sets.
@@ -140,21 +140,6 @@ def test_the_table_needs_nothing_but_a_bare_python() -> None:
         [sys.executable, "-I", "-S", "-c", bare], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str(len(TABLE["setup"].sets))
-
-
-def test_the_index_of_pips_files_and_nothing_else_of_them() -> None:
-    listing = (
-        ":env:.index-url='https://env/'\n"
-        "download.index-url='https://b/simple'\n"
-        "global.extra-index-url='\\nhttps://c/\\nhttps://d/'\n"
-        "global.index-url='https://a/simple'\n"
-        "global.require-virtualenv='true'\n"
-        "install.user='true'\n"
-        "wheel.find-links='/other'\n"
-    )
-    assert index_settings(listing) == {
-        "PIP_INDEX_URL": "https://b/simple", "PIP_EXTRA_INDEX_URL": "https://c/ https://d/",
-    }  # fmt: skip
 
 
 BY_HAND = """

@@ -30,7 +30,6 @@ from train.record.cell_folder import (
 )
 from train.record.lock import hold
 from train.record.run import RECORD_NAME, RunError, read_record, write_record
-from train.schemas import main as export_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 ERROR = RunError(what="disk on fire", where="rank 0", what_to_do="water")
@@ -79,9 +78,8 @@ def test_a_wrong_request_is_refused_without_a_traceback(cell, options, environme
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"dataset": "digits"}', "\xff"])
-def test_a_config_that_is_none_is_refused(cell: Path, text: str, capsys) -> None:
-    (cell / "config.json").write_bytes(text.encode("latin-1"))
+def test_a_config_that_is_none_is_refused(cell: Path, capsys) -> None:
+    (cell / "config.json").write_bytes(b"\xff")
     assert start(cell) == 2
     assert "config.json" in capsys.readouterr().err
 
@@ -214,6 +212,12 @@ def test_what_would_fail_after_the_last_epoch_is_refused_before_the_first(
     assert not read_epochs(tmp_path)
 
 
+def test_tensorflow_is_not_loaded_before_the_cores_are_chosen() -> None:
+    """Threads and log level are read when it is: `world.start` sets them first."""
+    code = "import sys, train.run.session; sys.exit('tensorflow' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_a_good_record_is_kept_and_its_traces_too(cell: Path, capsys) -> None:
     of = config(gpus=2)
     write_record(cell / RECORD_NAME, record(of))
@@ -281,12 +285,3 @@ def test_ctrl_c_by_hand_names_the_way_to_go_on(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130 and "--resume goes on from the last checkpoint" in said
     assert "interrupted by Ctrl-C" in rank_file(tmp_path, 0, "error.json").read_text()
-
-
-@pytest.mark.parametrize(("given", "words"), [([], "usage"), (["file/folder"], "cannot write to")])
-def test_schemas_need_a_folder(tmp_path: Path, monkeypatch, capsys, given: Any, words) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    with pytest.raises(SystemExit) as ended:
-        export_schemas(given)
-    assert ended.value.code == 2 and words in capsys.readouterr().err

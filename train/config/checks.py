@@ -8,33 +8,18 @@ What a condition returns is ``{x}`` in its text. ``t`` is a technique, ``c`` a c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
-from train.config.image_checks import image_problem
-from train.config.optimizer import NOT_ADAPTED
+from train.config.networks import NETWORKS, Feature
 from train.config.schedule import Grow, Step
-from train.config.technique_checks import Rows, first_problem, grows
+from train.config.technique import Rows, Technique, first_problem, grows, those
 
 if TYPE_CHECKING:  # which imports this module
     from train.config.plan import RunPlan
     from train.config.run import RunConfig
-    from train.config.technique import Technique
 
-#: ``conv1``: a first convolution of this name, behind the layer ``scale``. ``convolutions``:
-#: kernels of rank 4, none of them depthwise. ``residual branches``: they end in a normalisation
-#: whose gamma can start at 0. ``batch norm``: places where normalisation stands, or may stand.
-Feature = Literal["conv1", "convolutions", "residual branches", "batch norm"]
-_CONVOLUTIONAL: frozenset[Feature] = frozenset({"conv1", "convolutions", "batch norm"})
-#: The built-in networks; all others are a researcher's own or of keras.applications.
-NETWORKS: Mapping[str, frozenset[Feature]] = {
-    "linear": frozenset(),
-    "mlp": frozenset({"batch norm"}),
-    "cnn": _CONVOLUTIONAL,
-    "resnet_mini": _CONVOLUTIONAL | {"residual branches"},
-    "resnet50": frozenset({"convolutions", "residual branches", "batch norm"}),
-}
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
 MOST_IMAGES = 10**13
 
@@ -56,15 +41,18 @@ CELL: Rows = (
     (lambda c, t: c.sharpness_images is not None and t.precision != "float32",
      "sharpness_images: second derivatives need precision float32, found {t.precision}: leave it "
      "out"),
-    (lambda c, t: t.warmup_epochs > c.epochs,
-     "warm-up of {t.warmup_epochs:g} epochs (warmup_epochs) is longer than the run ({c.epochs} "
-     "epochs): set warmup_epochs to a fifth of it or less"),
-    (lambda c, t: c.steps_per_epoch is not None and _counts_passes(t),
-     "steps_per_epoch: {x} counts in passes over the images: leave one out"),
+    (lambda c, t: t.warmup_epochs > c.epochs
+     or (t.warmup_epochs == c.epochs and t.schedule.name != "constant"),
+     "warmup_epochs {t.warmup_epochs:g} leave nothing of the run of {c.epochs} epochs to schedule "
+     "{t.schedule.name}: use a fifth of them or less"),
+    (lambda c, t: c.steps_per_epoch is not None and those(
+        batch_growth=grows(t), regime_adaptation=t.regime_adaptation,
+        lr_scaling=t.lr_scaling == "adascale"),
+     "steps_per_epoch: {x} as given counts in passes over the images: leave one out"),
     (lambda c, t: c.target is not None and c.dataset == "synthetic",
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
-    (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch and _divisor(c, t),
-     "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: use {x}"),
+    (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch,
+     "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: change one"),
     (lambda c, t: t.reduction == "adasum" and c.gpus & (c.gpus - 1)
      and (below := 1 << (c.gpus.bit_length() - 1), 2 * below),
      "reduction adasum pairs ranks in a binary tree, so gpus must be a power of two, found "
@@ -81,35 +69,20 @@ CELL: Rows = (
     (lambda c, t: t.noise_batch is not None and t.noise_batch > c.global_batch,
      "noise_batch {t.noise_batch}: noise can be added to the gradient of {c.global_batch} "
      "images, the global batch, not taken away: use a noise_batch of at most {c.global_batch}"),
-    (lambda c, t: c.model == "resnet50" and t.normalisation != "batch_norm",
-     "model resnet50 comes with batch norm built in, so normalisation {t.normalisation} would "
-     "have no effect: use batch_norm"),
-    (lambda c, t: c.model == "resnet50"
-     and (t.zero_gamma or t.initialisation != "glorot" or t.standardise),
-     "model resnet50 is Keras' own network with its own preparation of images: leave out "
-     "zero_gamma, initialisation and standardise"),
-    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.normalisation == "sync_batch_norm"
-     and c.gpus * c.batch_per_rank,
-     "normalisation sync_batch_norm with accumulation or batch_growth: each rank computes one "
-     "batch at a time, so it would normalise over {x} images, not over all of a step: use "
-     "ghost_batch_norm, or gpus in place of accumulation"),
-    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.reduction == "adasum",
-     "reduction adasum with accumulation or batch_growth: its tree is over ranks, and what one "
-     "rank accumulates is averaged: use gpus in place of accumulation"),
-    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.optimizer.name == "novograd_tfa",
-     "optimizer novograd_tfa with accumulation is the form that starts with a step up to 32 "
-     "times too long in Horovod's own wrapper: use novograd, the published rule"),
-    (lambda c, t: t.warmup_epochs >= c.epochs and t.schedule.name != "constant",
-     "warmup_epochs {t.warmup_epochs:g} are the whole run of {c.epochs} epochs, so that schedule "
-     "{t.schedule.name} would never begin: use a fifth of them or less"),
+    (lambda c, t: c.model == "resnet50" and (t.normalisation != "batch_norm"
+     or t.zero_gamma or t.initialisation != "glorot" or t.standardise),
+     "model resnet50 is Keras' own network with its own batch norm and preparation of images: use "
+     "normalisation: batch_norm, and leave out zero_gamma, initialisation and standardise"),
+    # novograd_tfa: in Horovod's own wrapper it starts with a step up to 32 times too long
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and those(
+        normalisation=t.normalisation == "sync_batch_norm", reduction=t.reduction == "adasum",
+        optimizer=t.optimizer.name == "novograd_tfa"),
+     "accumulation or batch_growth: {x} as given would act on one batch of each rank at a time, "
+     "not on all of a step: use gpus in place of accumulation, ghost_batch_norm, or novograd"),
     (lambda c, t: [round(m, 3) for m in _drops(c, t) if m < t.warmup_epochs - 1e-9],
      "schedule or batch_growth: the milestones after {x} epochs fall into the warm-up of "
      "{t.warmup_epochs:g}, when the learning rate still climbs: use later ones, or fewer "
      "warmup_epochs"),
-    (lambda c, t: getattr(t.schedule, "unit", None) == "epochs"
-     and [m for m in t.schedule.milestones if m >= c.epochs],
-     "schedule: milestones {x} (epochs) never fire in a run of {c.epochs} epochs: use earlier "
-     "ones, or unit: fraction"),
     (lambda c, t: grows(t) and not _rise_within(_drops(c, t), 1, c.epochs - 1)
      and ([round(m, 3) for m in t.batch_growth.milestones], [*_drops(c, t)], c.epochs - 1),
      "batch_growth: in a run of {c.epochs} epochs the milestones {x[0]} fall on the ends of "
@@ -119,16 +92,24 @@ CELL: Rows = (
      and c.dataset in DATASETS and DATASETS[c.dataset].characters,
      "augmentation: flip {t.augmentation.flip} turns digits of {c.dataset} into other "
      "characters: say flip: none"),
-    (lambda c, t: c.framework != "horovod" and ", ".join(_not_distributed(c, t)),
+    (lambda c, t: c.framework != "horovod" and those(
+        normalisation=t.normalisation not in ("none", "batch_norm"),
+        reduction=t.reduction != "average", compression=t.compression != "none",
+        lr_scaling=t.lr_scaling == "adascale", batch_growth=grows(t),
+        precision=t.precision == "mixed_float16", accumulation=c.accumulation > 1,
+        sharpness_images=c.sharpness_images),
      "framework {c.framework} averages gradients by itself, once for each batch of a rank, so it "
      "cannot do {x} as given: use framework: horovod"),
 )  # fmt: skip
 
-#: Of cells that are to be trained; records that hold such a cell load. Left out, because shipped
-#: sweeps and published records have them: bn_momentum with re-estimated statistics, muon's
-#: ``rest: lamb`` with ``dense``. One rank, one ghost a batch and the base batch are the first
-#: points of a series: what acts between ranks, on ghosts or on larger batches has no effect there.
+#: Of cells that are to be trained; records that hold such a cell load. A setting that has no effect
+#: is refused only if its name promises one: a series begins with one rank, or one ghost per batch.
 NEW_CELL: Rows = (
+    # a vector minus its own mean is zero, whatever the image was
+    (lambda c, t: {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
+     .get(t.normalisation) == 1,
+     "normalisation {t.normalisation} over one image would make hidden vectors and maps of one "
+     "pixel the same for all images: use a batch_per_rank of 2 or more, or normalisation: none"),
     (lambda c, t: t.optimizer.name == "larc" and (t.optimizer.base, t.optimizer.clip)
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
@@ -141,26 +122,18 @@ NEW_CELL: Rows = (
     (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
      "zero_gamma and initialisation are for the built-in networks, and model {c.model:.24} runs as "
      "built: leave them out"),
-    (lambda c, t: t.normalisation == "none" and t.bn_momentum != 0.9,
-     "bn_momentum {t.bn_momentum:g} has no effect with normalisation none: leave it out"),
-    (lambda c, t: t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
-     "bn_momentum_per {t.bn_momentum_per} is about moving averages, which bn_statistics "
-     "reestimated does not use: leave one out"),
-    (lambda c, t: t.optimizer.name in ("sgd", "adamw", "novograd")
-     and t.optimizer.weight_decay == 0 and t.optimizer.exclude != NOT_ADAPTED,
-     "optimizer {t.optimizer.name}: exclude {t.optimizer.exclude} is about weight_decay, which "
-     "is 0: leave it out, or set weight_decay"),
-    (lambda c, t: t.optimizer.name == "lars" and not t.optimizer.exclude
-     and t.optimizer.rest_rate != 1,
-     "optimizer lars: rest_rate {t.optimizer.rest_rate:g} is for what exclude names, which is "
-     "nothing: leave it out"),
-    (lambda c, t: getattr(t.schedule, "final", 0) == 1,
-     "schedule {t.schedule.name}: final 1 leaves the learning rate at its peak: say schedule: "
-     "constant"),
-    (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip == "none"
-     and t.augmentation.crop == t.augmentation.cutout == 0,
-     "augmentation crop_flip with crop 0, cutout 0 and flip none changes no image: set one, or "
-     "say as_they_are"),
+)  # fmt: skip
+
+#: By the shape of an image, which of arrays only the file shows, and its shorter side.
+IMAGES: Rows = (
+    (lambda c, t, shape, side: c.model == "resnet50" and (side < 32 or shape[2] != 3),
+     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with {side}: use "
+     "cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t, shape, side: (how := t.augmentation).name == "crop_flip"
+     and max(how.crop, how.cutout) >= side and [side - 1],
+     "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
+     "smaller than the images of {c.dataset}, which have {side} pixels: use at most {x[0]}, "
+     "usually an eighth to crop and a quarter to a half to cut out"),
 )  # fmt: skip
 
 #: Of cells that are to be trained, by what the network has.
@@ -193,9 +166,9 @@ PLAN: Rows = (
      and ([*s.milestones], steps, p.horizon - 1,
           least := (c.epochs if s.unit == "epochs" else 1) / p.horizon,
           least * (p.horizon - 1)),
-     "schedule: the milestones {x[0]} come to the steps {x[1]} of {p.horizon:,}; they must rise, "
-     "and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to {x[4]:.4g}, at least "
-     "{x[3]:.2g} apart"),
+     "schedule: the milestones {x[0]} (unit: {t.schedule.unit}) come to the steps {x[1]} of "
+     "{p.horizon:,}; they must rise, and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to "
+     "{x[4]:.4g}, at least {x[3]:.2g} apart, or the other unit, fraction or epochs"),
     (lambda p, c, t: c.target is not None and c.target.held_for > (n := len(p.epochs)) and n,
      "target: held_for {c.target.held_for} asks for more evaluations than a run of {x} epochs "
      "has: set held_for to {x} or less, or more epochs"),
@@ -206,6 +179,11 @@ def cell_problem(config: RunConfig) -> str | None:
     """The first text that applies, as of all that follow; None if nothing is wrong."""
     text, shape = first_problem(CELL, c=config, t=config.technique), config.image_shape
     return text or (image_problem(config, shape) if shape else None)
+
+
+def image_problem(config: RunConfig, shape: tuple[int, ...]) -> str | None:
+    """``shape``: height, width, channels of an image."""
+    return first_problem(IMAGES, c=config, t=config.technique, shape=shape, side=min(shape[:2]))
 
 
 def new_cell_problem(config: RunConfig) -> str | None:
@@ -224,18 +202,10 @@ def network_problem(config: RunConfig, has: frozenset[Feature]) -> str | None:
 
 
 def plan_problem(plan: RunPlan) -> str | None:
-    """What becomes of a request when it is rounded to the steps of a run."""
     return first_problem(PLAN, p=plan, c=plan.config, t=plan.config.technique)
 
 
 # --- what conditions share -----------------------------------------------------------------------
-
-
-def _divisor(c: RunConfig, t: Technique) -> int:
-    """The largest ghost up to the asked one that divides the batch; where there is none, what the
-    batch must be a multiple of."""
-    ghost = t.ghost_batch or 2
-    return next((n for n in range(ghost, 1, -1) if c.batch_per_rank % n == 0), c.batch_per_rank)
 
 
 def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
@@ -249,26 +219,3 @@ def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
 def _rise_within(values: Sequence[float], least: float, most: float) -> bool:
     rising = list(values) == sorted(set(values))
     return bool(values) and rising and least <= values[0] and values[-1] <= most
-
-
-def _counts_passes(t: Technique) -> str | None:
-    if grows(t):
-        return "batch_growth"
-    if t.regime_adaptation:
-        return "regime_adaptation"
-    return "lr_scaling: adascale" if t.lr_scaling == "adascale" else None
-
-
-def _not_distributed(c: RunConfig, t: Technique) -> list[str]:
-    """Keys that change the reduction, which tf.distribute does by itself."""
-    wrong = {
-        "normalisation": t.normalisation not in ("none", "batch_norm"),
-        "reduction": t.reduction != "average",
-        "compression": t.compression != "none",
-        "lr_scaling": t.lr_scaling == "adascale",
-        "batch_growth": grows(t),
-        "precision": t.precision == "mixed_float16",
-        "accumulation": c.accumulation > 1,
-        "sharpness_images": c.sharpness_images is not None,
-    }
-    return [name for name, bad in wrong.items() if bad]

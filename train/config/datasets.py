@@ -30,11 +30,6 @@ class DatasetFacts(NamedTuple):
     classes: int
     characters: bool = False  # a mirrored image is another character, or none
 
-    @property
-    def sizes(self) -> tuple[int, int, tuple[int, int, int], int]:
-        """What its arrays must have: images of both splits, shape of an image, classes."""
-        return self.train_images, self.validation_images, self.shape, self.classes
-
 
 DATASETS: dict[str, DatasetFacts] = {
     # 1,797 images; the stratified split (8 of 10 to training) is ours, with a fixed seed

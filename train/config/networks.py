@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-BUILT_IN = ("linear", "mlp", "cnn", "resnet_mini", "resnet50")
+#: ``conv1``: a first convolution of this name, behind the layer ``scale``. ``convolutions``:
+#: kernels of rank 4, none of them depthwise. ``residual branches``: they end in a normalisation
+#: whose gamma can start at 0. ``batch norm``: places where normalisation stands, or may stand.
+Feature = Literal["conv1", "convolutions", "residual branches", "batch norm"]
+_CONVOLUTIONAL: frozenset[Feature] = frozenset({"conv1", "convolutions", "batch norm"})
+#: Those built in; all others are a researcher's own or of keras.applications.
+NETWORKS: Mapping[str, frozenset[Feature]] = {
+    "linear": frozenset(),
+    "mlp": frozenset({"batch norm"}),
+    "cnn": _CONVOLUTIONAL,
+    "resnet_mini": _CONVOLUTIONAL | {"residual branches"},
+    "resnet50": frozenset({"convolutions", "residual branches", "batch norm"}),
+}
 APPLICATIONS = "keras.applications."
 #: Of Keras 2.15, each a function that builds a network.
 IN_APPLICATIONS = (
@@ -57,7 +70,7 @@ def parse_model(text: str) -> NetworkSource:
     Raises:
         ValueError: it has none of the three forms, or keras.applications has no such network.
     """
-    if text in BUILT_IN:
+    if text in NETWORKS:
         return NetworkSource("built_in", text)
     if text.startswith(APPLICATIONS) and (name := text.removeprefix(APPLICATIONS)).isidentifier():
         if name in IN_APPLICATIONS:
@@ -70,7 +83,7 @@ def parse_model(text: str) -> NetworkSource:
     if sha256 and function and written.isprintable() and function[2].isidentifier():
         return NetworkSource("file", function[2], function[1], sha256)
     raise ValueError(
-        f"unknown model {text!r}; expected {', '.join(BUILT_IN)}, {APPLICATIONS}NAME or "
+        f"unknown model {text!r}; expected {', '.join(NETWORKS)}, {APPLICATIONS}NAME or "
         "FILE.py:FUNCTION, which a config holds as FILE.py:FUNCTION@SHA256 without a folder"
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -30,16 +29,16 @@ class EpochPlan:
     steps: int
     first_step: int
     rate_factor: float  # what growth that came to its end multiplies the rate by
-    per_pass: int | None = None  # epochs of ``steps_per_epoch`` in a pass; None: an epoch is one
+    per_pass: int = 1  # epochs in a pass over the images
 
     @property
     def pass_number(self) -> int:
-        return self.number // (self.per_pass or 1)
+        return self.number // self.per_pass
 
     @property
     def first_of_pass(self) -> int:
         """The epoch's first step, from the beginning of its pass."""
-        return self.number % (self.per_pass or 1) * self.steps
+        return self.number % self.per_pass * self.steps
 
 
 @dataclass(frozen=True)
@@ -65,31 +64,28 @@ class RunPlan:
                 break
             if number == MOST_EPOCHS:
                 raise ConfigError(
-                    f"cell {config.cell_id()}: regime_adaptation would take more than "
-                    f"{MOST_EPOCHS:,} epochs for the {self.base_steps:,} steps of base_batch "
-                    f"{config.technique.base_batch}: use fewer epochs, or a larger base_batch"
+                    f"regime_adaptation would take more than {MOST_EPOCHS:,} epochs for the "
+                    f"{self.base_steps:,} steps of base_batch {config.technique.base_batch}: use "
+                    "fewer epochs, or a larger base_batch"
                 )
             times, factor = self._growth(number)
             batch = config.global_batch * times
             steps = self.used // batch
             if steps == 0:
                 raise ConfigError(_no_step(config, self.used))
-            per_pass = None
+            per_pass = 1
             if asked := config.steps_per_epoch:
                 if asked > steps:
                     raise ConfigError(
-                        f"cell {config.cell_id()}: steps_per_epoch {asked:,} is more than a pass "
-                        f"over the {self.used:,} training images has: use at most {steps:,}"
+                        f"steps_per_epoch {asked:,} is more than a pass over the {self.used:,} "
+                        f"training images has: use at most {steps:,}"
                     )
                 steps, per_pass = asked, steps // asked
             if left is not None:
                 steps = min(steps, left)
                 left -= steps
-            plans.append(
-                EpochPlan(
-                    number, config.accumulation * times, batch, steps, first, factor, per_pass
-                )
-            )
+            grown = config.accumulation * times
+            plans.append(EpochPlan(number, grown, batch, steps, first, factor, per_pass))
             first += steps
         return tuple(plans)
 
@@ -100,7 +96,10 @@ class RunPlan:
 
     @cached_property
     def left_over(self) -> int:
-        return left_over(self.epochs, self.used)
+        """Images of a pass that fill no global batch, or no epoch of ``steps_per_epoch``: of the
+        epoch with the most, since a batch that grows leaves more."""
+        together = self.config.steps_per_epoch or 1
+        return max(self.used % (together * epoch.global_batch) for epoch in self.epochs)
 
     @cached_property
     def base_steps(self) -> int:
@@ -112,8 +111,8 @@ class RunPlan:
         config, base = self.config, self.config.technique.base_batch
         if base > self.used:
             raise ConfigError(
-                f"cell {config.cell_id()}: base_batch {base:,} is more than the {self.used:,} "
-                f"training images, so it has no steps to go by: use at most {self.used:,}"
+                f"base_batch {base:,} is more than the {self.used:,} training images, so it has no "
+                f"steps to go by: use at most {self.used:,}"
             )
         return config.epochs * (self.used // base)
 
@@ -138,15 +137,10 @@ class RunPlan:
             start = min(technique.base_lr, peak) if technique.warmup_from == "base" else 0.0
             return start + (peak - start) * (clock + 1) / warmup
         progress = min(1.0, (clock - warmup) / max(1, self.horizon - warmup))
-        step = min(self.total_steps - 1, int(clock))
-        share = self.config.technique.schedule.share(progress, self._passed(clock))
-        return peak * share * self.epoch_of(step).rate_factor
-
-    def _passed(self, clock: float) -> int:
-        schedule = self.config.technique.schedule
-        if not isinstance(schedule, Step):
-            return 0
-        return sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
+        step, schedule, passed = min(self.total_steps - 1, int(clock)), technique.schedule, 0
+        if isinstance(schedule, Step):
+            passed = sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
+        return peak * schedule.share(progress, passed) * self.epoch_of(step).rate_factor
 
     def milestone(self, schedule: Step, milestone: float) -> int:
         """First step that a milestone changes."""
@@ -181,13 +175,12 @@ class RunPlan:
 
     def _growth(self, epoch: int) -> tuple[int, float]:
         """By what the batch is multiplied in an epoch, and the rate by what it could not grow."""
-        growth = self.config.technique.batch_growth
-        if not isinstance(growth, Grow):
-            return 1, 1.0
-        largest = self._largest(growth)
-        times, factor = 1, 1.0
-        for start in growth.epochs(self.config.epochs):
-            if epoch >= start:
+        growth, times, factor = self.config.technique.batch_growth, 1, 1.0
+        if isinstance(growth, Grow):
+            largest = self._largest(growth)
+            for start in growth.epochs(self.config.epochs):
+                if epoch < start:
+                    break
                 if self.config.global_batch * times * growth.factor <= largest:
                     times *= growth.factor
                 else:
@@ -198,45 +191,28 @@ class RunPlan:
         """Where growth stops, images; the first growth must be possible."""
         first = self.config.global_batch * growth.factor
         largest = self.used // 10 if growth.largest is None else growth.largest
-        cell = f"cell {self.config.cell_id()}: batch_growth"
         if largest > self.used:
             raise ConfigError(
-                f"{cell}.largest {largest:,} is more than the {self.used:,} training images: use "
-                f"at most {self.used // 10:,}, a tenth"
+                f"batch_growth.largest {largest:,} is more than the {self.used:,} training "
+                f"images: use at most {self.used // 10:,}, a tenth"
             )
         if first > largest:
             default = " (a tenth of the training images)" if growth.largest is None else ""
             raise ConfigError(
-                f"{cell}: the first growth, from {self.config.global_batch:,} to {first:,}, passes "
-                f"the largest batch {largest:,}{default}, so the batch would never grow: use a "
-                f"smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
+                f"batch_growth: the first growth, from {self.config.global_batch:,} to {first:,}, "
+                f"passes the largest batch {largest:,}{default}, so the batch would never grow: "
+                f"use a smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
             )
         return largest
 
 
-def left_over(epochs: Sequence[EpochPlan], used: int) -> int:
-    """Images of a pass that fill no global batch, or no epoch of ``steps_per_epoch``: of the epoch
-    with the most, since a batch that grows leaves more."""
-    first = epochs[0]
-    if first.per_pass is not None:
-        return used - first.per_pass * first.steps * first.global_batch
-    return max(used % epoch.global_batch for epoch in epochs)
-
-
 def _no_step(config: RunConfig, used: int) -> str:
     shard = used // config.gpus
-    if shard == 0:
-        return (
-            f"cell {config.cell_id()}: {used:,} training images for {config.gpus} ranks leave none "
-            "for some: use fewer ranks or more data (data_fraction)"
-        )
-    batch = config.batch_per_rank * config.accumulation
-    parts = f" ({config.batch_per_rank} x {config.accumulation} accumulated)"
+    smaller = f"a batch of at most {shard}, " if shard else ""
     return (
-        f"cell {config.cell_id()}: batch per rank {batch}"
-        f"{parts if config.accumulation > 1 else ''} is larger than the "
-        f"shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), so an "
-        f"epoch would have 0 steps. Use a batch of at most {shard}, fewer ranks or more data."
+        f"batch_per_rank x accumulation, {config.batch_per_rank} x {config.accumulation}, is more "
+        f"than the shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), "
+        f"so an epoch would have 0 steps: use {smaller}fewer ranks or more data (data_fraction)"
     )
 
 
@@ -254,15 +230,19 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
 def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     """The same, and raises the same, if the images to validate on are taken away already."""
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
-    plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
-    if text := new_cell_problem(config) or plan_problem(plan):
+    try:
+        plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
+        text = new_cell_problem(config) or plan_problem(plan)
+    except ConfigError as error:
+        text = str(error)
+    if text:
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     return plan
 
 
 def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
-    """Epochs of the run, or None: regime adaptation turns steps into epochs, which takes the number
-    of images (``used``, as of RunPlan), unless it is published; and some cells cannot run."""
+    """Epochs of the run; None for cells that cannot run, and with regime adaptation if the number
+    of images is neither given (``used``, as of RunPlan) nor published."""
     if not config.technique.regime_adaptation:
         return config.epochs
     facts = DATASETS.get(config.dataset)

@@ -27,7 +27,7 @@ from train.config.datasets import (
     parse_arrays,
 )
 from train.config.frozen import Frozen
-from train.config.networks import BUILT_IN, model_slug, parse_model, split_hash
+from train.config.networks import NETWORKS, model_slug, parse_model, split_hash
 from train.config.technique import Technique
 from train.errors import ConfigError, read_whole
 
@@ -134,7 +134,7 @@ class RunConfig(Frozen):
     def runs_as_built(self) -> bool:
         """Whether the network is no network of ours, so that normalisation none and batch_norm
         both leave its layers as they are."""
-        return self.model not in BUILT_IN
+        return self.model not in NETWORKS
 
     @property
     def global_batch(self) -> int:
@@ -209,8 +209,6 @@ def load_config(path: Path) -> RunConfig:
         if text is None:
             raise ConfigError(f"cannot read the config {path}: {os.strerror(errno.ENOENT)}")
         return RunConfig.model_validate_json(text.decode("utf-8"))
-    except IsADirectoryError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
     except (ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a valid config:\n{explain(error)}") from error
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from train.config.frozen import Frozen
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 #: The course's epochs 15, 25, 35 of 40, as fractions, so that they fire in a run of any length.
 COURSE_MILESTONES = (15 / 40, 25 / 40, 35 / 40)
-
-
-def _rising(value: tuple[float, ...]) -> tuple[float, ...]:
-    if list(value) != sorted(set(value)):
-        raise ValueError(f"milestones must rise, found {list(value)}")
-    return value
 
 
 class Constant(Frozen):
@@ -38,17 +32,6 @@ class Step(Frozen):
     )
     unit: Literal["fraction", "epochs"] = "fraction"
     factor: float = Field(0.1, gt=0, lt=1)
-
-    _rise = field_validator("milestones")(_rising)
-
-    @model_validator(mode="after")
-    def _within(self) -> Step:
-        if self.unit == "fraction" and any(m >= 1 for m in self.milestones):
-            raise ValueError(
-                f"milestones are fractions of the run, between 0 and 1, found "
-                f"{list(self.milestones)}; for epochs say unit: epochs"
-            )
-        return self
 
     def share(self, progress: float, passed: int) -> float:
         return self.factor**passed
@@ -95,8 +78,6 @@ class Grow(Frozen):
     milestones: tuple[Fraction, ...] = COURSE_MILESTONES
     factor: int = Field(5, ge=2)
     largest: int | None = Field(None, ge=1)
-
-    _rise = field_validator("milestones")(_rising)
 
     def epochs(self, total: int) -> tuple[int, ...]:
         """Epochs, from 0, that begin with a larger batch in a run of ``total``; half counts up."""

@@ -11,9 +11,10 @@ import tensorflow as tf
 from keras.src.engine.functional import Functional
 from tensorflow.python.framework import op_def_registry
 
-from train.config.checks import Feature, network_problem
+from train.config.checks import network_problem
+from train.config.networks import Feature
 from train.config.run import RunConfig
-from train.config.technique_checks import Rows, first_problem
+from train.config.technique import Rows, first_problem
 from train.models.layers import all_layers, graph, user_network
 from train.models.normalisation import batch_norms, muon_kernels
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ def write_new(path: Path, text: str) -> bool:
 @contextlib.contextmanager
 def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666) -> Iterator[Path]:
     """The content on disk, beside ``path``, for as long as nobody gives it another name."""
-    temporary = _unused(path.parent, path.name)
+    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.tmp"
     with _named(path):
         handle = create(temporary, mode)
     try:
@@ -72,14 +72,10 @@ def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666)
             temporary.unlink()
 
 
-def _unused(folder: Path, name: str) -> Path:
-    return folder / f".{name}.{uuid.uuid4().hex[:12]}.tmp"
-
-
 def leftovers(folder: Path) -> list[Path]:
     """Files under the temporary names of writers here that were killed, or still write."""
-    ours = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
-    return [file for file in folder.iterdir() if ours.fullmatch(file.name) and file.is_file()]
+    files = folder.glob(f".*.{'[0-9a-f]' * 12}.tmp")
+    return [file for file in files if file.is_file()]
 
 
 def create(path: Path, mode: int = 0o666) -> int:
@@ -120,10 +116,8 @@ def forget_absent(folder: Path) -> None:
     NFS keeps such answers for as long as the folder seems unchanged, up to a minute (acdirmax);
     a change of our own makes it ask the server.
     """
-    with contextlib.suppress(OSError):
-        look = _unused(folder, "look")
-        os.close(create(look))
-        look.unlink()
+    with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix="."):
+        pass
 
 
 def append_line(path: Path, line: str) -> None:

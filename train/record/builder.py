@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -87,8 +88,7 @@ def ended_record(
     """Of a start that did not write its own, from the traces that it left.
 
     Raises:
-        Unreadable: a trace, or the record of an earlier start, cannot be read now: what it holds
-            would be missing for ever.
+        Unreadable: a trace, or the record of an earlier start, cannot be read now.
     """
     for trace in (cell / EPOCHS_NAME, cell / "logs" / START_NAME):
         read_whole(trace)
@@ -101,10 +101,9 @@ def ended_record(
         number=number, resumed_from_epoch=trained.resumed_from, started_at=started_at,
         ended_at=ended_at, status=status,
     )  # fmt: skip
-    try:
+    announced = None
+    with suppress(OSError, ValueError):  # the ranks never met
         announced = Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
-    except (OSError, ValueError):  # the ranks never met
-        announced = None
     return _record(config, trained, (*earlier, this), announced)
 
 
@@ -135,7 +134,7 @@ def _record(
         **(nothing | known),
     )
     nulls = null_paths(draft, whole=True)
-    reasons = _reasons(config, draft.world, status, labelled=not announced or announced.labelled)
+    reasons = _reasons(config, status, labelled=not announced or announced.labelled)
     if status not in GOOD:
         unknown = f"the run ended as {status} before this was known"
         parts = {path for path in nulls if "." not in path} - {"why_no_overlap"}
@@ -144,15 +143,11 @@ def _record(
     return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
 
 
-def _reasons(
-    config: RunConfig, world: World | None, status: Status, *, labelled: bool
-) -> dict[str, str]:
+def _reasons(config: RunConfig, status: Status, *, labelled: bool) -> dict[str, str]:
     """Why nulls are null, where it depends on the run; all other reasons stand next to the fields
     of the record."""
     technique = config.technique
     reasons: dict[str, str] = {}
-    if world is not None:
-        reasons["world.interface"] = _why_no_interface(world)
     if why := why_no_noise(config):
         reasons["epochs.noise"] = why
     if not isinstance(technique.optimizer, Lamb | Larc | Lars):
@@ -186,11 +181,10 @@ def why_no_noise(config: RunConfig) -> str | None:
 
 
 def _differences(provenance: Provenance) -> str:
-    parts = (
+    listed = "; ".join(
         f"{name} ({', '.join(f'{value}: {len(ranks)}' for value, ranks in values.items())})"
         for name, values in provenance.unequal.items()
     )
-    listed = "; ".join(parts)
     return f"not equal on all ranks (value: number of ranks): {listed}" if listed else ""
 
 
@@ -205,36 +199,16 @@ def _with_interface(world: World, traffic: Sequence[LinkTraffic]) -> World:
     return world.model_copy(update={"interface": most and most.interface})
 
 
-def _why_no_interface(world: World) -> str:
-    if world.size == 1:
-        return "a world of one talks to nobody"
-    if world.data_plane == "tf.distribute":  # of several processes, it always shows one
-        return "one process: its gradients take no network"
-    if world.controller == "mpi" or world.data_plane == "nccl":
-        plane = "NCCL" if world.data_plane == "nccl" else "MPI"
-        unread = ", and no counter of one was read" * (world.nodes > 1)
-        return f"{plane} does not show which interface it uses{unread}"
-    return "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
-
-
-def steady_epochs(epochs: Sequence[EpochRecord]) -> list[EpochRecord]:
-    """All but the first epoch of each start, which pays for cold caches, and those in which a rank
-    was suspended."""
-    return [
-        epoch
-        for before, epoch in pairwise(epochs)
-        if before.attempt == epoch.attempt and not epoch.suspended_s
-    ]
-
-
 def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together.
+    """Images really processed over the training seconds they took, all ranks together. Left out are
+    the first epoch of each start, which pays for cold caches, and those with a suspension.
 
     first: epochs before the first that ran on the same devices and code as the last.
     """
     samples = tuple(
         ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
-        for epoch in steady_epochs(epochs[first:])
+        for before, epoch in pairwise(epochs[first:])
+        if before.attempt == epoch.attempt and not epoch.suspended_s
         if epoch.usual_images > 0 and epoch.usual_s > 0
     )
     kept = {sample.epoch for sample in samples}

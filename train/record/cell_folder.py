@@ -9,14 +9,11 @@ being there asks the ranks to stop at the next epoch end), unfinished.json (they
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
@@ -24,12 +21,10 @@ from train.errors import ConfigError, RecordError
 from train.record.atomic import leftovers
 from train.record.measurements import EpochRecord
 from train.record.run import (
-    RECORD_NAME,
     Attempt,
     OtherCell,
     RunError,
     read_own_record,
-    read_record,
     refuse_other,
 )
 
@@ -42,6 +37,8 @@ STOP_NAME = "stop"
 UNFINISHED_NAME = "unfinished.json"
 #: Ranks that stopped at an epoch's end on purpose end with this code, their checkpoint written.
 EXIT_UNFINISHED = 85
+#: Of a log, for a message.
+TAIL_LINES, TAIL_BYTES = 20, 32 * 1024
 #: More than two lines of epochs.jsonl.
 EPOCH_BYTES = 4096
 
@@ -51,12 +48,11 @@ def rank_file(cell: Path, rank: int, kind: str) -> Path:
     return cell / "logs" / f"rank-{rank}.{kind}"
 
 
-@dataclass(frozen=True)
-class RankFailure:
-    """A rank's own word on its end; ``consequence`` when it only says that a peer is gone."""
+class RankFailure(Frozen):
+    """rank-N.error.json: why a rank ended, by itself."""
 
-    at: datetime
-    consequence: bool
+    at: AwareDatetime
+    consequence: bool  # it only says that a peer is gone
     error: RunError
 
 
@@ -68,11 +64,9 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
         OtherCell: the two differ; the text says where.
         Unreadable: it cannot be read now.
     """
-    path = cell / CONFIG_NAME
-    try:
+    path, found = cell / CONFIG_NAME, config
+    with contextlib.suppress(ConfigError):  # absent, or no config: no run can be going on with it
         found = load_config(path)
-    except ConfigError:
-        return  # absent, or no config: no run can be going on with it
     refuse_other(found, config, path)
 
 
@@ -100,29 +94,22 @@ class UnfinishedNote(Frozen):
 
 
 def read_unfinished(cell: Path) -> UnfinishedNote | None:
-    """What the last start left when it stopped on purpose; None when it did not.
-
-    More to be trusted than exit codes: a launcher that ends all tasks once the first one is gone
-    turns those of the others into a signal's.
-    """
+    """What the last start left if it stopped on purpose. Exit codes prove less: a launcher that
+    ends all tasks once the first one is gone turns those of the others into a signal's."""
     try:
-        text = (cell / "logs" / UNFINISHED_NAME).read_text(encoding="utf-8")
-        return UnfinishedNote.model_validate_json(text)
+        content = (cell / "logs" / UNFINISHED_NAME).read_bytes()
+        return UnfinishedNote.model_validate_json(content)
     except (OSError, ValueError):
         return None
 
 
 def read_failures(cell: Path) -> list[RankFailure]:
     """All ranks' errors of the last start, earliest first; unreadable ones left out."""
-    found = []
+    failures = []
     for file in (cell / "logs").glob("rank-*.error.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            told = json.loads(file.read_text(encoding="utf-8"))
-            error = RunError.model_validate(told["error"])
-            found.append(
-                RankFailure(datetime.fromisoformat(told["at"]), told["consequence"], error)
-            )
-    return sorted(found, key=lambda failure: failure.at)
+        with contextlib.suppress(OSError, ValueError):
+            failures.append(RankFailure.model_validate_json(file.read_bytes()))
+    return sorted(failures, key=lambda failure: failure.at)
 
 
 def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
@@ -131,13 +118,11 @@ def read_epochs(cell: Path) -> tuple[EpochRecord, ...]:
         lines = (cell / EPOCHS_NAME).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return ()
-    found = []
-    for line in lines:
-        try:
-            found.append(EpochRecord.model_validate_json(line))
-        except ValidationError:
-            break
-    return tuple(found)
+    epochs = []
+    with contextlib.suppress(ValidationError):
+        for line in lines:
+            epochs.append(EpochRecord.model_validate_json(line))
+    return tuple(epochs)
 
 
 def read_last_epoch(cell: Path) -> EpochRecord | None:
@@ -165,24 +150,16 @@ def file_mark(file: Path) -> tuple[int, int, int] | None:
     return None
 
 
-def earlier_attempts(cell: Path, config: RunConfig | None = None) -> tuple[Attempt, ...]:
-    """Starts that an earlier record of this cell counts; none where there is no record, or only one
-    that is broken or of another config than ``config``.
+def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
+    """Starts that an earlier record of this config counts; none if it is broken or another's.
 
     Raises:
-        Unreadable: the record cannot be read now: nobody knows how many it counts.
+        Unreadable: it cannot be read now.
     """
     try:
-        return (
-            read_own_record(cell, config) if config else read_record(cell / RECORD_NAME)
-        ).attempts
+        return read_own_record(cell, config).attempts
     except (RecordError, OtherCell):
         return ()
-
-
-#: Of a log, for a message.
-TAIL_LINES = 20
-TAIL_BYTES = 32 * 1024
 
 
 def tail_of(log: Path) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Holder:
 
 
 def signed(text: str) -> Holder | None:
-    """The holder by its signature, also an earlier version's; None where it is none."""
+    """The holder by its signature, also an earlier version's."""
     match = _SIGNATURE.fullmatch(text.strip())
     return Holder(int(match[2]), match[3], match[4], match[5], match[1]) if match else None
 

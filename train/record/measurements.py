@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from train.config.checks import MOST_IMAGES
 from train.config.frozen import Frozen
@@ -14,7 +14,6 @@ from train.record.nulls import Why
 Count = Annotated[int, Field(ge=0, le=MOST_IMAGES)]
 Positive = Annotated[Count, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
 
 NO_ACCURACY = Why("random labels: accuracy has no meaning")
 _NOT_FINITE = Why("not a finite number in that epoch")
@@ -70,18 +69,6 @@ class NoiseScale(Frozen):
     b_simple: Annotated[float | None, _CENSORED]  # S / G2, images; only where measured
     low: Annotated[float | None, _CENSORED]  # 95 % block-bootstrap interval of b_simple
     high: Annotated[float | None, _CENSORED]
-
-    @model_validator(mode="after")
-    def _agrees(self) -> NoiseScale:
-        there = (self.b_simple is not None, self.low is not None, self.high is not None)
-        may = {
-            "measured": [(True, True, True)],
-            "censored": [(False, True, False), (False, False, False)],
-            "too_few_steps": [(False, False, False)],
-        }
-        if there not in may[self.interval]:
-            raise ValueError(f"interval is {self.interval}: b_simple, low, high do not agree")
-        return self
 
 
 class TrustRatios(Frozen):
@@ -153,26 +140,22 @@ class EpochRecord(Frozen):
 
 
 class RankSteps(Frozen):
-    """Steady-state step times of one rank, seconds.
-
-    The first epoch of a start is left out; where it is the only one, its first step.
+    """Steady-state step times of one rank in seconds, without the first epoch of a start, or if it
+    is the only one, without its first step.
 
     One step of each epoch (of epochs of one step, every second one) is ``sampled``: its parts are
-    taken one after the other, and
-    ``compute_s`` (forward, backward, update), its part ``update_s``, and ``communication_s`` (the
-    all-reduce alone, with the waiting for slower ranks in it; 0 in a world of one, which has none)
-    are of these steps. ``step_s`` and its part ``input_s`` (waiting for the batch) are of all
-    others, in which communication overlaps the backward pass; those that were taken in one call
-    have equal shares of it. ``exposed_s`` is communication that overlaps no computing: by how much
-    the other steps of an epoch last longer than the sampled one computes (medians over the epoch's
-    steps and over epochs), at most the median of ``communication_s``; null where they do not, since
-    steps in one call save more than their communication shows, and where no epoch has both. 1 -
-    ``exposed_s`` / ``communication_s`` is the overlap.
+    taken one after the other. These steps have ``compute_s`` (forward, backward, update), its part
+    ``update_s``, and ``communication_s`` (the all-reduce, with the waiting for slower ranks; 0 in a
+    world of one). All others, in which communication overlaps the backward pass, have ``step_s``
+    and its part ``input_s`` (waiting for the batch); steps of one call have equal shares of it.
+    ``exposed_s`` is communication that overlaps no computing: by how much the other steps of an
+    epoch last longer than the sampled one computes (medians over the epoch's steps and over
+    epochs), at most the median of ``communication_s``. 1 - ``exposed_s`` / ``communication_s`` is
+    the overlap.
 
-    ``waiting_s`` is the part of ``communication_s`` before the slowest rank was there, so the skew
-    between ranks: an all-reduce of four bytes before that of the gradients shows it, and needs no
-    clock that ranks share. ``negotiation_s`` is that of a second one, of ranks that are all there:
-    the price of any message. Both rounds are left out of all other times.
+    ``waiting_s`` is the part of ``communication_s`` before the slowest rank was there: an
+    all-reduce of four bytes before that of the gradients shows it without a shared clock.
+    ``negotiation_s`` is that of a second one, the price of any message. No other time has them.
 
     In records without ``sampled`` every step was taken in parts, and ``step_s`` = ``input_s`` +
     ``compute_s`` + ``communication_s``.

@@ -67,7 +67,14 @@ class World(Frozen):
     launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
     controller: Literal["gloo", "mpi"]
     data_plane: DataPlane
-    interface: str | None  # network interface really used between ranks
+    # network interface really used between ranks
+    interface: Annotated[
+        str | None,
+        Why(
+            "one process alone, or ranks by MPI, by NCCL, or by Gloo without HOROVOD_GLOO_IFACE: "
+            "they do not show it, nor did counters of several nodes"
+        ),
+    ]
 
 
 class Provenance(Frozen):
@@ -178,8 +185,6 @@ def read_record(path: Path) -> RunRecord:
         if (content := read_whole(path)) is None:
             raise NoRecord(f"{path}: there is no such file")
         record = RunRecord.model_validate_json(text := content.decode("utf-8"))
-    except IsADirectoryError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
     except ValidationError as error:
@@ -190,12 +195,12 @@ def read_record(path: Path) -> RunRecord:
 
 
 def _why_no_record(text: str, error: ValidationError) -> str:
-    """In words: another version has other keys, so that its findings would mean nothing."""
+    """In words: another version has other keys, so that pydantic's findings would mean nothing."""
     try:
-        found = json.loads(text)
+        values = json.loads(text)
     except (ValueError, RecursionError) as broken:
         return f"not JSON (truncated?): {broken}"
-    version = found.get("schema_version") if isinstance(found, dict) else None
+    version = values.get("schema_version") if isinstance(values, dict) else None
     if version != 1:
         return f"schema_version {version!r} found, 1 expected"
     return f"against the contract:\n{explain(error)}"
@@ -220,22 +225,22 @@ def refuse_other(found_config: RunConfig, config: RunConfig, path: Path) -> None
     """Raises OtherCell where the config found in the file ``path`` is not ``config``."""
     if found_config == config:
         return
-    found, wanted = (dict(_settings(c.model_dump(mode="json"))) for c in (found_config, config))
-    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
-    there, here = (", ".join(f"{key} {told.get(key)}" for key in keys) for told in (found, wanted))
+    both = [dict(_settings(c.model_dump(mode="json"))) for c in (found_config, config)]
+    keys = [key for key in both[0] | both[1] if both[0].get(key) != both[1].get(key)]
+    there, here = (", ".join(f"{key} {one.get(key)}" for key in keys) for one in both)
     raise OtherCell(
         f"{path} is of another config: found {there}; expected {here}. FORCE=1 puts it aside and "
         "runs this one, RESULTS=DIR leaves it; by hand --force replaces it, --out DIR leaves it"
     )
 
 
-def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key -> value, parts taken apart."""
-    if not isinstance(value, Mapping):
-        yield path, value
-        return
-    for name, item in value.items():
-        yield from _settings(item, f"{path}.{name}" if path else name)
+def _settings(part: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key -> value."""
+    for name, value in part.items():
+        if isinstance(value, Mapping):
+            yield from _settings(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
 
 
 def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -> bool:

@@ -1,9 +1,6 @@
-"""What decides about a cell, read from the two ends of its record.
-
-A record of a long run has 100 KB, nearly all of them epochs. Its head holds the status and the
-config, its tail the time of the end; a file that was cut off, or of which either end is not as
-:func:`train.record.run.write_record` writes it, is parsed as a whole. Damage
-in between shows only to those who read the whole.
+"""What decides about a cell, read from the two ends of its record: nearly all of its 100 KB are
+epochs. A file that was cut off, or of which either end is not as write_record writes it, is parsed
+as a whole. Damage in between shows only to those who read the whole.
 """
 
 from __future__ import annotations
@@ -48,8 +45,10 @@ class RecordSummary(Frozen):
 
     @model_validator(mode="after")
     def _agrees(self) -> RecordSummary:
-        if (self.status == "completed") != (self.error is None):
-            raise ValueError("status and error contradict each other")
+        if (self.status == "completed") != (self.error is None) or self.cell_id != (
+            self.config.cell_id()
+        ):
+            raise ValueError("it contradicts itself: the whole record says how")
         return self
 
 
@@ -64,21 +63,13 @@ def read_summary(path: Path) -> RecordSummary:
 
 def read_own_summary(cell: Path, config: RunConfig) -> RecordSummary:
     """Raises as :func:`train.record.run.read_own_record`."""
-    path = cell / RECORD_NAME
-    summary = read_summary(path)
-    refuse_other(summary.config, config, path)
-    if summary.cell_id != config.cell_id():
-        read_record(path)  # it says that
+    summary = read_summary(cell / RECORD_NAME)
+    refuse_other(summary.config, config, cell / RECORD_NAME)
     return summary
 
 
 def _both_ends(path: Path) -> bytes:
-    """A JSON object of the first and the last keys.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: its ends are not a record's.
-    """
+    """A JSON object of the first and the last keys."""
     with path.open("rb", buffering=0) as file:
         head = file.read(END_BYTES)
         file.seek(-min(END_BYTES, file.seek(0, 2)), 2)

@@ -35,11 +35,9 @@ class Pursuit:
         """planned: epochs of the whole run; origin_from: epochs before the first that ran on the
         same devices and code as those to come, which say nothing of their pace."""
         self._target, self._planned, self._origin_from = target, planned, origin_from
-        self._goals: dict[str, float] = {
-            name: goal
-            for name in ("train", "validation")
-            if (goal := getattr(target, f"{name}_accuracy")) is not None
-        }
+        self._limit = "" if target.within_s is None else f" of {target.within_s:g} s"
+        asked = {"train": target.train_accuracy, "validation": target.validation_accuracy}
+        self._goals = {name: goal for name, goal in asked.items() if goal is not None}
         self._streaks = dict.fromkeys((_ALL, *self._goals), 0)  # evaluations in a row that held
         self._held: dict[str, dict[str, Any]] = {}  # the effort when a goal was held long enough
         self._effort: dict[str, Any] = {"epoch": 0, "steps": 0, "images": 0, "seconds": 0.0}
@@ -80,7 +78,10 @@ class Pursuit:
             broke_off: why the run ends here although the target is undecided, as that it diverged.
         """
         if self._met:
-            effort, why = self._held[_ALL], self._why_met()
+            effort, times = self._held[_ALL], self._target.held_for
+            rows = "once" if times == 1 else f"at {times} evaluations in a row"
+            spent = f"{effort['seconds']:.1f} s{self._limit}"
+            why = f"held {rows}, the last after epoch {effort['epoch']} and {spent}"
         else:
             unmet = self._obstacle() or broke_off
             if unmet is None:
@@ -106,19 +107,13 @@ class Pursuit:
             if (accuracy := found[name]) is None or accuracy < goal
         }
 
-    def _why_met(self) -> str:
-        effort, times = self._held[_ALL], self._target.held_for
-        rows = "once" if times == 1 else f"at {times} evaluations in a row"
-        spent = f"{effort['seconds']:.1f} s{self._limit()}"
-        return f"held {rows}, the last after epoch {effort['epoch']} and {spent}"
-
     def _obstacle(self) -> str | None:
         """Why a target that is not met will not be; None where it still may.
 
         No accuracy is extrapolated: all coming evaluations may hold. Only steady epochs show the
         pace of the coming ones.
         """
-        target, limit = self._target, self._limit()
+        target, limit = self._target, self._limit
         if late := self._held.get(_ALL):
             return f"held only after epoch {late['epoch']} and {late['seconds']:.1f}{limit}"
         done, spent = self._effort["epoch"], self._effort["seconds"]
@@ -136,9 +131,6 @@ class Pursuit:
         known = self._fastest_s is not None
         pace = f", and the fastest epoch so far took {fastest_s:.1f} s" if known else ""
         return f"{short}, {spent:.1f}{limit} spent after epoch {done}{pace}"
-
-    def _limit(self) -> str:
-        return "" if self._target.within_s is None else f" of {self._target.within_s:g} s"
 
 
 def _plain(accuracy: float | None) -> str:

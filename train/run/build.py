@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from train.config.image_checks import image_problem
+from train.config.checks import image_problem
 from train.config.plan import RunPlan, checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -43,16 +43,15 @@ def build_parts(
     technique = config.technique
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, config.data_fraction)
-    height, width, channels = data.train_x.shape[1:]
-    if text := image_problem(config, (height, width, channels)):
+    height, width, channels = shape = data.train_x.shape[1:]
+    if text := image_problem(config, shape):
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 
     def build(seed: StepSeed) -> tf.keras.Model:
-        shape = (height, width, channels)
         model = build_model(
-            config, shape, len(data.classes), seed, pixels, config.gpus, folder, model_file,
-            runtime.rank,
+            config, (height, width, channels), len(data.classes), seed, pixels, config.gpus,
+            folder, model_file, runtime.rank,
         )  # fmt: skip
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)
@@ -63,13 +62,10 @@ def build_parts(
     seed = StepSeed(stream_of(config.seed, runtime.rank))
     model = build(seed)
     optimizer = _optimizer(config, model)
-    scaled = technique.lr_scaling == "adascale"
-    step = OneGraphStep(
-        model, optimizer, technique, seed, size=runtime.size,
-        adascale=AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
-        if scaled
-        else None,
-    )  # fmt: skip
+    gains = None
+    if technique.lr_scaling == "adascale":
+        gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
+    step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
     state = [*model.variables, *optimizer_variables(optimizer), *step.state]
     return Parts(plan, used, model, step, state)
 

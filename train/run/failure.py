@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from datetime import datetime, timezone
 from pathlib import Path
 
 from train.distributed.launch import Launch
 from train.record.atomic import write_atomically
-from train.record.cell_folder import rank_file
+from train.record.cell_folder import RankFailure, rank_file
 from train.record.run import RunError
 
 #: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
@@ -54,15 +53,10 @@ def _printable(text: str) -> str:
 
 
 def leave(error: RunError, cell: Path) -> None:
-    """Write this rank's error for the supervisor, which looks for the cause among all ranks.
-
-    ``consequence`` marks an error that only says that a peer is gone.
-    """
-    told = {
-        "at": datetime.now(timezone.utc).isoformat(),
-        "consequence": any(words in error.what for words in CONSEQUENCES),
-        "error": error.model_dump(mode="json"),
-    }
+    """Write this rank's error for the supervisor, which looks for the cause among all ranks."""
+    consequence = any(words in error.what for words in CONSEQUENCES)
+    failure = RankFailure(at=datetime.now(timezone.utc), consequence=consequence, error=error)
     # the log has it, too; a full disk must not hide the first error behind a second
     with contextlib.suppress(OSError):
-        write_atomically(rank_file(cell, error.rank or 0, "error.json"), json.dumps(told))
+        file = rank_file(cell, error.rank or 0, "error.json")
+        write_atomically(file, failure.model_dump_json())

@@ -32,8 +32,6 @@ ENVIRONMENT = (
     "OMPI_MCA_btl_tcp_if_include", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER",
 )  # fmt: skip
 
-#: By which the supervisor, outside the image, hands down what it runs.
-IMAGE_DIGEST = "HOROSCALE_IMAGE_DIGEST"
 #: What decides a result: the code, its locks and the rows of techniques.
 CODE = ("train", "jobs", "containers", "pyproject.toml")
 NEW_CODE = ("train/*.py", "jobs/*.py")
@@ -45,24 +43,19 @@ def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
     return Provenance(
         git_commit=commit,
         git_dirty=dirty,
-        image_digest=os.environ.get(IMAGE_DIGEST),
+        image_digest=os.environ.get("HOROSCALE_IMAGE_DIGEST"),  # the supervisor's, outside of it
         versions=_versions(),
         cpu=_cpu(),
         gpu=gpus[0] if gpus else None,
         driver=_read("/proc/driver/nvidia/version").partition("\n")[0].strip() or None,
         kernel=platform.release(),
-        unused_gpus=None if gpus else unused_gpus(os.environ),
+        # the supervisor counts those of this machine
+        unused_gpus=None if gpus else int(os.environ.get("HOROSCALE_GPUS_HERE") or 0) or None,
         slurm_job_id=slurm_job_id(os.environ),
         # weights and data order use the run's seed, random layers a stream per rank
         seeds={"run": config.seed},
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
-
-
-def unused_gpus(environment: Mapping[str, str]) -> int | None:
-    """GPUs that the supervisor saw on this machine."""
-    seen = environment.get("HOROSCALE_GPUS_HERE", "")
-    return int(seen) if seen.isdecimal() else None
 
 
 def slurm_job_id(environment: Mapping[str, str]) -> str | None:

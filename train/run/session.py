@@ -28,7 +28,7 @@ from train.record.cell_folder import (
     rank_file,
 )
 from train.record.measurements import DataRecord
-from train.record.run import RECORD_NAME, RunRecord, write_record
+from train.record.run import RECORD_NAME, write_record
 from train.run.provenance import collect
 from train.run.task import Task
 
@@ -73,27 +73,33 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if config.sharpness_images is not None:
         check_sharpness(parts.model, data)
     world, provenance = describe_world(runtime, collect(config, runtime.gpus))
-    changed = ", changed" if provenance.git_dirty else ""
     origin = Origin(
         device=world.device, ranks=world.size, nodes=world.nodes,
-        commit=f"{provenance.git_commit or ''}{changed}", image=provenance.image_digest or "",
+        commit=(provenance.git_commit or "") + ", changed" * bool(provenance.git_dirty),
+        image=provenance.image_digest or "",
     )  # fmt: skip
     trainer = Trainer(
         config, runtime, data, parts, task.out, task.attempt, beat, origin, task.budget,
         watchdog.awake, world.oversubscribed,
     )  # fmt: skip
-    announced = Announcement(
-        world=world, data=describe_data(config, data, parts.plan), provenance=provenance,
-        labelled=data.labelled,
-    )  # fmt: skip
+
+    def announced() -> Announcement:
+        shared = {"oversubscribed": trainer.oversubscribed}  # so far
+        return Announcement(
+            world=world.model_copy(update=shared), data=describe_data(config, data, parts.plan),
+            provenance=provenance, labelled=data.labelled,
+        )  # fmt: skip
+
+    logs = task.out / "logs"
     if runtime.rank == 0:
-        _announce(task, announced)
+        write_atomically(logs / START_NAME, announced().model_dump_json())
     try:
         trained = trainer.train(resume=task.resume)
     except Unfinished as stopped:
         if runtime.rank == 0:
-            _announce(task, _with_sharing(announced, shared=trainer.oversubscribed))
-            _note(task, stopped)
+            write_atomically(logs / START_NAME, announced().model_dump_json())
+            note = UnfinishedNote(why=stopped.why, epochs_done=stopped.done, epochs=stopped.of)
+            write_atomically(logs / UNFINISHED_NAME, note.model_dump_json())
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -103,13 +109,15 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(
-            config, trained, _with_sharing(announced, shared=trainer.oversubscribed), task.attempt,
-            earlier=tuple(a for a in earlier_attempts(task.out) if a.number < task.attempt),
+            config, trained, announced(), task.attempt,
+            earlier=tuple(a for a in earlier_attempts(task.out, config) if a.number < task.attempt),
             started_at=task.started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
         if config.keep_weights:
             write_atomically(task.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))
-        _keep(task, record)
+        if not write_record(task.out / RECORD_NAME, record, replace_good=task.force):
+            raise RuntimeError(f"the record in {task.out} is good already and was kept")
+        (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
     _leave(runtime)
 
 
@@ -134,28 +142,6 @@ def describe_data(config: RunConfig, data: Dataset, plan: RunPlan) -> DataRecord
         dropped_per_epoch=plan.left_over,
         order=ORDERS[config.partition],
     )
-
-
-def _with_sharing(announced: Announcement, *, shared: bool) -> Announcement:
-    """``shared``: whether another run was on the ranks' cores."""
-    world = announced.world.model_copy(update={"oversubscribed": shared})
-    return announced.model_copy(update={"world": world})
-
-
-def _announce(task: Task, announced: Announcement) -> None:
-    write_atomically(task.out / "logs" / START_NAME, announced.model_dump_json())
-
-
-def _note(task: Task, stopped: Unfinished) -> None:
-    note = UnfinishedNote(why=stopped.why, epochs_done=stopped.done, epochs=stopped.of)
-    write_atomically(task.out / "logs" / UNFINISHED_NAME, note.model_dump_json())
-
-
-def _keep(task: Task, record: RunRecord) -> None:
-    file = task.out / RECORD_NAME
-    if not write_record(file, record, replace_good=task.force):
-        raise RuntimeError(f"{file} holds a good record already and was kept")
-    (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB; nothing is left to do
 
 
 def _leave(runtime: Runtime) -> None:

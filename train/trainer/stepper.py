@@ -136,7 +136,7 @@ class Stepper:
 def sampled_step(plan: EpochPlan) -> int | None:
     """Of the epoch, from 0, the step that is taken in parts: in its middle. Of several epochs that
     make up a pass over the images only the last has one; of passes of one step, every second."""
-    if (plan.number + 1) % (plan.per_pass or 1):
+    if (plan.number + 1) % plan.per_pass:
         return None
     if plan.steps == 1 and plan.pass_number == plan.number:
         return 0 if plan.number % 2 else None

@@ -48,8 +48,8 @@ def test_changes(tmp_path: Path) -> None:
         ("base_lr: 0.1", "base_batch: 3", 5, "unknown key 'base_batch'"),
         ("plain:", "Plain Row:", 2, "name"),
         # what is wrong with two fields together stands at the one that is named first
-        ("base_lr: 0.1", "base_lr: 0.1\n  ghost_batch: 8", 6, "ghost_batch 8 has no effect"),
-        ("schedule: cosine", "schedule: cosine\n  batch_growth: grow", 7, "say schedule: constant"),
+        ("base_lr: 0.1", "base_lr: 0.1\n  ghost_batch: 8", 6, "ghost_batch has no effect"),
+        ("schedule: cosine", "schedule: cosine\n  batch_growth: grow", 7, "leave out schedule"),
         ("momentum: 0.9", "exclude: ['(']", 7, "is no regular expression"),
         ("plain:\n", "plain:\nother:\n", 2, "plain: expected 'key: value', found None"),
     ],

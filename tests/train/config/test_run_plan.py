@@ -162,20 +162,6 @@ def test_the_course_milestones_on_both_sides(invariant: Invariant) -> None:
     assert len(set(short)) == 4  # they fire in a run of 12 epochs, too
 
 
-@pytest.mark.parametrize(
-    ("schedule", "words"),
-    [
-        (Step(milestones=(0.5, 0.99)), r"come to the steps \[18, 36\] of 36; .* 0.028 to 0.9722"),
-        (Step(milestones=(11.999,), unit="epochs"), r"steps \[36\] of 36; .* 0.33 to 11.67"),
-    ],
-)
-def test_milestones_that_rounding_moves_out_of_the_run_or_together(
-    schedule: Step, words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        planned(300, schedule=schedule, batch_per_rank=100)
-
-
 def test_cycles_start_after_the_warmup_and_accumulation_changes_nothing() -> None:
     cycle = {"schedule": Cosine(), "lr_scaling": "linear", "warmup_epochs": 2}
     plans = [planned(8000, **cycle, **way) for way in as_ranks(800)]
@@ -288,6 +274,11 @@ def test_growth_keeps_the_rate_of_the_first_batch_and_whole_steps() -> None:
     assert [plan.epoch_of(s).number for s in (0, 44, 45, 89, 90, 111)] == [0, 0, 1, 1, 2, 3]
 
 
+def test_growth_begins_with_the_nearest_epoch() -> None:
+    assert Grow().epochs(40) == (15, 25, 35)
+    assert Grow().epochs(12) == (5, 8, 11)  # 4.5, 7.5 and 10.5: half counts up, all alike
+
+
 @pytest.mark.parametrize(
     ("growth", "words"),
     [
@@ -315,11 +306,11 @@ def test_adascale_reads_the_schedule_in_steps_of_the_base_batch(invariant: Invar
 
 
 def test_no_step_is_refused_with_what_would_do() -> None:
-    with pytest.raises(ConfigError, match=r"batch per rank 800 is .* 718\), .* at most 718"):
+    with pytest.raises(ConfigError, match=r"800 x 1, is more .* 718\), .* at most 718"):
         planned(1437, gpus=2, batch_per_rank=800)
-    with pytest.raises(ConfigError, match=r"800 \(200 x 4 accumulated\) is larger .* at most 718"):
+    with pytest.raises(ConfigError, match=r"200 x 4, is more .* at most 718"):
         planned(1437, gpus=2, batch_per_rank=200, accumulation=4)
-    with pytest.raises(ConfigError, match=r"3 training images for 4 ranks .* fewer ranks or more"):
+    with pytest.raises(ConfigError, match=r"3 training images / 4 ranks .* steps: use fewer"):
         planned(3, gpus=4, batch_per_rank=1)
     assert planned(1437, gpus=2, batch_per_rank=64, data_fraction=0.5).epochs[0].steps == 5
 

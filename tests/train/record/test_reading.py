@@ -37,6 +37,7 @@ RICH = record(
 )  # fmt: skip
 TEXT = RICH.model_dump_json(indent=2)
 GOOD: dict[str, Any] = json.loads(TEXT)
+ERROR = {"what": "w", "where": "x", "what_to_do": "y"}
 
 
 def nulls(value: Any, path: str) -> Iterator[str]:
@@ -84,6 +85,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "another version, and all else wrong": ('{"schema_version": 3, "a": []}', "schema_version 3"),
     "a missing part": (without("weights_sha256"), "weights_sha256"),
     "an unknown key in an epoch": (edited("epochs", 1, "surprise", value=1), "surprise"),
+    "completed with an error": (edited("error", value=ERROR), "yet there is an error"),
     "failed without an error": (edited("status", value="failed"), "no error says why"),
     "another cell": (edited("cell_id", value="other"), "not that of the config"),
     "an impossible config": (edited("config", "gpus", value=0), "gpus"),
@@ -94,8 +96,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "an inner null without a reason": (
         edited("classification", "classes", 1, "f1", value=None), "classification.classes.f1",
     ),
-    "no reasons": (edited("missing", value={}), "null without a reason"),
-    "noise that disagrees": (edited("epochs", 0, "noise", "b_simple", value=None), "do not agree"),
+    "no reasons": (edited("missing", value={}), "null without a reason in 'missing': "),
     "a time without its zone": (edited("started_at", value="2025-03-01T12:00:00"), "started_at"),
     "a very large number": (edited("epochs", 0, "images", value=10**30), "images"),
     "a number of 5,000 digits": (

@@ -13,12 +13,11 @@ from train.config.run import Target
 from train.record.measurements import EpochRecord
 from train.record.target import Pursuit, outcome
 
-GO_ON, MET, HOPELESS = "go on", "met", "hopeless"
 
-
-def decide(epochs: Sequence[EpochRecord], target: Target, planned: int) -> str:
+def met(epochs: Sequence[EpochRecord], target: Target, planned: int = 9) -> bool | None:
+    """None: undecided."""
     found = outcome(epochs, target, planned)
-    return GO_ON if found is None else MET if found.met else HOPELESS
+    return None if found is None else found.met
 
 
 def run(
@@ -59,51 +58,44 @@ GOOD, POOR, OVERFITTED = (0.75, 0.5), (0.7, 0.6), (0.9, 0.4)
 def test_both_accuracies_at_two_evaluations_in_a_row() -> None:
     """The first streak of that length counts, whatever comes later."""
     epochs = run(GOOD, POOR, GOOD, OVERFITTED, GOOD, GOOD, POOR, GOOD, GOOD)
-    for done in range(6):
-        assert decide(epochs[:done], both(), 9) is GO_ON, done
-    for done in range(6, 10):
-        found = outcome(epochs[:done], both(), 9)
-        assert found is not None and found.met
-        assert (found.epoch, found.steps, found.images) == (6, 6 * 3, 6 * 3 * 64)
-        assert found.seconds == pytest.approx(60)
+    assert [met(epochs[:done], both()) for done in range(7)] == [None] * 6 + [True]
+    found = outcome(epochs, both(), 9)
+    assert found is not None and found.seconds == pytest.approx(60)
+    assert (found.epoch, found.steps, found.images) == (6, 6 * 3, 6 * 3 * 64)
     assert "2 evaluations in a row, the last after epoch 6 and 60.0 s" in found.why
 
 
 @pytest.mark.parametrize(
     ("target", "at"),
     [
-        (Target(train_accuracy=0.75), 3),
         (Target(validation_accuracy=0.5), 2),
         (Target(train_accuracy=0.75, held_for=1), 2),
         (Target(train_accuracy=0.75, held_for=3), 4),
-        (Target(validation_accuracy=0.6, held_for=1), 1),
     ],
 )
 def test_one_accuracy_alone_and_other_counts(target: Target, at: int) -> None:
     epochs = run(POOR, GOOD, GOOD, OVERFITTED, POOR)
-    assert decide(epochs[: at - 1], target, 9) is GO_ON
-    found = outcome(epochs[:at], target, 9)
-    assert found is not None and (found.met, found.epoch) == (True, at)
+    assert [met(epochs[:done], target) for done in (at - 1, at)] == [None, True]
 
 
 def test_an_accuracy_exactly_at_the_target_holds_it() -> None:
     """7 of 10 images are 0.7, as the sweep file says it."""
-    assert decide(run((7 / 10, 7 / 10)), Target(train_accuracy=0.7, held_for=1), 3) is MET
+    assert met(run((7 / 10, 7 / 10)), Target(train_accuracy=0.7, held_for=1))
     found = outcome(run((0.7499999, 0.9)), Target(train_accuracy=0.75, held_for=1), 1)
     assert found is not None and "0.7499 of 0.75" in found.why, "not rounded up to the target"
 
 
 def test_a_null_holds_nothing_and_breaks_a_streak() -> None:
-    assert decide(run(GOOD, (None, 0.9), GOOD), both(), 9) is GO_ON
+    assert met(run(GOOD, (None, 0.9), GOOD), both()) is None
     found = outcome(run(GOOD, (0.9, None)), both(), 2)
     assert found is not None and "validation accuracy unknown of 0.5" in found.why
 
 
 def test_time_is_of_training_and_validation_over_all_starts() -> None:
     epochs = run(POOR, GOOD, GOOD, seconds=[100, 20, 30], attempts=[1, 2, 2])
-    assert decide(epochs, both(within_s=150), 9) is MET, "a limit may be used up"
     found = outcome(epochs, both(within_s=150), 9)
-    assert found is not None and found.seconds == pytest.approx(150) and "of 150 s" in found.why
+    assert found is not None and found.met, "a limit may be used up"
+    assert found.seconds == pytest.approx(150) and "of 150 s" in found.why
     found = outcome(epochs, both(within_s=149), 9)
     assert found is not None and not found.met
     assert "held only after epoch 3 and 150.0 of 149 s; the last evaluation: held" in found.why
@@ -112,50 +104,38 @@ def test_time_is_of_training_and_validation_over_all_starts() -> None:
 @pytest.mark.parametrize(
     ("accuracies", "planned", "expected"),
     [
-        ([POOR], 3, GO_ON),  # two left, two needed
-        ([POOR, POOR], 3, HOPELESS),  # one left, two needed
-        ([POOR, GOOD], 3, GO_ON),  # one left, one needed
-        ([POOR, GOOD], 2, HOPELESS),
-        ([POOR, POOR, POOR], 3, HOPELESS),
-        ([], 2, GO_ON),
-        ([], 1, HOPELESS),
+        ([POOR], 3, None),  # two left, two needed
+        ([POOR, POOR], 3, False),  # one left, two needed
+        ([POOR, GOOD], 3, None),  # one left, one needed
+        ([], 1, False),
     ],
 )
-def test_hopeless_when_too_few_epochs_are_left(
-    accuracies: list[Any], planned: int, expected: str
-) -> None:
-    assert decide(run(*accuracies), both(), planned) is expected
+def test_hopeless_when_too_few_epochs_are_left(accuracies, planned, expected) -> None:
+    assert met(run(*accuracies), both(), planned) is expected
 
 
 @pytest.mark.parametrize(
     ("accuracies", "seconds", "within", "expected"),
     [
         # the first epoch of a start traces the graph: nothing is known of the pace
-        ([POOR], [90], 100, GO_ON),
-        ([POOR], [100], 100, HOPELESS),
-        ([POOR], [101], 100, HOPELESS),
-        # two more of at least 0.9 x 10 s
-        ([POOR, POOR], [50, 10], 78, GO_ON),
-        ([POOR, POOR], [50, 10], 77.9, HOPELESS),
-        # one more, since the last one held
-        ([POOR, GOOD], [50, 10], 69, GO_ON),
-        ([POOR, GOOD], [50, 10], 68.9, HOPELESS),
-        # the fastest counts, not the last one
-        ([POOR, POOR, POOR], [50, 10, 20], 98, GO_ON),
-        ([POOR, POOR, POOR], [50, 10, 20], 97.9, HOPELESS),
+        ([POOR], [90], 100, None),
+        ([POOR], [100], 100, False),
+        # one more of at least 0.9 x 10 s, since the last one held
+        ([POOR, GOOD], [50, 10], 69, None),
+        ([POOR, GOOD], [50, 10], 68.9, False),
+        # two more; the fastest counts, not the last one
+        ([POOR, POOR, POOR], [50, 10, 20], 98, None),
+        ([POOR, POOR, POOR], [50, 10, 20], 97.9, False),
     ],
 )
-def test_hopeless_when_the_time_left_is_too_short(
-    accuracies: list[Any], seconds: list[float], within: float, expected: str
-) -> None:
-    epochs = run(*accuracies, seconds=seconds)
-    assert decide(epochs, both(within_s=within), 99) is expected
+def test_hopeless_when_the_time_left_is_too_short(accuracies, seconds, within, expected) -> None:
+    assert met(run(*accuracies, seconds=seconds), both(within_s=within), 99) is expected
 
 
 def test_a_new_start_says_nothing_of_the_pace() -> None:
     epochs = run(POOR, POOR, seconds=[1, 50], attempts=[1, 2])
-    assert decide(epochs, both(within_s=52), 99) is GO_ON
-    assert decide(epochs, both(within_s=51), 99) is HOPELESS
+    assert met(epochs, both(within_s=52), 99) is None
+    assert met(epochs, both(within_s=51), 99) is False
 
 
 def test_the_reason_says_what_was_missing() -> None:
@@ -179,8 +159,8 @@ def test_a_run_that_broke_off_did_not_meet_it() -> None:
     assert outcome(run(POOR), both(), 9) is None
     found = outcome(run(POOR), both(), 9, broke_off="the run diverged")
     assert found is not None and not found.met and found.why.startswith("the run diverged; ")
-    met = outcome(run(GOOD, GOOD), both(), 9, broke_off="the run diverged")
-    assert met is not None and met.met
+    found = outcome(run(GOOD, GOOD), both(), 9, broke_off="the run diverged")
+    assert found is not None and found.met
 
 
 def test_each_epoch_of_a_long_run_is_looked_at_once() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import config
-from train.run.provenance import collect, git_state, slurm_job_id, unused_gpus
+from train.run.provenance import collect, git_state, slurm_job_id
 
 
 @pytest.fixture
@@ -129,12 +129,10 @@ def test_a_job_is_called_as_squeue_calls_it() -> None:
     assert slurm_job_id(job | {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"}) == "12_0"
 
 
-def test_gpus_that_the_ranks_do_not_use() -> None:
-    assert (unused_gpus({}), unused_gpus({"HOROSCALE_GPUS_HERE": "2"})) == (None, 2)
-
-
 @pytest.mark.tf
-def test_each_rank_collects_what_its_record_shows() -> None:
+def test_each_rank_collects_what_its_record_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROSCALE_GPUS_HERE", "2")
+    assert collect(config(), ()).unused_gpus == 2, "which the ranks do not use"
     found = collect(config(seed=3), ("NVIDIA H200",))
     assert found.versions["horovod"] == "0.28.1, patched: yield"
     assert found.versions["python"] == platform.python_version() and found.seeds == {"run": 3}

@@ -9,7 +9,7 @@ from train.config.plan import EpochPlan
 pytestmark = pytest.mark.tf
 
 
-def sampled(per_pass: int | None, steps: int) -> list[int]:
+def sampled(per_pass: int, steps: int) -> list[int]:
     """Numbers of the first eight epochs that have a sampled step."""
     from train.trainer.stepper import sampled_step
 
@@ -18,9 +18,8 @@ def sampled(per_pass: int | None, steps: int) -> list[int]:
 
 
 def test_one_step_of_a_pass_is_sampled_however_many_epochs_it_has() -> None:
-    assert sampled(None, 5) == list(range(8))
     assert sampled(1, 5) == list(range(8))
-    assert sampled(None, 1) == sampled(1, 1) == [1, 3, 5, 7]
+    assert sampled(1, 1) == [1, 3, 5, 7]
     assert sampled(4, 1) == sampled(4, 5) == [3, 7]
 
 
