@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
 from train.config.networks import NETWORKS, Feature
+from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
 from train.config.technique import Rows, Technique, first_problem, grows, those
 
@@ -102,8 +103,10 @@ CELL: Rows = (
      "cannot do {x} as given: use framework: horovod"),
 )  # fmt: skip
 
-#: Of cells that are to be trained; records that hold such a cell load. A setting that has no effect
-#: is refused only if its name promises one: a series begins with one rank, or one ghost per batch.
+#: Of cells that are to be trained; records that hold such a cell load. Left out, because shipped
+#: sweeps and published records have them: bn_momentum with re-estimated statistics, muon's
+#: ``rest: lamb`` with ``dense``. One rank, one ghost a batch and the base batch are the first
+#: points of a series: what acts between ranks, on ghosts or on larger batches has no effect there.
 NEW_CELL: Rows = (
     # a vector minus its own mean is zero, whatever the image was
     (lambda c, t: {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
@@ -122,6 +125,17 @@ NEW_CELL: Rows = (
     (lambda c, t: c.model not in NETWORKS and (t.zero_gamma or t.initialisation != "glorot"),
      "zero_gamma and initialisation are for the built-in networks, and model {c.model:.24} runs as "
      "built: leave them out"),
+    (lambda c, t: those(
+        bn_momentum=t.normalisation == "none" and t.bn_momentum != 0.9,
+        bn_momentum_per=t.bn_momentum_per != "ghost" and t.bn_statistics == "reestimated",
+        exclude=t.optimizer.name in ("sgd", "adamw", "novograd")
+        and t.optimizer.weight_decay == 0 and t.optimizer.exclude != NOT_ADAPTED,
+        rest_rate=t.optimizer.name == "lars" and not t.optimizer.exclude
+        and t.optimizer.rest_rate != 1,
+        final=getattr(t.schedule, "final", 0) == 1,
+        augmentation=t.augmentation.name == "crop_flip" and t.augmentation.flip == "none"
+        and t.augmentation.crop == t.augmentation.cutout == 0),
+     "{x} as given has no effect here: leave it out, or set what it acts on"),
 )  # fmt: skip
 
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.

@@ -102,6 +102,12 @@ NEW: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"optimizer": Larc(clip=False)}, {}, "base sgd with clip False is no longer trained"),
     (NORM, {"batch_per_rank": 1, "gpus": 2}, "batch_norm over one image .* 2 or more"),
     (SYNC, {"batch_per_rank": 1}, "sync_batch_norm over one image would make .* the same"),
+    ({"bn_momentum": 0.99, "optimizer": Sgd(exclude=()), "schedule": Cosine(final=1),
+      "augmentation": CropFlip(flip="none")}, {},
+     ": bn_momentum, exclude, final, augmentation as given has no effect"),
+    (GHOSTS | {"ghost_batch": 32, "bn_momentum_per": "batch", "bn_statistics": "reestimated"}, {},
+     ": bn_momentum_per as given has no effect"),
+    ({"optimizer": Lars(rest_rate=0.1, exclude=())}, {}, ": rest_rate as given has no effect"),
     (NORM | {"initialisation": "whitened"}, {"model": "mlp"}, "conv1, which model mlp does not"),
     *((NORM | {"zero_gamma": True}, changes, "residual branches, which model .* leave it out")
       for changes in ({"model": "mlp"}, {"model": "cnn"}, MINI | {"shortcuts": False})),
