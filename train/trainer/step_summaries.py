@@ -23,14 +23,8 @@ class StepTimes(NamedTuple):
     """One step on this rank, seconds; steps of one call have equal shares of it."""
 
     input_s: float  # waiting for the batches
-    call_s: float  # the whole step after that, without the rounds that measure its parts
+    call_s: float  # the whole step after that
     parts: StepParts | None = None  # of call_s; None where the step was not taken in parts
-
-
-def step_times(input_s: float, call_s: float, parts: StepParts | None) -> StepTimes:
-    """``call_s`` includes the rounds that measure the step's parts."""
-    rounds_s = 2 * (parts.negotiation_s or 0.0) if parts else 0.0
-    return StepTimes(input_s, call_s - rounds_s, parts)
 
 
 def usual_median(steps: Sequence[StepTimes]) -> tuple[float, float] | None:
@@ -62,7 +56,7 @@ class Sample:
 class StepSamples:
     """What the record needs of this rank's steps. Its size does not grow with the run.
 
-    The first epoch of a start is left out; where it is the only one, its first step.
+    The first epoch of a start is left out; if it is the only one, its first step.
     """
 
     def __init__(self) -> None:
@@ -79,18 +73,17 @@ class StepSamples:
             if step.parts is None:
                 self.usual.add((step.input_s, step.call_s))
                 continue
-            waiting_s, negotiation_s, communication_s, update_s = step.parts
-            # clocks of its parts are read at different moments
-            compute_s = max(step.call_s - communication_s, 0.0)
+            waiting_s, negotiation_s, communication_s, update_s = (
+                math.nan if part is None else part for part in step.parts
+            )
+            # two rounds measured its parts; clocks of these are read at different moments
+            own_s = step.call_s - 2 * (step.parts.negotiation_s or 0.0)
+            compute_s = max(own_s - communication_s, 0.0)
             # steps of a batch that grows are compared with those of their epoch
-            longer_s = usual[1] - compute_s if usual else None
+            longer_s = usual[1] - compute_s if usual else math.nan
             self.sampled.add(
-                tuple(
-                    math.nan if value is None else value
-                    for value in (compute_s, communication_s, update_s, waiting_s, negotiation_s,
-                                  longer_s)
-                )
-            )  # fmt: skip
+                (compute_s, communication_s, update_s, waiting_s, negotiation_s, longer_s)
+            )
 
     def summary(self, rank: int) -> RankSteps | None:
         """None without a step that was taken in parts, or without another."""

@@ -10,23 +10,13 @@ import pytest
 from tests.builders import config
 from train.record.cell_folder import EXIT_UNFINISHED, read_unfinished
 from train.record.run import read_record
-from train.trainer.budget import LEAVE_S, MARGIN, Budget, Stop
+from train.trainer.budget import LEAVE_S, MARGIN, Budget
 
 
-@pytest.mark.parametrize(
-    ("left_s", "decided"),
-    [(MARGIN * 10 + LEAVE_S + 0.1, Stop.NO), (MARGIN * 10 + LEAVE_S - 0.1, Stop.TIME),
-     (10, Stop.TIME), (-1, Stop.TIME)],
-)  # fmt: skip
-def test_another_epoch_must_fit_with_room(left_s: float, decided: Stop) -> None:
-    assert Budget(stop_at=1e9 + left_s).decide(10, now=1e9) is decided
-
-
-def test_a_file_asks_for_a_stop_whatever_the_time(tmp_path: Path) -> None:
-    budget = Budget(None, tmp_path / "stop")
-    assert budget.decide(1, now=0) is Stop.NO
-    (tmp_path / "stop").touch()
-    assert budget.decide(1, now=0) is Stop.ASKED
+def test_another_epoch_must_fit_with_room() -> None:
+    for left_s, words in ((0.1, ""), (-0.1, "no room for another epoch")):
+        budget = Budget(stop_at=1e9 + MARGIN * 10 + LEAVE_S + left_s)
+        assert words in budget.why_stop(10, now=1e9) and bool(words) is (left_s < 0)
 
 
 RUN = """
