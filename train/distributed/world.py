@@ -27,14 +27,12 @@ if TYPE_CHECKING:  # it loads TensorFlow
 
 @dataclass(frozen=True)
 class Runtime:
-    """One process of the world. It is one rank, but where a strategy of tf.distribute has all
-    replicas of the cell in one process."""
+    """One process of the world. It is one rank, unless a strategy of tf.distribute has all replicas
+    of the cell in one process."""
 
     rank: int
     size: int
     local_rank: int
-    local_size: int
-    cores: tuple[int, ...]
     launcher: Launcher
     gpus: tuple[str, ...]  # models, one per replica; () without GPUs
     gpu_shared: bool  # with another rank of this node
@@ -100,8 +98,8 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     # under srun a rank may be shown its own GPU only; all other launchers show all to all
     shared = launch.launcher != "srun" and 0 < visible < hvd.local_size()
     return Runtime(
-        hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), claims.cores, launch.launcher,
-        gpus, shared, open_distribution(config, launch), claims,
+        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, shared,
+        open_distribution(config, launch), claims,
     )  # fmt: skip
 
 
@@ -219,9 +217,10 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     """
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
+    claims = runtime.claims
     mine = (
-        socket.gethostname(), machine(), runtime.cores, quotas_here(), runtime.claims.shared(),
-        runtime.gpus, runtime.gpu_shared, own,
+        socket.gethostname(), machine(), claims.cores, quotas_here(), claims.shared(), runtime.gpus,
+        runtime.gpu_shared, own,
     )  # fmt: skip
     them = zip(*hvd.allgather_object(mine), strict=True)
     hosts, machines, cores, quotas, claimed, gpus, gpu_shared, provenances = them

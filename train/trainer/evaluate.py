@@ -6,10 +6,9 @@ Each image counts once: the split is sharded over the ranks, and sums are reduce
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from train.data.dataset import Dataset
@@ -61,9 +60,10 @@ class Evaluator:
         inputs = np.zeros(len(self.labels) if self.watches else 0)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
-            images, weights = _padded(self.images[part], self.batch)
-            labels, _ = _padded(self.labels[part], self.batch)
-            lost, predicted, *watched = self._forward(images, labels, weights)
+            # filled up with copies that weigh nothing: one shape means one traced graph
+            rows = np.pad(part, (0, self.batch - len(part)), mode="edge")
+            weights = np.float32(np.arange(self.batch) < len(part))
+            lost, predicted, *watched = self._forward(self.images[rows], self.labels[rows], weights)
             loss += float(lost)
             mine += count(self.labels[part], predicted.numpy()[: len(part)], self.classes)
             for values in watched:
@@ -96,13 +96,3 @@ class Evaluator:
 
 def images_at_once(height: int, width: int) -> int:
     return max(1, min(_IMAGES, _PIXELS // (height * width)))
-
-
-def _padded(rows: npt.NDArray[Any], size: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
-    """Fill up to ``size`` with copies that weigh nothing: one shape means one traced graph."""
-    weights = np.zeros(size, np.float32)
-    weights[: len(rows)] = 1
-    missing = size - len(rows)
-    if missing:
-        rows = np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
-    return rows, weights
