@@ -104,15 +104,13 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
 
 
 def share_cores(
-    machines: Sequence[str],
-    cores: Sequence[Sequence[int]],
-    quotas: Sequence[Sequence[Quota]] = (),
+    machines: Sequence[str], cores: Sequence[Sequence[int]], quotas: Sequence[Sequence[Quota]]
 ) -> bool:
     """Whether two ranks of one machine claim the same core, or the ranks under one CPU quota more
     cores than it gives (one entry per rank in all three)."""
     claims = Counter((of, core) for of, own in zip(machines, cores, strict=True) for core in own)
     under: Counter[tuple[str, Quota]] = Counter()
-    for of, own, limits in zip(machines, cores, quotas or [()] * len(cores), strict=True):
+    for of, own, limits in zip(machines, cores, quotas, strict=True):
         under.update({(of, limit): len(own) for limit in limits})
     over = any(count > limit.cores for (_, limit), count in under.items())
     return over or max(claims.values()) > 1
@@ -124,8 +122,8 @@ def choose_transport(
     patience_s: float = PATIENCE_S,
     exchange_s: float = PATIENCE_S,
 ) -> None:
-    """Make the environment ready for ``hvd.init()``: Gloo where a meeting point is named or there
-    is nobody to meet, else what the launcher offers.
+    """Make the environment ready for ``hvd.init()``: Gloo if a meeting point is named or there is
+    nobody to meet, else what the launcher offers.
 
     ``exchange_s``: how long Gloo waits in any exchange, that of the meeting included; a rank that
     is over it aborts without an exception.

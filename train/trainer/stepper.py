@@ -95,7 +95,12 @@ class Stepper:
         sampled = sampled_step(plan)
         cut = calls(plan.steps, self.per_call, sampled)
         self.per_call = max(cut)
-        self.parts.step.beat = lambda number, part: self.beat(_phase(plan, number, part))
+
+        def beat(number: int, part: str) -> None:
+            step = number - plan.first_step + 1
+            self.beat(f"training step {step} of {plan.steps}, epoch {plan.number + 1}{part}")
+
+        self.parts.step.beat = beat
         asked = self.clock()
         for block in self._blocks(plan, cut):
             left = block
@@ -168,8 +173,3 @@ def calls(steps: int, per_call: int, sampled: int | None) -> list[int]:
         after = range(sampled + 1, steps, per_call)
         firsts = [*range(0, sampled, per_call), sampled, *after]
     return [following - first for first, following in pairwise([*firsts, steps])]
-
-
-def _phase(plan: EpochPlan, number: int, part: str) -> str:
-    step = number - plan.first_step + 1
-    return f"training step {step} of {plan.steps}, epoch {plan.number + 1}{part}"

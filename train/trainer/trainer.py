@@ -22,7 +22,7 @@ from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
-from train.record.measurements import Classification, EpochRecord
+from train.record.measurements import EpochRecord
 from train.record.run import RunError
 from train.record.target import Pursuit
 from train.trainer import checkpoint
@@ -97,13 +97,18 @@ class Trainer:
         self.beat("summing up the steps")
         steps = self.ranks.allgather(self.stepper.samples.summary(self.runtime.rank))
         known = tuple(own for own in steps if own is not None)
+        classes = None
+        if self.data.labelled and broken_off is None:
+            # made now if the run was resumed after its last epoch
+            counts = (self.checked or self.evaluate()).counts
+            classes = classification(np.asarray(counts), self.data.classes, len(self.epochs))
         images = self.config.sharpness_images
         return Trained(
             error, tuple(self.epochs), resumed_from,
             steps=known if len(known) == len(steps) else None,
             weights_sha256=weights,
             traffic=tuple(link for links in traffic for link in links),
-            classification=None if broken_off else self._classified(),
+            classification=classes,
             target=self.pursuit.outcome(error.what if error else None) if self.pursuit else None,
             sharpness=None if error or images is None else sharpness(
                 self.model, self.data, self.parts.used, images, self.ranks, self.beat
@@ -113,13 +118,6 @@ class Trainer:
             adapted=adapted_variables(self.step.optimizer),
             origin_from=self.origin_from,
         )  # fmt: skip
-
-    def _classified(self) -> Classification | None:
-        """Of the last evaluation, made now if the run was resumed after its last epoch."""
-        if not self.data.labelled:
-            return None
-        counts = (self.checked or self.evaluate()).counts
-        return classification(np.asarray(counts), self.data.classes, len(self.epochs))
 
     # --- before the first step -------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from train.errors import ConfigError, WorldError
     ],
 )
 def test_cores_are_compared_per_machine(hosts, cores, shared) -> None:
-    assert share_cores(hosts, cores) is shared
+    assert share_cores(hosts, cores, [()] * len(hosts)) is shared
 
 
 def step(size: int, *, wired: bool = True) -> Launch:
