@@ -165,7 +165,7 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
     todo = (
         "A supervisor started this rank, so the container probably dropped the launcher's "
         f"variables (SLURM_*, PMIX_*, HOROSCALE_*), and each task would train alone: {_DROPPED}"
-        if size == 1 and launch.remote
+        if size == 1 and launch.supervised
         else "Start it with make sweep, or by hand: "
         f"horovodrun -np {expected} python -m train CONFIG"
     )
