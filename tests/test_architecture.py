@@ -22,7 +22,7 @@ CONTRACT = {
     "train.errors", "train.environment", "train.program", "train.config", "train.record",
     "train.run.provenance",
     "train.distributed.awake", "train.distributed.cores", "train.distributed.gpus",
-    "train.distributed.quota", "train.distributed.topology", "train.distributed.watchdog",
+    "train.distributed.quota", "train.distributed.watchdog",
     "train.distributed.preflight.report",
     "train.interconnect.record", "train.interconnect.collectives.record",
     "train.interconnect.facts.record",

@@ -40,11 +40,11 @@ def simulated(
             ready = waits + compute
             waiting = float(ready.max() - ready[rank])
             shows = max(0.0, reduced - 0.05)
-            call = float(compute[rank]) + waiting + (reduced if sampled else shows - saved)
             alone = gpus == 1
-            parts = StepParts(
-                None if alone else waiting, None if alone else 0.002, waiting + reduced, 0.01
-            )
+            round_s = None if alone else 0.002
+            measured = reduced + 2 * (round_s or 0.0)
+            call = float(compute[rank]) + waiting + (measured if sampled else shows - saved)
+            parts = StepParts(None if alone else waiting, round_s, waiting + reduced, 0.01)
             own[rank].append(StepTimes(float(waits[rank]), call, parts if sampled else None))
     ranks = []
     for rank, steps in enumerate(own):

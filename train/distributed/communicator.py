@@ -37,31 +37,17 @@ class Ranks:
             return mine
         return np.asarray(hvd.allreduce(tf.constant(mine), op=hvd.Sum).numpy(), np.float64)
 
-    def broadcast_int(self, mine: int) -> int:
-        """What rank 0 says."""
-        if self.size == 1:
-            return mine
-        told = tf.constant(mine if self.rank == 0 else 0)
-        return int(hvd.allreduce(told, op=hvd.Sum).numpy())
-
     def allgather(self, mine: T) -> list[T]:
         """One value of each rank."""
         return hvd.allgather_object(mine) if self.size > 1 else [mine]
 
-    def broadcast_state(self, variables: list[tf.Variable], value: T) -> T:
-        """Give all ranks rank 0's variables, and its value."""
+    def of_first(self, value: T, variables: Sequence[tf.Variable] = ()) -> T:
+        """Rank 0's value, after all ranks have got its variables."""
         if self.size == 1:
             return value
-        hvd.broadcast_variables(variables, root_rank=0)
+        if variables:
+            hvd.broadcast_variables(variables, root_rank=0)
         return hvd.broadcast_object(value, root_rank=0)
-
-    def common_hash(self, variables: list[Any]) -> str:
-        """sha256 over all of them, equal on all ranks.
-
-        Raises:
-            UnequalRanks: it is not.
-        """
-        return equal_hash(self.allgather(weights_hash(variables)))
 
 
 def weights_hash(variables: Sequence[Any]) -> str:

@@ -41,14 +41,9 @@ class Launch:
     nodes: int = 1
     cores_asked: int | None = None  # for each rank, of Slurm
     wired: bool = True  # MPI can find its peers
-    remote: bool = False  # a supervisor, perhaps on another host, keeps the record
+    supervised: bool = False  # a supervisor, perhaps on another host, keeps the record
     # to be taken where another run holds ``cores``; None: the launcher gave none, not even ()
     spare: tuple[int, ...] | None = None
-
-    @property
-    def supervised(self) -> bool:
-        """Whether somebody else settles what becomes of this start."""
-        return self.remote or self.supervisor is not None
 
 
 def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> Launch:
@@ -69,7 +64,7 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
         launch,
         rendezvous=Path(meeting) if meeting and launch.launcher != "none" else None,
         supervisor=None if supervised else launch.supervisor,
-        remote=supervised,
+        supervised=supervised or launch.supervisor is not None,
     )
 
 

@@ -12,11 +12,8 @@ from pathlib import Path
 
 
 def mpi_versions() -> dict[str, str]:
-    """``openmpi`` (or ``mpi`` for another) and ``pmix``, as far as they are loaded."""
-    loaded: dict[str, str] = {}
-    with contextlib.suppress(OSError):
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-        loaded = loaded_libraries(maps)
+    """``openmpi`` (or ``mpi`` for another) and ``pmix``, if they are loaded."""
+    loaded = loaded_libraries(Path("/proc/self/maps").read_text("utf-8", "replace"))
     versions = {}
     with contextlib.suppress(KeyError, OSError, AttributeError):
         text, length = ctypes.create_string_buffer(8192), ctypes.c_int()

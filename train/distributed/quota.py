@@ -11,11 +11,18 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 #: 41 31 0:38 /shown /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate
 _MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) (\S+) .*- (cgroup2?) .*?(\S+)")
+#: In version 2 and version 1: files of the limit and of what is used; what the kernel takes back.
+_MEMORY = (
+    ("memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable")),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes",
+     ("total_inactive_file", "total_active_file")),
+)  # fmt: skip
 
 
 class Quota(NamedTuple):
@@ -41,22 +48,13 @@ def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
 def free_memory(root: Path = Path("/")) -> int | None:
     """Bytes that this process may still use: those of the machine, or what the tightest limit of
     its control groups leaves. What the kernel takes back counts as free, as files that were read.
-    None where nothing says so."""
+    None if nothing says so."""
     free = []
     with contextlib.suppress(OSError, IndexError, ValueError):
         table = (root / "proc/meminfo").read_text(encoding="ascii")
         free.append(int(table.split("MemAvailable:")[1].split()[0]) * 1024)
-    for folder in _folders("memory", root):
-        v2 = (folder / "memory.max").exists()
-        limit, used = (
-            ("memory.max", "memory.current") if v2
-            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        )  # fmt: skip
-        names = (
-            ("inactive_file", "active_file", "slab_reclaimable") if v2
-            else ("total_inactive_file", "total_active_file")
-        )  # fmt: skip
-        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+    for folder, (limit, used, names) in product(_folders("memory", root), _MEMORY):
+        with contextlib.suppress(OSError, ValueError):  # of the other version; "max": no limit
             lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
             pairs = (line.split() for line in lines)
             reclaimable = sum(int(size) for name, size in pairs if name in names)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from tensorflow.python.eager import context
 from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 
 from train.config.run import RunConfig
-from train.distributed.interfaces import Interface, own_interface, this_host
+from train.distributed.interfaces import own_interface, this_host
 from train.distributed.launch import Launch
 
 _ADDRESS_BYTES = 64
@@ -38,7 +37,7 @@ class Distribution:
 
 def open_distribution(config: RunConfig, launch: Launch) -> Distribution | None:
     """Collective: every process must call it, after ``hvd.init()`` and before any operation of
-    TensorFlow. None where Horovod averages the gradients.
+    TensorFlow. None if Horovod averages the gradients.
 
     Raises:
         ConfigError: there is no such network interface as the site names.
@@ -47,7 +46,11 @@ def open_distribution(config: RunConfig, launch: Launch) -> Distribution | None:
     if config.framework == "mirrored":
         return Distribution(_mirrored(config.gpus), config.gpus, None)
     if config.framework == "multi_worker_mirrored":
-        interface = _interface(launch, os.environ)
+        # Gloo's; under MPI, by the same rules
+        name = os.environ.get("HOROVOD_GLOO_IFACE")
+        interface = (
+            this_host().named(name) if name else own_interface(os.environ, nodes=launch.nodes)
+        )
         with _held_port(interface.address) as held:
             workers = _addresses(f"{interface.address}:{held.getsockname()[1]}")
             return Distribution(_multi_worker(workers, launch.rank), 1, interface.name)
@@ -89,13 +92,6 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
         rpc_layer="grpc",
     )
     return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-
-
-def _interface(launch: Launch, environment: Mapping[str, str]) -> Interface:
-    """Gloo's; under MPI, by the same rules."""
-    if name := environment.get("HOROVOD_GLOO_IFACE"):
-        return this_host().named(name)
-    return own_interface(environment, nodes=launch.nodes)
 
 
 def _held_port(address: str) -> socket.socket:

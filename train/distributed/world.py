@@ -27,14 +27,12 @@ if TYPE_CHECKING:  # it loads TensorFlow
 
 @dataclass(frozen=True)
 class Runtime:
-    """One process of the world. It is one rank, but where a strategy of tf.distribute has all
-    replicas of the cell in one process."""
+    """One process of the world. It is one rank, unless a strategy of tf.distribute has all replicas
+    of the cell in one process."""
 
     rank: int
     size: int
     local_rank: int
-    local_size: int
-    cores: tuple[int, ...]
     launcher: Launcher
     gpus: tuple[str, ...]  # models, one per replica; () without GPUs
     gpu_shared: bool  # with another rank of this node
@@ -100,21 +98,19 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     # under srun a rank may be shown its own GPU only; all other launchers show all to all
     shared = launch.launcher != "srun" and 0 < visible < hvd.local_size()
     return Runtime(
-        hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), claims.cores, launch.launcher,
-        gpus, shared, open_distribution(config, launch), claims,
+        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, shared,
+        open_distribution(config, launch), claims,
     )  # fmt: skip
 
 
 def share_cores(
-    machines: Sequence[str],
-    cores: Sequence[Sequence[int]],
-    quotas: Sequence[Sequence[Quota]] = (),
+    machines: Sequence[str], cores: Sequence[Sequence[int]], quotas: Sequence[Sequence[Quota]]
 ) -> bool:
     """Whether two ranks of one machine claim the same core, or the ranks under one CPU quota more
     cores than it gives (one entry per rank in all three)."""
     claims = Counter((of, core) for of, own in zip(machines, cores, strict=True) for core in own)
     under: Counter[tuple[str, Quota]] = Counter()
-    for of, own, limits in zip(machines, cores, quotas or [()] * len(cores), strict=True):
+    for of, own, limits in zip(machines, cores, quotas, strict=True):
         under.update({(of, limit): len(own) for limit in limits})
     over = any(count > limit.cores for (_, limit), count in under.items())
     return over or max(claims.values()) > 1
@@ -126,8 +122,8 @@ def choose_transport(
     patience_s: float = PATIENCE_S,
     exchange_s: float = PATIENCE_S,
 ) -> None:
-    """Make the environment ready for ``hvd.init()``: Gloo where a meeting point is named or there
-    is nobody to meet, else what the launcher offers.
+    """Make the environment ready for ``hvd.init()``: Gloo if a meeting point is named or there is
+    nobody to meet, else what the launcher offers.
 
     ``exchange_s``: how long Gloo waits in any exchange, that of the meeting included; a rank that
     is over it aborts without an exception.
@@ -169,7 +165,7 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
     todo = (
         "A supervisor started this rank, so the container probably dropped the launcher's "
         f"variables (SLURM_*, PMIX_*, HOROSCALE_*), and each task would train alone: {_DROPPED}"
-        if size == 1 and launch.remote
+        if size == 1 and launch.supervised
         else "Start it with make sweep, or by hand: "
         f"horovodrun -np {expected} python -m train CONFIG"
     )
@@ -219,9 +215,10 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     """
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
+    claims = runtime.claims
     mine = (
-        socket.gethostname(), machine(), runtime.cores, quotas_here(), runtime.claims.shared(),
-        runtime.gpus, runtime.gpu_shared, own,
+        socket.gethostname(), machine(), claims.cores, quotas_here(), claims.shared(), runtime.gpus,
+        runtime.gpu_shared, own,
     )  # fmt: skip
     them = zip(*hvd.allgather_object(mine), strict=True)
     hosts, machines, cores, quotas, claimed, gpus, gpu_shared, provenances = them

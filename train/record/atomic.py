@@ -121,10 +121,12 @@ def forget_absent(folder: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line in one write, so that lines of one writer are never interleaved or torn."""
+    """Append one line in one write, so that lines of one writer are never interleaved or torn, and
+    flush it to disk."""
     with _named(path), path.open("a", encoding="utf-8") as out:
         out.write(line.rstrip("\n") + "\n")
         out.flush()
+        flush_to_disk(out.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -25,7 +25,7 @@ from train.optimizers import build_optimizer, optimizer_variables
 from train.step.adascale import AdaScale
 from train.step.one_graph import OneGraphStep
 from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSeed, local_state
-from train.trainer.parts import Parts
+from train.trainer.stepper import Parts
 
 
 def build_parts(

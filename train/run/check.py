@@ -176,7 +176,8 @@ def _findings(
         step_s = train(parts=parts).train(resume=False).epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
-        cores = f"{len(runtime.cores)} core{'s' * (len(runtime.cores) != 1)} per rank"
+        count = len(runtime.claims.cores)
+        cores = f"{count} core{'s' * (count != 1)} per rank"
         device = runtime.gpus[0] if runtime.gpus else "CPU"
         text = f"{step_s:.2g} s, {per}, measured on {there} with {cores} ({device})"
         yield "-", "step", text

@@ -5,11 +5,9 @@ need common ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 
 import horovod.tensorflow as hvd
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.run import RunConfig
@@ -44,22 +42,21 @@ def settle_statistics(
     """
     beat("")
     rank, size = runtime.rank, runtime.size
+
+    def estimated_from() -> Iterator[Pixels]:
+        for number, images in enumerate(estimation_batches(config, data, used, rank, size), 1):
+            beat(f", batch {number}")
+            yield images
+        beat(", adding up over the ranks")
+
     if trained:
         trained.pull()
     if config.technique.bn_statistics == "reestimated":
-        images = estimation_batches(config, data, used, rank, size)
-        reestimate_statistics(model, _with_beats(images, beat), size)
+        reestimate_statistics(model, estimated_from(), size)
     else:
         reduce_statistics(model, size)
     if trained:
         trained.push()
-
-
-def _with_beats(batches: Iterable[Pixels], beat: Callable[[str], None]) -> Iterator[Pixels]:
-    for number, images in enumerate(batches, 1):
-        beat(f", batch {number}")
-        yield images
-    beat(", adding up over the ranks")
 
 
 def reduce_statistics(model: tf.keras.Model, size: int) -> None:
@@ -87,9 +84,7 @@ def reduce_statistics(model: tf.keras.Model, size: int) -> None:
         variance.assign(new_variance)
 
 
-def reestimate_statistics(
-    model: tf.keras.Model, batches: Iterable[npt.NDArray[np.uint8]], size: int
-) -> None:
+def reestimate_statistics(model: tf.keras.Model, batches: Iterable[Pixels], size: int) -> None:
     """Collective: set the moving statistics to those of ``batches`` under the present weights.
 
     Wu and Johnson 2021 (2105.07576), section 3.1: every layer normalises as in training (by the
@@ -102,27 +97,25 @@ def reestimate_statistics(
     layers = batch_norms(model)
     if not layers:
         return
-    total = _Moments()
-    with _remembering_one_batch(layers):
-        forward: tf.types.experimental.ConcreteFunction | None = None
-        together = 0
-        for images in _ghosts(batches, layers):
-            if forward is None:
-                together = len(images)
-                forward = _forward(model, layers, images.shape)
-            total.add(*(part.numpy() for part in forward(tf.constant(images))))
+    forward: tf.types.experimental.ConcreteFunction | None = None
+    # Welford 1962, in float64: mean of means, squares of their deviations, mean of variances
+    center = squares = within = np.zeros(())
+    for count, images in enumerate(_ghosts(batches, layers), 1):
+        forward = forward or _one_batch(model, layers, images.shape)
+        mean, variance = (part.numpy() for part in forward(tf.constant(images)))
+        off = mean.astype(np.float64) - center
+        center = center + off / count
+        squares = squares + off * (mean - center)
+        within = within + (variance - within) / count
     ends = np.cumsum([layer.moving_mean.shape[0] for layer in layers])[:-1]
-    for layer, mean, within, between in zip(
-        layers, *(np.split(values, ends) for values in total.result()), strict=True
-    ):
+    moments = (np.split(values, ends) for values in (center, within, squares / count))
+    for layer, mean, biased, between in zip(layers, *moments, strict=True):
         layer.moving_mean.assign(mean)
-        layer.moving_variance.assign(within * biased_part(layer, together) + between)
+        layer.moving_variance.assign(biased * biased_part(layer, len(images)) + between)
     reduce_statistics(model, size)
 
 
-def _ghosts(
-    batches: Iterable[npt.NDArray[np.uint8]], layers: list[tf.keras.layers.Layer]
-) -> Iterator[npt.NDArray[np.uint8]]:
+def _ghosts(batches: Iterable[Pixels], layers: list[tf.keras.layers.Layer]) -> Iterator[Pixels]:
     """The images that are normalised together, one after the other: ghosts do not mix, so the
     statistics of each can be read off the layers after a forward pass over it alone."""
     ghosts = [layer for layer in layers if isinstance(layer, GhostBatchNormalization)]
@@ -130,23 +123,12 @@ def _ghosts(
         yield from np.split(images, len(images) // ghosts[0].ghost_batch if ghosts else 1)
 
 
-@contextmanager
-def _remembering_one_batch(layers: list[tf.keras.layers.Layer]) -> Iterator[None]:
-    """With momentum 0 the moving statistics are those of the last batch. Earlier graphs keep the
-    momentum that is written into them."""
-    before = [layer.momentum for layer in layers]
-    try:
-        for layer in layers:
-            layer.momentum = 0.0
-        yield
-    finally:
-        for layer, momentum in zip(layers, before, strict=True):
-            layer.momentum = momentum
-
-
-def _forward(
+def _one_batch(
     model: tf.keras.Model, layers: list[tf.keras.layers.Layer], shape: tuple[int, ...]
 ) -> tf.types.experimental.ConcreteFunction:
+    """A graph from images to their moving statistics, which with momentum 0 are those of this batch
+    alone. Earlier graphs keep the momentum that is written into them."""
+
     @graph
     def statistics(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         for layer in layers:  # where Keras moves by a difference, this makes it exact
@@ -158,25 +140,11 @@ def _forward(
             tf.concat([layer.moving_variance for layer in layers], axis=0),
         )
 
-    return statistics.get_concrete_function(tf.TensorSpec(shape, tf.uint8))
-
-
-class _Moments:
-    """Means and variances in, one batch after the other (Welford 1962); all in float64."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean: npt.NDArray[np.float64] = np.zeros(())
-        self.squares: npt.NDArray[np.float64] = np.zeros(())  # of the means' deviations
-        self.within: npt.NDArray[np.float64] = np.zeros(())
-
-    def add(self, mean: npt.NDArray[np.float32], variance: npt.NDArray[np.float32]) -> None:
-        self.count += 1
-        off = mean.astype(np.float64) - self.mean
-        self.mean = self.mean + off / self.count
-        self.squares = self.squares + off * (mean - self.mean)
-        self.within = self.within + (variance - self.within) / self.count
-
-    def result(self) -> tuple[npt.NDArray[np.float64], ...]:
-        """Mean of means, mean of variances, variance of means."""
-        return self.mean, self.within, self.squares / self.count
+    momenta = [layer.momentum for layer in layers]
+    try:
+        for layer in layers:
+            layer.momentum = 0.0
+        return statistics.get_concrete_function(tf.TensorSpec(shape, tf.uint8))
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 
 #: The next epoch may take this much longer than the longest so far,
 MARGIN = 1.15
 #: and then ranks leave and the supervisor writes down what became of them: seconds.
 LEAVE_S = 5.0
-
-
-class Stop(IntEnum):
-    """What rank 0 decided; a number, so that one all-reduce tells it to all."""
-
-    NO = 0
-    TIME = 1
-    ASKED = 2
-
-    @property
-    def why(self) -> str:
-        return {
-            Stop.NO: "",
-            Stop.TIME: "the time budget has no room for another epoch",
-            Stop.ASKED: "a stop at the next epoch end was asked for",
-        }[self]
 
 
 @dataclass(frozen=True)
@@ -35,14 +18,15 @@ class Budget:
     stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
     asked: Path | None = None  # file whose being there asks for a stop
 
-    def decide(self, longest_s: float, now: float) -> Stop:
-        """Whether to stop at this epoch's end.
+    def why_stop(self, longest_s: float, now: float) -> str:
+        """Why to stop at this epoch's end; empty: no reason.
 
         Args:
             longest_s: the longest epoch of this start, training, validation and checkpoint.
             now: seconds since 1970.
         """
         if self.asked is not None and self.asked.exists():
-            return Stop.ASKED
-        late = self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at
-        return Stop.TIME if late else Stop.NO
+            return "a stop at the next epoch end was asked for"
+        if self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
+            return "the time budget has no room for another epoch"
+        return ""

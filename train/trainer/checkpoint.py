@@ -18,6 +18,7 @@ from train.config.frozen import Frozen
 from train.config.run import RunConfig
 from train.errors import ConfigError, read_whole
 from train.record.atomic import write_atomically
+from train.record.cell_folder import EPOCHS_NAME, read_epochs
 from train.record.measurements import EpochRecord
 
 
@@ -43,10 +44,10 @@ class Origin(Frozen):
 class Progress(Frozen):
     """What had been done when the checkpoint was written, at the end of an epoch."""
 
-    epochs: tuple[EpochRecord, ...]
+    last: EpochRecord  # those before it are in epochs.jsonl
     last_rate: float | None  # of the last step that was applied, if one was
     position: float  # of the schedule's clock
-    adascale: tuple[float, ...] | None  # its averages, where there are any
+    adascale: tuple[float, ...] | None  # its averages, if there are any
     skipped_in_a_row: int  # steps up to the last one
     alarms: tuple[str, ...]
     oversubscribed: bool  # in one of these epochs
@@ -54,11 +55,12 @@ class Progress(Frozen):
     origin_from: int  # epochs before the first one of this origin
 
 
-class _Meta(Progress):
+class _Meta(Frozen):
     """What is in the file besides the arrays."""
 
     identity: str
     names: tuple[str, ...]  # of the variables, in the arrays' order
+    progress: Progress
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -86,7 +88,9 @@ def save(
         OSError: disk full and the like; an older checkpoint stays as it was.
     """
     named = _named(variables)
-    meta = _Meta(identity=_identity(config, fingerprint), names=(*named,), **dict(progress))
+    meta = _Meta(
+        identity=_identity(config, fingerprint), names=tuple(named), progress=progress
+    )  # fmt: skip
     arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(named.values())}
     arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
     content = io.BytesIO()
@@ -96,30 +100,39 @@ def save(
 
 def restore(
     path: Path, config: RunConfig, fingerprint: str, variables: Sequence[Any]
-) -> Progress | None:
-    """Load the state into ``variables``; None when there is nothing usable (rank 0 only).
+) -> tuple[Progress, list[EpochRecord]] | None:
+    """Load the state into ``variables`` (rank 0 only).
 
-    A damaged file or one of another config, data set or version of this code is not an error: the
-    cell starts from the beginning. Nothing is loaded before all of it has been read.
+    A damaged file or one of another config, data set or version of this code is not an error, nor
+    is one whose earlier epochs are not in the same folder: the cell starts from the beginning.
+    Nothing is loaded before all of it has been read.
+
+    Returns:
+        What had been done, and all epochs of it; None if there is nothing usable.
 
     Raises:
-        Unreadable: the file cannot be read now, and a run from the beginning would replace it.
+        Unreadable: a file cannot be read now, and a run from the beginning would replace it.
     """
-    content = read_whole(path)
+    content, _ = read_whole(path), read_whole(path.parent / EPOCHS_NAME)
     try:
         with np.load(io.BytesIO(content or b""), allow_pickle=False) as stored:
             meta = _Meta.model_validate_json(stored["meta"].tobytes())
             values = {name: stored[f"v{i}"] for i, name in enumerate(meta.names)}
     except Exception:  # noqa: BLE001  (no list is long enough for what damaged bytes may raise)
         return None
+    last = meta.progress.last
+    epochs = [*read_epochs(path.parent)[: last.epoch - 1], last]
     named = _named(variables)
-    if meta.identity != _identity(config, fingerprint) or values.keys() != named.keys():
-        return None
-    if any(values[name].shape != tuple(variable.shape) for name, variable in named.items()):
+    if (
+        meta.identity != _identity(config, fingerprint)
+        or [epoch.epoch for epoch in epochs] != [*range(1, len(epochs) + 1)]
+        or {name: value.shape for name, value in values.items()}
+        != {name: tuple(variable.shape) for name, variable in named.items()}
+    ):
         return None
     for name, variable in named.items():
         variable.assign(values[name])
-    return Progress(**{name: getattr(meta, name) for name in Progress.model_fields})
+    return meta.progress, epochs
 
 
 def weights_file(network: tf.keras.Model) -> memoryview:

@@ -13,51 +13,41 @@ from train.distributed.communicator import Ranks
 from train.distributed.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
-from train.trainer.parts import Parts
 from train.trainer.sharpness import sharpness_bytes
-
-#: What to do about a phase that needs too much memory.
-REMEDIES = {
-    "training": "Use a smaller batch_per_rank",
-    "sharpness": "Leave out sharpness_images",
-}
+from train.trainer.stepper import Parts
 
 
-def check_images(data: Dataset, ranks: Ranks) -> None:
-    """Collective.
+def check_nodes(
+    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, ranks: Ranks
+) -> None:
+    """Collective; the same on all ranks.
 
     Raises:
         DataError: a node has other images than rank 0's.
+        ConfigError: the processes of a node need more memory than it has left.
     """
-    every = ranks.allgather((socket.gethostname(), data.fingerprint))
-    first, images = every[0]
-    if others := {host for host, own in every if own != images}:
+    needs = needed_bytes(config, data, parts, runtime)
+    every = ranks.allgather((socket.gethostname(), data.fingerprint, free_memory(), needs))
+    first, images, *_ = every[0]
+    if others := {host for host, own, *_ in every if own != images}:
         raise DataError(
             f"{data.name}: the images on {', '.join(sorted(others))} are not those on {first}, so "
             "that ranks would train on different data sets: give all nodes one shared folder, or "
             "copy the whole data folder of one node to all others"
         )
-
-
-def check_memory(
-    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, ranks: Ranks
-) -> None:
-    """Collective, when all ranks have built their parts.
-
-    Raises:
-        ConfigError: the processes of a node need more than it has left; on all ranks.
-    """
-    needs = needed_bytes(config, data, parts, runtime)
-    every = ranks.allgather((socket.gethostname(), free_memory(), needs))
     for host in sorted({host for host, *_ in every}):
-        own = [(free, needs) for there, free, needs in every if there == host]
+        own = [(free, needs) for there, _, free, needs in every if there == host]
         free = min((free for free, _ in own if free is not None), default=math.inf)
         needed, what = max((sum(needs[name] for _, needs in own), name) for name in needs)
         if needed > free:
+            todo = {
+                "training": "Use a smaller batch_per_rank",
+                "sharpness": "Leave out sharpness_images",
+            }[what]
             raise ConfigError(
                 f"{what} needs {needed / 1e9:.1f} GB of memory on {host} for its ranks there "
-                f"({len(own)}); {free / 1e9:.1f} GB are available. {REMEDIES[what]}, or give each "
-                "rank more memory (mem_per_rank_gb in the site's file)"
+                f"({len(own)}); {free / 1e9:.1f} GB are available. {todo}, or give each rank more "
+                "memory (mem_per_rank_gb in the site's file)"
             )
 
 

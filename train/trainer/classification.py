@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,38 +13,18 @@ from train.record.measurements import MOST_CLASSES, Classification, ClassScore
 Integers = npt.NDArray[np.int64]
 
 
-class ClassCounts(NamedTuple):
-    """Images of each class."""
-
-    support: tuple[int, ...]
-    predicted: tuple[int, ...]
-    hits: tuple[int, ...]
-    # row: true class, column: predicted class; None beyond MOST_CLASSES classes
-    confusion: tuple[tuple[int, ...], ...] | None
-
-
 def count(labels: Any, predicted: Any, classes: int) -> Integers:
-    """int64, to be added up over images: [classes, classes], row: true class, column: predicted
-    class; beyond ``MOST_CLASSES`` classes [3, classes]: support, predicted, hits."""
+    """int64 vector, to be added up over images: of each class its images, its predictions and its
+    hits, 3 x classes; then the confusion matrix, row by row, of at most ``MOST_CLASSES`` classes.
+    """
     true, guessed = np.asarray(labels, np.int64), np.asarray(predicted, np.int64)
+    parts = [(true, classes), (guessed, classes), (true[true == guessed], classes)]
     if classes <= MOST_CLASSES:
-        pairs = np.bincount(true * classes + guessed, minlength=classes**2)
-        return pairs.reshape(classes, classes)
-    parts = (true, guessed, true[true == guessed])
-    return np.stack([np.bincount(part, minlength=classes) for part in parts])
+        parts.append((true * classes + guessed, classes**2))
+    return np.concatenate([np.bincount(part, minlength=size) for part, size in parts])
 
 
-def class_counts(total: Integers, classes: int) -> ClassCounts:
-    """total: of :func:`count`, over all images."""
-    confusion = None
-    if classes <= MOST_CLASSES:
-        confusion = tuple(map(tuple, total.tolist()))
-        total = np.stack([total.sum(axis=1), total.sum(axis=0), np.diagonal(total)])
-    support, predicted, hits = map(tuple, total.tolist())
-    return ClassCounts(support, predicted, hits, confusion)
-
-
-def classification(counts: ClassCounts, names: Sequence[str], epoch: int) -> Classification:
+def classification(counts: Integers, names: Sequence[str], epoch: int) -> Classification:
     """Scores per class, in the order of ``names``.
 
     Of a class with tp hits, p predictions and s images: precision tp / p, recall tp / s, F1 =
@@ -53,8 +33,9 @@ def classification(counts: ClassCounts, names: Sequence[str], epoch: int) -> Cla
     class that is there and was never predicted has an F1 of 0.
 
     Args:
-        counts: of the evaluation that was made after ``epoch``.
+        counts: of :func:`count`, over all images of the evaluation that was made after ``epoch``.
     """
+    of_class, matrix = np.split(counts, [3 * len(names)])
     scores = tuple(
         ClassScore(
             name=name,
@@ -63,9 +44,12 @@ def classification(counts: ClassCounts, names: Sequence[str], epoch: int) -> Cla
             f1=_share(2 * hits, predicted + support),
             support=support,
         )
-        for name, support, predicted, hits in zip(names, *counts[:3], strict=True)
+        for name, support, predicted, hits in zip(
+            names, *of_class.reshape(3, -1).tolist(), strict=True
+        )
     )
-    return Classification(epoch=epoch, classes=scores, confusion=counts.confusion)
+    confusion = tuple(map(tuple, matrix.reshape(-1, len(names)).tolist()))
+    return Classification(epoch=epoch, classes=scores, confusion=confusion or None)
 
 
 def _share(part: int, whole: int) -> float | None:

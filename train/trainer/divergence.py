@@ -1,23 +1,27 @@
-"""Did a run that came to its end learn, or did it diverge? Rules fixed before any result."""
+"""Did a run learn, or did it diverge? Rules fixed before any result."""
 
 from __future__ import annotations
 
 import math
 
+from train.config.plan import EpochPlan
 from train.record.measurements import EpochRecord
 from train.record.run import RunError
+from train.step.result import StepResult
 
 #: Final training loss above this multiple of the loss of guessing means diverged.
 LOSS_FACTOR = 1.2
 #: Final accuracies below this multiple of chance mean that the run never learned, but never more
 #: than CHANCE_MARGIN above it: with two classes, 1.5 x chance would be 75 %.
 CHANCE_FACTOR, CHANCE_MARGIN = 1.5, 0.05
+#: Steps in a row that half precision may skip before the run counts as diverged.
+MOST_SKIPPED = 20
 
 
 def divergence(last: EpochRecord, classes: int, *, labelled: bool) -> RunError | None:
-    """The finding, or None for a run that learned.
+    """Of a run that came to its end; None if it learned.
 
-    A run has diverged if a loss of its last epoch is no number, if its training loss (without steps
+    It has diverged if a loss of its last epoch is no number, if its training loss (without steps
     that half precision skipped) exceeds 1.2 times that of guessing, ln(classes), or if both
     accuracies end below the bound: a network that died sits at chance with a harmless loss.
     """
@@ -43,16 +47,21 @@ def divergence(last: EpochRecord, classes: int, *, labelled: bool) -> RunError |
     return None
 
 
-def not_finite(epoch: int, step: int) -> RunError:
-    return _error(f"the mean gradient is not finite at step {step} of epoch {epoch}", epoch)
+def fatal(plan: EpochPlan, step: int, result: StepResult, skipped_in_a_row: int) -> RunError | None:
+    """What ends the run at this step, from 1 in its epoch; the same on all ranks.
 
-
-def overflows(epoch: int, step: int, most: int) -> RunError:
-    return _error(
-        f"numbers overflowed in half precision in more than {most} steps in a row, up to step "
-        f"{step} of epoch {epoch}",
-        epoch,
-    )
+    skipped_in_a_row: steps up to this one, those of earlier epochs included.
+    """
+    epoch = plan.number + 1
+    if skipped_in_a_row > MOST_SKIPPED:
+        return _error(
+            f"numbers overflowed in half precision in more than {MOST_SKIPPED} steps in a row, up "
+            f"to step {step} of epoch {epoch}",
+            epoch,
+        )
+    if not result.applied and not result.skipped:
+        return _error(f"the mean gradient is not finite at step {step} of epoch {epoch}", epoch)
+    return None
 
 
 def _error(what: str, epoch: int) -> RunError:

@@ -6,18 +6,17 @@ Each image counts once: the split is sharded over the ranks, and sums are reduce
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import horovod.tensorflow as hvd
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from train.data.dataset import Dataset
 from train.data.sampling import evaluation_shard
+from train.distributed.communicator import Ranks
 from train.models.layers import graph
 from train.models.networks import a_sigmoid_input
-from train.trainer.classification import ClassCounts, class_counts, count
+from train.trainer.classification import count
 
 #: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
 #: 41 of 224x224.
@@ -28,7 +27,7 @@ class Evaluation(NamedTuple):
     loss: float  # mean cross-entropy per image
     accuracy: float
     images: int  # over all ranks
-    counts: ClassCounts
+    counts: tuple[int, ...]  # of :func:`train.trainer.classification.count`
     sigmoid_input: tuple[float, ...] = ()  # see EpochRecord
 
 
@@ -39,57 +38,46 @@ class Evaluator:
         self,
         model: tf.keras.Model,
         data: Dataset,
-        rank: int,
-        size: int,
+        ranks: Ranks,
         beat: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """beat: told before each forward pass, since all of them can take long on a CPU."""
-        self.beat = beat
+        """beat: called before each forward pass, since all of them can take long on a CPU."""
+        self.ranks, self.beat = ranks, beat
         watched = a_sigmoid_input(model)
         self.watches = watched is not None
         outputs = [model.output, watched] if self.watches else [model.output]
         self.model = tf.keras.Model(model.input, outputs)
-        self.size = size
-        self.expected = len(data.validation_y)
-        self.classes = len(data.classes)
-        shard = evaluation_shard(self.expected, rank, size)
         self.images, self.labels = data.validation_x, data.validation_y
+        self.classes = len(data.classes)
+        shard = evaluation_shard(len(self.labels), ranks.rank, ranks.size)
         self.batch = images_at_once(*self.images.shape[1:3])
         self.parts = [shard[i : i + self.batch] for i in range(0, len(shard), self.batch)]
 
     def __call__(self) -> Evaluation:
-        """Sums, not means, are reduced: shards differ by one image, and a mean of means is biased.
-
-        Raises:
-            RuntimeError: the ranks together did not see each image once.
-        """
+        # sums, not means, are reduced: shards differ by one image, and a mean of means is biased
         loss = 0.0
-        counted = count([], [], self.classes)
-        inputs = np.zeros(self.expected if self.watches else 0)
+        mine = count([], [], self.classes)
+        inputs = np.zeros(len(self.labels) if self.watches else 0)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
-            images, weights = _padded(self.images[part], self.batch)
-            labels, _ = _padded(self.labels[part], self.batch)
-            lost, predicted, *watched = self._forward(images, labels, weights)
+            # filled up with copies that weigh nothing: one shape means one traced graph
+            rows = np.pad(part, (0, self.batch - len(part)), mode="edge")
+            weights = np.float32(np.arange(self.batch) < len(part))
+            lost, predicted, *watched = self._forward(self.images[rows], self.labels[rows], weights)
             loss += float(lost)
-            counted += count(self.labels[part], predicted.numpy()[: len(part)], self.classes)
+            mine += count(self.labels[part], predicted.numpy()[: len(part)], self.classes)
             for values in watched:
                 inputs[part] = values.numpy()[: len(part)]
-        if self.size > 1:
-            # one vector, one exchange; counts stay exact in float64 up to 2^53
-            mine = tf.constant(np.concatenate([counted.ravel(), inputs, [loss]]))
-            total = hvd.allreduce(mine, op=hvd.Sum).numpy()
-            loss, inputs = float(total[-1]), total[counted.size : -1]
-            counted = total[: counted.size].astype(np.int64).reshape(counted.shape)
-        counts = class_counts(counted, self.classes)
-        images_seen = sum(counts.support)
-        if images_seen != self.expected:
-            raise RuntimeError(f"evaluated {images_seen} images, expected {self.expected}")
+        # one vector, one exchange; counts stay exact in float64 up to 2^53
+        total = self.ranks.summed(np.concatenate([mine, inputs, [loss]]))
+        counts, inputs, (loss,) = np.split(total, [len(mine), len(total) - 1])
+        support, _, hits = counts[: 3 * self.classes].reshape(3, -1).sum(axis=1)
+        assert support == len(self.labels), f"evaluated {support} of {len(self.labels)} images"
         return Evaluation(
-            loss=loss / images_seen,
-            accuracy=sum(counts.hits) / images_seen,
-            images=images_seen,
-            counts=counts,
+            loss=float(loss / support),
+            accuracy=float(hits / support),
+            images=int(support),
+            counts=tuple(map(int, counts)),
             sigmoid_input=tuple(np.percentile(inputs, (15, 50, 85)).tolist())
             if len(inputs) and np.isfinite(inputs).all()
             else (),
@@ -108,13 +96,3 @@ class Evaluator:
 
 def images_at_once(height: int, width: int) -> int:
     return max(1, min(_IMAGES, _PIXELS // (height * width)))
-
-
-def _padded(rows: npt.NDArray[Any], size: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
-    """Fill up to ``size`` with copies that weigh nothing: one shape means one traced graph."""
-    weights = np.zeros(size, np.float32)
-    weights[: len(rows)] = 1
-    missing = size - len(rows)
-    if missing:
-        rows = np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
-    return rows, weights

@@ -6,7 +6,7 @@ or weight decay, and the network is as evaluation has it: no dropout, batch norm
 The eigenvalue alone depends on the scale of the weights, which batch norm leaves without meaning
 (Dinh et al. 2017, 1703.04933): filters twice as long compute the same and have a quarter of it. So
 ``scaled`` is that of T H T, where T multiplies each number by the norm of its filter, or of its
-whole variable where that is a vector: the curvature by changes relative to the filters (Li et al.
+whole variable if that is a vector: the curvature by changes relative to the filters (Li et al.
 2018, 1712.09913, section 4; Kwon et al. 2021, 2102.11600, section 3).
 """
 
@@ -50,15 +50,14 @@ def sharpness(
     ranks: Ranks,
     beat: Callable[[str], None] = lambda _: None,
 ) -> Sharpness | None:
-    """Of the model's present weights; None where second derivatives are no numbers; collective.
+    """Of the model's present weights; None if second derivatives are no numbers; collective.
 
     Args:
-        used: training images of the run; ``images`` of them are taken, evenly spaced, all where
-            there are fewer.
+        used: training images of the run; ``images`` of them are taken, evenly spaced, or all.
     """
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
     hessian = _Hessian(model, data, chosen, ranks, beat)
-    lengths = np.concatenate([_lengths(v.numpy()) for v in model.trainable_variables])
+    lengths = np.concatenate([_lengths(variable) for variable in model.trainable_variables])
     try:
         with _unfused(model):
             raw = largest_eigenvalue(hessian.times, len(lengths))
@@ -197,8 +196,11 @@ class _Hessian:
         return tf.concat([tf.reshape(product, [-1]) for product in products], axis=0)
 
 
-def _lengths(weights: NDArray[np.float32]) -> Vector:
-    """The norm of each number's filter, as a vector: filters and units are along the last axis."""
-    axes = tuple(range(weights.ndim - 1)) or None
+def _lengths(variable: tf.Variable) -> Vector:
+    """The norm of each number's filter, as a vector. Filters and units are along the last axis, in
+    a depthwise kernel, which has some for each map, along the last two."""
+    weights = variable.numpy()
+    along = 2 if "depthwise_kernel" in variable.name else 1
+    axes = tuple(range(weights.ndim - along)) or None
     norms = np.sqrt(np.sum(np.square(weights, dtype=np.float64), axis=axes, keepdims=True))
     return np.broadcast_to(norms, weights.shape).ravel()

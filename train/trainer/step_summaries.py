@@ -4,8 +4,8 @@ only."""
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from train.record.measurements import RankSteps, Spread
 from train.step.result import StepParts
 
 Array = npt.NDArray[np.float64]
-#: Rows of a sample: few MB, and percentiles to a fraction of a percent.
+#: Few MB, and percentiles to a fraction of a percent.
 MOST_ROWS = 2**16
 
 
@@ -23,14 +23,8 @@ class StepTimes(NamedTuple):
     """One step on this rank, seconds; steps of one call have equal shares of it."""
 
     input_s: float  # waiting for the batches
-    call_s: float  # the whole step after that, without the rounds that measure its parts
+    call_s: float  # the whole step after that
     parts: StepParts | None = None  # of call_s; None where the step was not taken in parts
-
-
-def step_times(input_s: float, call_s: float, parts: StepParts | None) -> StepTimes:
-    """``call_s`` includes the rounds that measure the step's parts."""
-    rounds_s = 2 * (parts.negotiation_s or 0.0) if parts else 0.0
-    return StepTimes(input_s, call_s - rounds_s, parts)
 
 
 def usual_median(steps: Sequence[StepTimes]) -> tuple[float, float] | None:
@@ -42,63 +36,47 @@ def usual_median(steps: Sequence[StepTimes]) -> tuple[float, float] | None:
     return float(whole), float(call)
 
 
-@dataclass
-class Sample:
-    """At most ``MOST_ROWS`` of the rows that were added, each as likely (Vitter 1985, algorithm R);
-    all of them where there are no more."""
-
-    rows: list[tuple[float, ...]] = field(default_factory=list)
-    seen: int = 0
-    draw: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-
-    def add(self, row: tuple[float, ...]) -> None:
-        self.seen += 1
-        if len(self.rows) < MOST_ROWS:
-            self.rows.append(row)
-        elif (place := int(self.draw.integers(self.seen))) < MOST_ROWS:
-            self.rows[place] = row
-
-
 class StepSamples:
-    """What the record needs of this rank's steps. Its size does not grow with the run.
+    """What the record needs of this rank's steps: of the last ``MOST_ROWS``, so that its size does
+    not grow with the run.
 
-    The first epoch of a start is left out; where it is the only one, its first step.
+    The first epoch of a start is left out; if it is the only one, its first step.
     """
 
     def __init__(self) -> None:
         self.epochs = 0
-        self.usual, self.sampled = Sample(), Sample()
+        self.usual, self.sampled = (deque[tuple[float, ...]](maxlen=MOST_ROWS) for _ in range(2))
 
     def add(self, steps: Sequence[StepTimes]) -> None:
         """The steps of the next epoch, in which no rank was suspended."""
         if self.epochs == 1:
-            self.usual, self.sampled = Sample(), Sample()
+            self.usual.clear()
+            self.sampled.clear()
         self.epochs += 1
         usual = usual_median(steps)
         for step in steps[1:] if self.epochs == 1 else steps:
             if step.parts is None:
-                self.usual.add((step.input_s, step.call_s))
+                self.usual.append((step.input_s, step.call_s))
                 continue
-            waiting_s, negotiation_s, communication_s, update_s = step.parts
-            # clocks of its parts are read at different moments
-            compute_s = max(step.call_s - communication_s, 0.0)
+            waiting_s, negotiation_s, communication_s, update_s = (
+                math.nan if part is None else part for part in step.parts
+            )
+            # two rounds measured its parts; clocks of these are read at different moments
+            own_s = step.call_s - 2 * (step.parts.negotiation_s or 0.0)
+            compute_s = max(own_s - communication_s, 0.0)
             # steps of a batch that grows are compared with those of their epoch
-            longer_s = usual[1] - compute_s if usual else None
-            self.sampled.add(
-                tuple(
-                    math.nan if value is None else value
-                    for value in (compute_s, communication_s, update_s, waiting_s, negotiation_s,
-                                  longer_s)
-                )
-            )  # fmt: skip
+            longer_s = usual[1] - compute_s if usual else math.nan
+            self.sampled.append(
+                (compute_s, communication_s, update_s, waiting_s, negotiation_s, longer_s)
+            )
 
     def summary(self, rank: int) -> RankSteps | None:
         """None without a step that was taken in parts, or without another."""
-        if not self.sampled.rows or not self.usual.rows:
+        if not self.sampled or not self.usual:
             return None
-        waited, called = np.asarray(self.usual.rows, np.float64).T
+        waited, called = np.asarray(self.usual, np.float64).T
         compute, communication, update, waiting, negotiation, longer = np.asarray(
-            self.sampled.rows, np.float64
+            self.sampled, np.float64
         ).T
         return RankSteps(
             rank=rank,

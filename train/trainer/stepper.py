@@ -1,27 +1,46 @@
-"""Takes the steps of an epoch: at which rate, how many in one call, and how long they took."""
+"""What a process has of a cell, and how it takes the steps of an epoch: at which rate, how many in
+one call, and how long they took."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
-from train.config.plan import EpochPlan
+import tensorflow as tf
+
+from train.config.plan import EpochPlan, RunPlan
 from train.config.run import RunConfig
 from train.data.batches import Batches, process_batches
 from train.data.dataset import Dataset
+from train.data.sampling import Indices
 from train.distributed.world import Runtime
 from train.record.run import RunError
+from train.step.one_graph import OneGraphStep
 from train.step.result import StepResult
-from train.trainer.epoch import EpochAccumulator, fatal
-from train.trainer.parts import Parts
-from train.trainer.step_summaries import StepSamples, StepTimes, step_times, usual_median
+from train.step.tf_distribute import EvaluationModel
+from train.trainer.divergence import fatal
+from train.trainer.step_summaries import StepSamples, StepTimes, usual_median
 
 #: What one call of the step is to last, seconds: long against the calling, short against a hang.
 CALL_S = 0.25
 MOST_PER_CALL = 64
 #: Making the graph of a large network gives no sign of life for so long, seconds.
 PREPARING_S = 1800.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One process' parts of a cell."""
+
+    plan: RunPlan
+    used: Indices  # training images of this cell
+    model: tf.keras.Model  # that is evaluated
+    step: OneGraphStep
+    state: list[Any]  # all that a checkpoint holds
+    evaluation: EvaluationModel | None = None  # None: the model that is trained is evaluated
 
 
 @dataclass
@@ -68,41 +87,45 @@ class Stepper:
         if step.adascale and averages is not None:
             step.adascale.restore(averages)
 
-    def epoch(self, plan: EpochPlan) -> tuple[EpochAccumulator, RunError | None]:
-        """All steps, or those up to a fatal one, and what was fatal."""
-        accumulator = EpochAccumulator()
+    def epoch(self, plan: EpochPlan) -> tuple[list[StepResult], RunError | None]:
+        """Of all steps, or those up to a fatal one, and what was fatal."""
+        done: list[StepResult] = []
         error = None
         self.sampled_s, self.steps = 0.0, []
         sampled = sampled_step(plan)
         cut = calls(plan.steps, self.per_call, sampled)
         self.per_call = max(cut)
-        self.parts.step.beat = lambda number, part: self.beat(_phase(plan, number, part))
-        done = 0
+
+        def beat(number: int, part: str) -> None:
+            step = number - plan.first_step + 1
+            self.beat(f"training step {step} of {plan.steps}, epoch {plan.number + 1}{part}")
+
+        self.parts.step.beat = beat
         asked = self.clock()
         for block in self._blocks(plan, cut):
             left = block
             while len(left) and error is None:
                 got = self.clock()
-                results = self._take(left, plan, done, sampled=done == sampled)
+                first = len(done)
+                results = self._take(left, plan, first, sampled=first == sampled)
                 ended = self.clock()
-                if done == sampled:
+                if first == sampled:
                     self.sampled_s = ended - asked
                 waited_s, call_s = (got - asked) / len(results), (ended - got) / len(results)
                 for result in results:
-                    self.steps.append(step_times(waited_s, call_s, result.parts))
-                    accumulator.add(result)
-                    done += 1
+                    self.steps.append(StepTimes(waited_s, call_s, result.parts))
+                    done.append(result)
                     self.skipped_in_a_row = self.skipped_in_a_row + 1 if result.skipped else 0
                     if result.applied:
                         self.position += result.gain
-                    error = fatal(plan, done, result, self.skipped_in_a_row)
+                    error = fatal(plan, len(done), result, self.skipped_in_a_row)
                 left = left.after(len(results))
                 asked = self.clock()
             if error is not None:
                 break
         usual = usual_median(self.steps) or self.usual_s
         self.extra_s = max(self.sampled_s - usual[0], 0.0) if usual and self.sampled_s else 0.0
-        return accumulator, error
+        return done, error
 
     def keep_times(self) -> None:
         """Count the last epoch's step times: no rank was suspended in it."""
@@ -128,9 +151,9 @@ class Stepper:
 
     def wanted_per_call(self, plan: EpochPlan) -> int:
         """Steps a call for the next epoch, as this rank's clock has it."""
-        if plan.accumulation > 1 or self.parts.step.adascale:
+        if plan.accumulation > 1 or self.parts.step.adascale or self.usual_s is None:
             return 1
-        return steps_per_call(self.usual_s[1] if self.usual_s else None)
+        return int(min(max(CALL_S / max(self.usual_s[1], 1e-6), 1), MOST_PER_CALL))
 
 
 def sampled_step(plan: EpochPlan) -> int | None:
@@ -143,28 +166,10 @@ def sampled_step(plan: EpochPlan) -> int | None:
     return plan.steps // 2
 
 
-def steps_per_call(usual_s: float | None) -> int:
-    """How many steps of ``usual_s`` one call is to take; 1 where nothing is known."""
-    if usual_s is None:
-        return 1
-    return int(min(max(CALL_S / max(usual_s, 1e-6), 1), MOST_PER_CALL))
-
-
 def calls(steps: int, per_call: int, sampled: int | None) -> list[int]:
     """Steps of each call: at most ``per_call``, the sampled one alone."""
-    before = steps if sampled is None else sampled
-    after = steps - before - 1
-    parts = [*_cut(before, per_call)]
+    firsts = [*range(0, steps, per_call)]
     if sampled is not None:
-        parts += [1, *_cut(after, per_call)]
-    return parts
-
-
-def _cut(steps: int, per_call: int) -> list[int]:
-    whole, rest = divmod(steps, per_call)
-    return [per_call] * whole + [rest] * (rest > 0)
-
-
-def _phase(plan: EpochPlan, number: int, part: str) -> str:
-    step = number - plan.first_step + 1
-    return f"training step {step} of {plan.steps}, epoch {plan.number + 1}{part}"
+        after = range(sampled + 1, steps, per_call)
+        firsts = [*range(0, sampled, per_call), sampled, *after]
+    return [following - first for first, following in pairwise([*firsts, steps])]

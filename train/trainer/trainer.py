@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -20,20 +22,19 @@ from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
-from train.record.measurements import Classification, EpochRecord, RankSteps
+from train.record.measurements import EpochRecord
 from train.record.run import RunError
 from train.record.target import Pursuit
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
-from train.trainer.budget import Budget, Stop
-from train.trainer.checks import check_images, check_memory
+from train.trainer.budget import Budget
+from train.trainer.checks import check_nodes
 from train.trainer.classification import classification
 from train.trainer.divergence import divergence
-from train.trainer.epoch import Measured, alarm_of, epoch_record
+from train.trainer.epoch import alarm_of, epoch_record, epoch_sums
 from train.trainer.evaluate import Evaluation, Evaluator
-from train.trainer.parts import Parts
 from train.trainer.sharpness import sharpness
-from train.trainer.stepper import Stepper
+from train.trainer.stepper import Parts, Stepper
 
 Beat = Callable[..., None]  # of Watchdog.beat
 
@@ -55,11 +56,10 @@ class Trainer:
     oversubscribed: bool = False  # so far, in earlier starts, too
 
     def __post_init__(self) -> None:
-        rank, size = self.runtime.rank, self.runtime.size
-        self.ranks = Ranks(rank, size)
+        self.ranks = Ranks(self.runtime.rank, self.runtime.size)
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
-        self.evaluate = Evaluator(self.model, self.data, rank, size, self.beat)
+        self.evaluate = Evaluator(self.model, self.data, self.ranks, self.beat)
         self.stepper = Stepper(
             self.config, self.runtime, self.data, self.parts, self.beat, self.awake.now
         )
@@ -82,20 +82,33 @@ class Trainer:
         self._start(resume=resume)
         resumed_from, counters = len(self.epochs), read_counters()
         broken_off = self._train_epochs()
-        error = broken_off or self._divergence()
+        # a run that its target ended early was not given the time to learn
+        judged = self.data.labelled and len(self.epochs) == len(self.plans)
+        error = broken_off or divergence(
+            self.epochs[-1], len(self.data.classes), labelled=judged
+        )  # fmt: skip
         traffic = self.ranks.allgather(
             moved(socket.gethostname(), counters, read_counters())
             if self.runtime.local_rank == 0 and self.runtime.size > 1
             else ()
         )
         self.beat("comparing the ranks' weights")
-        weights = self.ranks.common_hash(self.model.variables)
+        weights = equal_hash(self.ranks.allgather(weights_hash(self.model.variables)))
         self.beat("summing up the steps")
+        steps = self.ranks.allgather(self.stepper.samples.summary(self.runtime.rank))
+        known = tuple(own for own in steps if own is not None)
+        classes = None
+        if self.data.labelled and broken_off is None:
+            # made now if the run was resumed after its last epoch
+            counts = (self.checked or self.evaluate()).counts
+            classes = classification(np.asarray(counts), self.data.classes, len(self.epochs))
         images = self.config.sharpness_images
         return Trained(
-            error, tuple(self.epochs), resumed_from, self._gathered_steps(), weights,
+            error, tuple(self.epochs), resumed_from,
+            steps=known if len(known) == len(steps) else None,
+            weights_sha256=weights,
             traffic=tuple(link for links in traffic for link in links),
-            classification=None if broken_off else self._classified(),
+            classification=classes,
             target=self.pursuit.outcome(error.what if error else None) if self.pursuit else None,
             sharpness=None if error or images is None else sharpness(
                 self.model, self.data, self.parts.used, images, self.ranks, self.beat
@@ -109,38 +122,39 @@ class Trainer:
     # --- before the first step -------------------------------------------------------------------
 
     def _start(self, *, resume: bool) -> None:
-        """Equal state on all ranks before step 1: rank 0's, from its checkpoint where asked."""
+        """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked."""
         self.beat("comparing the ranks' images")
-        check_images(self.data, self.ranks)
+        check_nodes(self.config, self.data, self.parts, self.runtime, self.ranks)
         self.beat("broadcasting the initial state")
-        progress, file = None, self.out / CHECKPOINT_NAME
+        restored, file = None, self.out / CHECKPOINT_NAME
         if resume and self.runtime.rank == 0:
-            progress = checkpoint.restore(
+            restored = checkpoint.restore(
                 file, self.config, self.data.fingerprint, self.parts.state
             )
-            if progress is None and file.exists():
+            if restored is None and file.exists():
                 self.alarms.append(
-                    f"training began again at epoch 1: {file.name} is damaged, or of another "
-                    "config, data set or version of the code"
+                    f"training began again at epoch 1: {file.name} is damaged, without the epochs "
+                    "before it, or of another config, data set or version of the code"
                 )
         # also the number of the start, or ranks with other views of the folder would judge the pace
         # of epochs, and so their target, each in its own way
-        progress, self.alarms, self.attempt = self.ranks.broadcast_state(
-            self.parts.state, (progress, self.alarms, self.attempt)
+        restored, self.alarms, self.attempt = self.ranks.of_first(
+            (restored, self.alarms, self.attempt), self.parts.state
         )
-        check_memory(self.config, self.data, self.parts, self.runtime, self.ranks)
         if self.parts.evaluation:
             self.parts.evaluation.pull()
-        if progress:
-            self._continue(progress)
+        if restored:
+            self._continue(*restored)
         if target := self.config.target:
             self.pursuit = Pursuit(target, len(self.plans), self.origin_from)
+            for epoch in self.epochs:
+                self.pursuit.add(epoch)
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in self.epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
 
-    def _continue(self, progress: checkpoint.Progress) -> None:
-        self.epochs = list(progress.epochs)
+    def _continue(self, progress: checkpoint.Progress, epochs: list[EpochRecord]) -> None:
+        self.epochs = epochs
         self.step.last_rate = progress.last_rate
         self.stepper.position = progress.position
         self.stepper.skipped_in_a_row = progress.skipped_in_a_row
@@ -150,9 +164,9 @@ class Trainer:
         self.alarms += progress.alarms
         self.origin_from = progress.origin_from
         if changes := self.origin.changes(progress.origin):
-            self.origin_from = len(self.epochs)
+            self.origin_from = len(epochs)
             self.alarms.append(
-                f"resumed after epoch {len(self.epochs)} with {changes}; the throughput is that of "
+                f"resumed after epoch {len(epochs)} with {changes}; the throughput is that of "
                 "later epochs, seconds to a target are those of all"
             )
 
@@ -162,47 +176,43 @@ class Trainer:
         """All that are left; what broke the last one off, if anything did. Collective."""
         self.suspended_s = before_s = self.awake.suspended_s()
         longest_s = 0.0
-        goes_on = self._goes_on(self.epochs)
-        while goes_on:
+        while self._goes_on():
             begin = self.awake.now()
             record, error = self._epoch(self.plans[len(self.epochs)])
             self.epochs.append(record)
-            goes_on = self._goes_on([record])
+            if self.pursuit:
+                self.pursuit.add(record)
             self._save(whole=error is None)
             if error is not None:
                 return error
             longest_s = max(longest_s, self.awake.now() - begin)
-            if goes_on:
+            if self._goes_on():
                 self._keep_within(longest_s, self.awake.suspended_s() - before_s)
         return None
 
-    def _goes_on(self, new: list[EpochRecord]) -> bool:
-        """Whether to train another epoch; the same on all ranks, as their epochs are.
-
-        new: those that have not been given before.
-        """
-        if self.pursuit and new:
-            for epoch in new:
-                self.pursuit.add(epoch)
-            if self.pursuit.outcome() is not None:
-                return False
-        return len(self.epochs) < len(self.plans)
+    def _goes_on(self) -> bool:
+        """Whether to train another epoch; the same on all ranks, as their epochs are."""
+        decided = self.pursuit and self.epochs and self.pursuit.outcome()
+        return not decided and len(self.epochs) < len(self.plans)
 
     def _epoch(self, plan: EpochPlan) -> tuple[EpochRecord, RunError | None]:
         """Train and evaluate; collective."""
         # by rank 0's clock, and before that of the epoch runs
-        self.stepper.per_call = self.ranks.broadcast_int(self.stepper.wanted_per_call(plan))
+        self.stepper.per_call = self.ranks.of_first(self.stepper.wanted_per_call(plan))
         self.stepper.warm_up(plan)
         self.ranks.barrier()
         began = self.awake.now()
-        tally, error = self.stepper.epoch(plan)
+        results, error = self.stepper.epoch(plan)
         self.ranks.barrier()
         trained_s = self.awake.now() - began - self.stepper.extra_s
         sampled_s = self.stepper.sampled_s - self.stepper.extra_s
-        sums = self.ranks.summed(tally.sums())
-        self._note(alarm_of(self.config, plan, tally), plan.number + 1)
+        sums = self.ranks.summed(epoch_sums(results))
+        alarm = alarm_of(self.config, plan, results)
+        # the first one: later epochs say the same, with other numbers of steps
+        if alarm and not any(earlier.startswith("epoch ") for earlier in self.alarms):
+            self.alarms.append(f"epoch {plan.number + 1}: {alarm}")
         began = self.awake.now()
-        # also where the epoch was broken off: the ranks end with one model in any case
+        # also if the epoch was broken off: the ranks end with one model in any case
         settling = f"settling the batch-norm statistics after epoch {plan.number + 1}"
         settle_statistics(
             self.config, self.data, self.parts.used, self.model, self.parts.evaluation,
@@ -223,17 +233,13 @@ class Trainer:
             self.stepper.keep_times()
         # those of rank 0; all others wait for a rank that is suspended, and their clocks go on
         trained_s, evaluated_s, sampled_s = (min(t) if suspended_s else t[0] for t in times)
-        measured = Measured(
-            self.attempt, sums, self.checked, trained_s, evaluated_s, suspended_s, sampled_s,
-            self.stepper.per_call,
+        record = epoch_record(
+            self.config, plan, results, sums, self.checked, labelled=self.data.labelled,
+            attempt=self.attempt, train_s=trained_s, eval_s=evaluated_s if self.checked else 0.0,
+            suspended_s=suspended_s, sampled_s=sampled_s, sampled_steps=int(sampled_s > 0),
+            steps_per_call=self.stepper.per_call,
         )  # fmt: skip
-        labelled = self.data.labelled
-        return epoch_record(self.config, plan, tally, measured, labelled=labelled), error
-
-    def _note(self, alarm: str | None, epoch: int) -> None:
-        """The first one: later epochs say the same, with other numbers of steps."""
-        if alarm and not any(earlier.startswith("epoch ") for earlier in self.alarms):
-            self.alarms.append(f"epoch {epoch}: {alarm}")
+        return record, error
 
     def _save(self, *, whole: bool) -> None:
         """Rank 0: checkpoint first, progress line second, so that a line is never ahead of it."""
@@ -243,7 +249,7 @@ class Trainer:
         if whole:
             adascale = self.step.adascale
             progress = checkpoint.Progress(
-                epochs=tuple(self.epochs), last_rate=self.step.last_rate,
+                last=self.epochs[-1], last_rate=self.step.last_rate,
                 position=self.stepper.position, adascale=adascale.state() if adascale else None,
                 skipped_in_a_row=self.stepper.skipped_in_a_row, alarms=tuple(self.alarms),
                 oversubscribed=self.oversubscribed, origin=self.origin,
@@ -261,25 +267,5 @@ class Trainer:
         """
         # Slurm moves the end of a job that it suspends by as long
         now = time.time() - suspended_s
-        mine = self.budget.decide(longest_s, now) if self.runtime.rank == 0 else Stop.NO
-        if decided := Stop(self.ranks.broadcast_int(int(mine))):
-            raise Unfinished(decided.why, len(self.epochs), len(self.plans))
-
-    # --- after the last one ----------------------------------------------------------------------
-
-    def _divergence(self) -> RunError | None:
-        # a run that its target ended early was not given the time to learn
-        judged = self.data.labelled and len(self.epochs) == len(self.plans)
-        return divergence(self.epochs[-1], len(self.data.classes), labelled=judged)
-
-    def _gathered_steps(self) -> tuple[RankSteps, ...] | None:
-        every = self.ranks.allgather(self.stepper.samples.summary(self.runtime.rank))
-        summaries = tuple(steps for steps in every if steps is not None)
-        return summaries if len(summaries) == len(every) else None
-
-    def _classified(self) -> Classification | None:
-        """Of the last evaluation, made now if the run was resumed after its last epoch."""
-        if not self.data.labelled:
-            return None
-        checked = self.checked or self.evaluate()
-        return classification(checked.counts, self.data.classes, len(self.epochs))
+        if why := self.ranks.of_first(self.budget.why_stop(longest_s, now)):
+            raise Unfinished(why, len(self.epochs), len(self.plans))

@@ -26,6 +26,7 @@ def test_a_rank_reads_what_the_supervisor_wrote() -> None:
     assert launch == Launch(
         "horoscale", 1, 2, 1, 2, cores=(1,),
         rendezvous=Path("/r/it's a cell/logs/rendezvous-2-42"), supervisor=42,
+        supervised=True,
     )  # fmt: skip
 
 

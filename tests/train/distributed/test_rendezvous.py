@@ -1,8 +1,10 @@
-"""Ranks meet by Gloo: on this host, and between two hosts that are pretended with namespaces."""
+"""Ranks meet by Gloo: on this host, and between two hosts that are pretended with namespaces; and
+where the name of a host leads, since Horovod sends its data there."""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -12,8 +14,9 @@ import pytest
 
 from tests.builders import config
 from tests.pretend_hosts import Host, ended, ip, name_them, pretend_hosts, start_ranks
+from train.distributed import interfaces, rendezvous
 from train.distributed.launch import Launch
-from train.distributed.rendezvous import RendezvousError, meet
+from train.distributed.rendezvous import RendezvousError, address_of, data_interface, meet
 from train.errors import ConfigError
 from train.record.run import read_record
 
@@ -25,12 +28,13 @@ def launch(rank: int, size: int, file: Path, local: int = 1) -> Launch:
 
 def test_rank_0_serves_on_one_address_and_the_others_find_it(tmp_path: Path) -> None:
     file = tmp_path / "meet"
-    first, second = ({"HOROSCALE_INTERFACE": "lo"} for _ in range(2))
+    first, second = dict[str, str](), dict[str, str]()
     late = threading.Thread(target=meet, args=(launch(1, 2, file, local=2), second, 240.0))
     late.start()
     meet(launch(0, 2, file, local=2), first, 240.0)
     late.join()
-    assert first["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
+    assert first["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1", "one node is enough"
+    assert (first["HOROVOD_GLOO_IFACE"], first["HOROVOD_CROSS_SIZE"]) == ("lo", "1")
     assert dict(first.items() ^ second.items()).keys() == {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK"}
     ranks = [(e["HOROVOD_RANK"], e["HOROVOD_LOCAL_RANK"]) for e in (first, second)]
     assert ranks == [("0", "0"), ("1", "1")]
@@ -39,13 +43,6 @@ def test_rank_0_serves_on_one_address_and_the_others_find_it(tmp_path: Path) -> 
     direct.open(urllib.request.Request(url, b"here", method="PUT"), timeout=60).close()
     with direct.open(url, timeout=60) as answer:
         assert answer.read() == b"here"
-
-
-def test_ranks_of_one_node_stay_on_loopback(tmp_path: Path) -> None:
-    environment: dict[str, str] = {}
-    found = meet(launch(0, 2, tmp_path / "meet", local=2), environment)
-    assert found.name == environment["HOROVOD_GLOO_IFACE"] == "lo"
-    assert environment["HOROVOD_CROSS_SIZE"] == "1"
 
 
 def test_unequal_nodes_are_refused(tmp_path: Path) -> None:
@@ -90,23 +87,20 @@ print(total, os.environ["HOROVOD_GLOO_IFACE"])
 
 
 @pytest.mark.ranks2
-@pytest.mark.parametrize("where", ["bridge", "loopback"])
 def test_an_address_that_all_nodes_hold_is_named_and_not_waited_for(
-    hosts: list[Host], tmp_path: Path, where: str
+    hosts: list[Host], tmp_path: Path
 ) -> None:
-    """Of a bridge to containers; and one of a service, which lies on loopback."""
+    """Of a bridge to containers."""
     for host in hosts:
-        if where == "bridge":
-            ip("-n", host[-1], "link", "add", "docker0", "type", "bridge")
-            ip("-n", host[-1], "link", "set", "docker0", "up")
-        interface = "docker0" if where == "bridge" else "lo"
-        ip("-n", host[-1], "address", "add", "172.17.0.1/16", "dev", interface)
+        ip("-n", host[-1], "link", "add", "docker0", "type", "bridge")
+        ip("-n", host[-1], "link", "set", "docker0", "up")
+        ip("-n", host[-1], "address", "add", "172.17.0.1/16", "dev", "docker0")
     name_them(tmp_path, hosts, "172.17.0.1", "172.17.0.1")
     running = start_ranks(hosts, tmp_path / "meet", "-c", MEETS)
     code, _, said = ended(running[1:], 300)[0]
     running[0].kill()
     running[0].communicate()
-    assert code == 1 and f"172.17.0.1 ({interface}) is an address of {hosts[1][-1]}" in said
+    assert code == 1 and f"172.17.0.1 (docker0) is an address of {hosts[1][-1]}" in said
 
 
 @pytest.mark.ranks2
@@ -141,18 +135,68 @@ def test_two_hosts_train_over_the_link_between_them(
 
 
 @pytest.mark.ranks2
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
-        ("127.0.0.1", "127.0.1.1", "stands for 127.0."),  # as Debian writes /etc/hosts
-        ("10.99.7.9", "10.99.7.9", "stands for no address of its own"),  # of some other host
-    ],
-)
 def test_host_names_that_lead_elsewhere_are_refused_and_not_waited_for(
-    hosts: list[Host], tmp_path: Path, data_root: Path, first: str, second: str, words: str
+    hosts: list[Host], tmp_path: Path, data_root: Path
 ) -> None:
-    """Without the check, ranks abort or wait for ever."""
-    name_them(tmp_path, hosts, first, second)
+    """Without the check, ranks abort or wait for ever. As Debian writes /etc/hosts."""
+    name_them(tmp_path, hosts, "127.0.0.1", "127.0.1.1")
     both = train(hosts, tmp_path, data_root, HOROSCALE_INTERFACE="data0")
     assert [code for code, _ in both] == [2, 2], both
-    assert all(words in text and "Traceback" not in text for _, text in both)
+    assert all("stands for 127.0." in text and "Traceback" not in text for _, text in both)
+
+
+ETH0, NAMED = interfaces.Interface("eth0", "10.1.2.3"), {"HOROSCALE_INTERFACE": "eth0"}
+N7 = interfaces.Host("n7", {
+    "eth0": ("10.1.2.3", "10.1.2.4", "169.254.7.7", "2001:db8::3", "fe80::3"),
+    "ib0": ("172.16.0.9", "fd00::9"),
+})  # fmt: skip
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch):
+    def choose(address: str | None, nodes: int = 2, **environment: str) -> interfaces.Interface:
+        monkeypatch.setattr(rendezvous, "this_host", lambda: N7)
+        monkeypatch.setattr(rendezvous, "address_of", {"n7": address}.get)
+        return data_interface(ETH0, nodes, environment)
+
+    return choose
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "2001:db8::3", "10.1.2.4", "169.254.7.7"])
+def test_any_address_of_the_interface_is_over_it(chosen, address: str) -> None:
+    assert chosen(address) == chosen(address, **NAMED) == ETH0
+
+
+def test_other_interfaces_and_loopback_are_no_fault_if_nothing_needs_the_named_one(chosen) -> None:
+    assert chosen("127.0.1.1", nodes=1) == chosen("192.168.1.5", nodes=1) == ETH0
+    assert chosen("172.16.0.9") == interfaces.Interface("ib0", "172.16.0.9")
+
+
+@pytest.mark.parametrize(
+    ("address", "nodes", "words"),
+    [
+        (None, 1, r"n7, stands for no address.*10\.1\.2\.3 n7"),
+        (None, 2, r"n7, stands for no address.*10\.1\.2\.3 n7"),
+        ("127.0.1.1", 2, "ranks of other nodes could not reach it"),
+        ("::1", 2, "ranks of other nodes could not reach it"),
+        ("fe80::3%eth0", 2, "fe80::3%eth0, where .* could not reach it"),
+        ("172.16.0.9", 2, r"not over eth0 \(10\.1\.2\.3\) as asked"),
+        ("fd00::9", 2, r"not over eth0 \(10\.1\.2\.3\) as asked"),
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_refused(chosen, address, nodes: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        chosen(address, nodes, **NAMED)
+
+
+def test_real_names() -> None:
+    assert address_of("localhost") in ("127.0.0.1", "::1")
+    assert address_of("no-such-host.invalid") is None
+    assert address_of("192.0.2.200") is None, "an address of another host"
+
+
+def test_a_name_of_ipv6_on_a_kernel_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = (250, socket.SOCK_STREAM, 0, "", ("2001:db8::3", 0, 0, 0))
+    known = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [unknown, known])
+    assert address_of("n7") == "127.0.0.1"

@@ -13,7 +13,6 @@ import pytest
 
 from tests.builders import config
 from tests.sweeps import ROOT
-from train.distributed.interfaces import Interface
 from train.distributed.launch import read_launch
 from train.errors import ConfigError
 
@@ -77,8 +76,11 @@ def test_nobody_takes_the_port_of_a_worker_before_its_server_does(
 
     monkeypatch.setattr(strategy, "_multi_worker", opened_late)
     monkeypatch.setattr(strategy, "_addresses", lambda own: [own])
-    launch = read_launch({})
-    strategy.open_distribution(config(gpus=1, framework="multi_worker_mirrored"), launch)
+    launch, asked = read_launch({}), config(gpus=1, framework="multi_worker_mirrored")
+    strategy.open_distribution(asked, launch)
+    monkeypatch.setenv("HOROVOD_GLOO_IFACE", "ib77")
+    with pytest.raises(ConfigError, match="'ib77' is not there"):
+        strategy.open_distribution(asked, launch)
 
 
 @pytest.mark.ranks2
@@ -97,17 +99,6 @@ def test_workers_do_not_ask_a_web_proxy_for_the_way(
     for out in start_ranks([program], 2, timeout_s=240):
         in_sync, local, world = json.loads(out.splitlines()[-1])
         assert (in_sync, local, world["interface"]) == (2, 1, "lo")
-
-
-def test_the_interface_is_the_one_that_gloo_takes() -> None:
-    from train.distributed.strategy import _interface
-
-    one = read_launch({})
-    assert _interface(one, {"HOROVOD_GLOO_IFACE": "lo"}) == Interface("lo", "127.0.0.1")
-    assert _interface(one, {}) == Interface("lo", "127.0.0.1")
-    assert _interface(one, {"HOROSCALE_INTERFACE": "lo"}) == Interface("lo", "127.0.0.1")
-    with pytest.raises(ConfigError, match="'ib77' is not there"):
-        _interface(one, {"HOROSCALE_INTERFACE": "ib77"})
 
 
 def test_evaluation_model_pools_the_statistics_of_the_replicas() -> None:

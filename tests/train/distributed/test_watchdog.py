@@ -15,7 +15,7 @@ import pytest
 
 from tests.sweeps import wait_until
 from train.distributed import watchdog
-from train.distributed.watchdog import EXIT_STALLED, Watchdog
+from train.distributed.watchdog import EXIT_STALLED, Watchdog, is_orphan
 
 ROOT = Path(__file__).resolve().parents[3]
 STALLING = """
@@ -36,21 +36,18 @@ with Watchdog(Path(sys.argv[1]), 60, None, report) as watchdog:
     forever_in_here()
 """
 ORPHANED = """
-import os, sys, time
+import sys, time
 from pathlib import Path
 from train.distributed.watchdog import Watchdog
 
-with Watchdog(Path(sys.argv[1]), 60, os.getppid(), print):
-    print(os.getpid(), flush=True)
-    time.sleep(600)
+with Watchdog(Path(sys.argv[1]), 600, int(sys.argv[2]), print):
+    time.sleep(1)
+    print("lives", flush=True)
+    time.sleep(300)
+    print("lives on")
 """
-#: Starts the program given, passes its first line on and ends without waiting for it.
-PARENT = """
-import subprocess, sys
-child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
-print(child.stdout.readline(), flush=True)
-sys.stdin.read()
-"""
+#: What stands between a supervisor and a rank: nothing, or the starter of a container.
+BETWEEN = {"alone": "", "in a container": "sh -c '\"$@\"; true' starter "}
 
 
 def test_a_stall_ends_the_process_with_its_stacks_and_its_phase(tmp_path: Path) -> None:
@@ -131,35 +128,18 @@ def test_a_patience_of_its_own_and_progress_for_longer_than_it_are_no_stall(tmp_
     assert done.stdout.splitlines()[0] == "they came" and "while: they came" in done.stdout
 
 
-def test_a_process_whose_supervisor_is_gone_ends(tmp_path: Path) -> None:
-    beat = tmp_path / "beat"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, sys.executable, "-c", ORPHANED, str(beat)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    try:
-        time.sleep(0.3)
-        assert alive(child), "its supervisor lives"
-        parent.kill()
-        parent.wait()
-        deadline = time.monotonic() + 240
-        while alive(child):
-            assert time.monotonic() < deadline, "the orphan lives on"
-            time.sleep(0.05)
-    finally:
-        parent.kill()
-        parent.communicate()
-
-
-def alive(process: int) -> bool:
-    """Whether it runs; one that ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+def test_a_process_whose_supervisor_is_gone_ends(tmp_path: Path, between: str) -> None:
+    line = f'{between}"$1" -c "$2" "$3" $$ & wait'
+    with subprocess.Popen(
+        ["sh", "-c", line, "supervisor", sys.executable, ORPHANED, str(tmp_path / "beat")],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    ) as supervisor:  # fmt: skip
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == "lives\n"
+        supervisor.kill()
+        assert supervisor.stdout.read() == ""
+    assert is_orphan(os.getpid()), "a process is not its own supervisor"
 
 
 def test_a_new_phase_is_written_soon_a_new_step_is_not_and_the_last_one_is(
@@ -247,14 +227,3 @@ def test_a_process_that_was_stopped_says_so_and_a_hang_after_it_is_found(tmp_pat
             process.kill()
     assert process.returncode == EXIT_STALLED
     assert out.splitlines()[0] == "hanging" and "while: hanging" in out
-
-
-def test_beats_that_cannot_be_written_do_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, seconds in (("PAUSE_S", 0.01), ("BEAT_S", 0.05)):
-        monkeypatch.setattr(watchdog, name, seconds)
-    with Watchdog(tmp_path / "no" / "such" / "folder", 600, None, print) as dog:
-        time.sleep(0.3)
-        dog.beat("on")
-        assert dog._watcher.is_alive() and dog._reporter.is_alive()

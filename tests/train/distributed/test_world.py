@@ -22,11 +22,11 @@ from train.errors import ConfigError, WorldError
     ],
 )
 def test_cores_are_compared_per_machine(hosts, cores, shared) -> None:
-    assert share_cores(hosts, cores) is shared
+    assert share_cores(hosts, cores, [()] * len(hosts)) is shared
 
 
 def step(size: int, *, wired: bool = True) -> Launch:
-    return Launch("srun", 0, size, 0, size, remote=True, wired=wired)
+    return Launch("srun", 0, size, 0, size, supervised=True, wired=wired)
 
 
 @pytest.mark.parametrize("launch", [read_launch({}, supervised=True), step(4)])

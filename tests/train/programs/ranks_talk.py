@@ -18,23 +18,23 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.distributed.communicator import Ranks, UnequalRanks
+    from train.distributed.communicator import Ranks, UnequalRanks, equal_hash, weights_hash
 
     rank = runtime.rank
     ranks = Ranks(rank, runtime.size)
     ranks.barrier()
     shared = tf.Variable([5.0 + rank])
-    value = ranks.broadcast_state([shared], f"of rank {rank}")
+    value = ranks.of_first(f"of rank {rank}", [shared])
     found = {
         "summed": ranks.summed(np.array([rank, 2.0])).tolist(),
-        "told": ranks.broadcast_int(7 - rank),
+        "alone": ranks.of_first(7 - rank),
         "gathered": ranks.allgather(f"rank {rank}"),
         "variable": shared.numpy().tolist(),
         "value": value,
-        "equal": len(ranks.common_hash([shared])) == 64,
+        "equal": len(equal_hash(ranks.allgather(weights_hash([shared])))) == 64,
     }
     try:
-        ranks.common_hash([tf.Variable([float(rank)])])
+        equal_hash(ranks.allgather(weights_hash([tf.Variable([float(rank)])])))
     except UnequalRanks as error:
         found["unequal"] = str(error).split(":")[0]
     print(json.dumps(found))

@@ -30,6 +30,7 @@ def main() -> None:
 
     import tensorflow as tf
 
+    from train.distributed.communicator import Ranks
     from train.models.layers import StepSeed
     from train.models.networks import build_model
     from train.trainer.batch_statistics import reduce_statistics
@@ -54,14 +55,14 @@ def main() -> None:
         for layer in layers:
             layer.moving_mean.assign(offset + rng.normal(0, 0.1, layer.moving_mean.shape))
             layer.moving_variance.assign(rng.uniform(0.5, 2, layer.moving_variance.shape))
-        before, own_before = statistics(), Evaluator(model, data, 0, 1)()
+        before, own_before = statistics(), Evaluator(model, data, Ranks(0, 1))()
         reduce_statistics(model, runtime.size)
         told[offset] = {
             "before": before,
             "after": statistics(),
             "own_before": own_before,
-            "own_after": Evaluator(model, data, 0, 1)(),
-            "together_after": Evaluator(model, data, runtime.rank, runtime.size)(),
+            "own_after": Evaluator(model, data, Ranks(0, 1))(),
+            "together_after": Evaluator(model, data, Ranks(runtime.rank, runtime.size))(),
         }
     world, _ = describe_world(runtime, collect(config, ()))
     print(json.dumps([*told.values(), world.oversubscribed]))

@@ -22,7 +22,9 @@ def test_statistics_are_pooled_and_evaluation_is_then_the_same(
 ) -> None:
     """The law of total variance, against samples that have each rank's moments exactly."""
     ranks = [json.loads(text) for text in start_ranks([str(PROGRAM), data_root], 2)]
-    apart = np.max([np.abs(np.subtract(a, b)).max() for a, b in pairs_after(ranks)])
+    apart = float(
+        [case["after"] for case in ranks[0][:2]] != [case["after"] for case in ranks[1][:2]]
+    )
     invariant("T5 batch norm", "all ranks have the same moving statistics when reduced", apart, 0)
     for near_or_far in range(2):
         pooled_like_samples([rank[near_or_far] for rank in ranks])
@@ -37,7 +39,6 @@ def test_statistics_are_pooled_and_evaluation_is_then_the_same(
 
 
 def pooled_like_samples(ranks: list[dict[str, Any]]) -> None:
-    assert ranks[0]["after"] == ranks[1]["after"], "bit for bit"
     assert len(ranks[0]["after"]) == 3
     for layer, (mean, variance) in enumerate(ranks[0]["after"]):
         halves = [two_samples(*rank["before"][layer]) for rank in ranks]
@@ -46,16 +47,6 @@ def pooled_like_samples(ranks: list[dict[str, Any]]) -> None:
         # fp32 at 1000 leaves steps of 6e-5 in the means
         np.testing.assert_allclose(variance, both.var(axis=0), atol=2e-4)
         assert not np.allclose(mean, halves[0].mean(axis=0), rtol=1e-6), "there was a difference"
-
-
-def pairs_after(ranks: list[Any]) -> list[tuple[list[float], list[float]]]:
-    """Rank 0's and rank 1's numbers of each layer, with means near zero and far from it."""
-    return [
-        (own, other)
-        for case in range(2)
-        for first, second in zip(ranks[0][case]["after"], ranks[1][case]["after"], strict=True)
-        for own, other in zip(first, second, strict=True)
-    ]
 
 
 def two_samples(mean: list[float], variance: list[float]) -> np.ndarray:

@@ -10,13 +10,13 @@ import pytest
 from sklearn.metrics import classification_report
 
 from train.record.measurements import Classification
-from train.trainer.classification import class_counts, classification, count
+from train.trainer.classification import classification, count
 
 
 def scores(true: Sequence[int], predicted: Sequence[int], classes: int) -> Classification:
     names = [f"class {n}" for n in range(classes)]
     total = count(true[:2], predicted[:2], classes) + count(true[2:], predicted[2:], classes)
-    return classification(class_counts(total, classes), names, 5)
+    return classification(total, names, 5)
 
 
 def sklearn_says(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import config, epoch
-from train.trainer.divergence import divergence, not_finite
+from train.trainer.divergence import divergence
 
 OF = config()
 LOSS_BOUND = 1.2 * math.log(10)
@@ -60,8 +60,3 @@ def test_no_bound_on_accuracy_is_beyond_modest_learning(classes: int, accuracy: 
         assert died is None
     if accuracy <= 1 / classes:
         assert died is not None
-
-
-def test_a_gradient_that_is_no_number_names_its_step() -> None:
-    error = not_finite(2, 5)
-    assert "step 5 of epoch 2" in error.what and error.where == "epoch 2"

@@ -27,7 +27,7 @@ def data() -> Dataset:
 
 
 def network() -> Any:
-    """All that the networks have: a convolution, batch norm in use, a maximum, a dense layer."""
+    """What networks have: convolutions, batch norm in use, a maximum, a dense layer."""
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(1)
@@ -35,7 +35,7 @@ def network() -> Any:
     net = tf.keras.Sequential([
         tf.keras.Input(SHAPE, dtype="uint8"), layers.Rescaling(1 / 255),
         layers.Conv2D(2, 3), layers.BatchNormalization(epsilon=1e-12), layers.ReLU(),
-        layers.MaxPooling2D(2), layers.Flatten(), layers.Dense(CLASSES),
+        layers.MaxPooling2D(2), layers.DepthwiseConv2D(2), layers.Flatten(), layers.Dense(CLASSES),
     ])  # fmt: skip
     net.layers[2].moving_mean.assign([0.1, -0.2])
     net.layers[2].moving_variance.assign([0.3, 0.5])
@@ -142,11 +142,11 @@ def test_it_is_the_eigenvalue_of_the_written_out_hessian() -> None:
     found = measured(net, given)
     assert found.images == IMAGES
     assert found.largest == pytest.approx(np.linalg.eigvalsh(hessian)[-1], rel=TOLERANCE)
-    # by hand: each filter, each class' weights and each vector by its own norm
+    # by hand: each filter, each class' weights and each vector by its own norm. Before, the filters
+    # of a depthwise kernel counted as one
     lengths = []
-    for variable in net.trainable_variables:
-        values = variable.numpy().astype(np.float64)
-        flat = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(-1, 1)
+    for variable, filters in zip(net.trainable_variables, (2, 1, 1, 1, 2, 1, 3, 1), strict=True):
+        flat = variable.numpy().astype(np.float64).reshape(-1, filters)
         norms = [np.linalg.norm(flat[:, place]) for place in range(flat.shape[1])]
         lengths.append(np.tile(norms, len(flat)))
     scale = np.concatenate(lengths)

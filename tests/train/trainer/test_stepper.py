@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from tests.builders import config
 from train.config.plan import EpochPlan
 
 pytestmark = pytest.mark.tf
@@ -24,6 +28,20 @@ def test_one_step_of_a_pass_is_sampled_however_many_epochs_it_has() -> None:
 
 
 def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take() -> None:
-    from train.trainer.stepper import steps_per_call
+    from train.trainer.stepper import Stepper
 
-    assert [steps_per_call(s) for s in (None, 0.011, 3.0, 0.0, 0.1)] == [1, 22, 1, 64, 2]
+    parts: Any = SimpleNamespace(step=SimpleNamespace(adascale=None))
+    stepper = Stepper(config(), *[cast(Any, None)] * 2, parts, print)
+    plan, found = EpochPlan(0, 1, 8, 5, 0, 1.0), []
+    for call_s in (None, 0.011, 3.0, 0.0, 0.1):
+        stepper.usual_s = None if call_s is None else (9.0, call_s)
+        found.append(stepper.wanted_per_call(plan))
+    assert found == [1, 22, 1, 64, 2]
+
+
+def test_the_sampled_step_is_a_call_of_its_own() -> None:
+    from train.trainer.stepper import calls
+
+    assert calls(10, 4, None) == [4, 4, 2] and calls(8, 4, None) == [4, 4]
+    assert calls(10, 4, 5) == [4, 1, 1, 4] and calls(10, 64, 0) == [1, 9]
+    assert calls(1, 1, 0) == [1] and calls(4, 3, 3) == [3, 1]

@@ -15,10 +15,10 @@ from jobs.cell.launch import core_groups
 from jobs.config.sweep import Sweep
 from jobs.local import sweep
 from tests.builders import config
-from train.distributed import topology
+from train.distributed import cores as planning
+from train.distributed.cores import near_gpus, plan_processors
 from train.distributed.launch import Launch
 from train.distributed.quota import Quota
-from train.distributed.topology import near_gpus, plan_processors
 
 #: So many processors are no mask in these tests, which is then a job's own.
 MACHINE = 1000
@@ -40,10 +40,10 @@ def fake_sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(f"{text}\n")
-        monkeypatch.setattr(topology, "gpu_addresses", lambda: addresses)
+        monkeypatch.setattr("train.distributed.cores.gpu_addresses", lambda: addresses)
 
-    monkeypatch.setattr(topology, "SYS", tmp_path)
-    monkeypatch.setattr(topology, "gpu_addresses", list)
+    monkeypatch.setattr("train.distributed.cores.SYS", tmp_path)
+    monkeypatch.setattr("train.distributed.cores.gpu_addresses", list)
     return make
 
 
@@ -159,7 +159,7 @@ def test_no_more_processors_of_a_shared_mask_than_the_quota_gives(fake_sysfs) ->
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
 )
 def test_shares_are_disjoint_and_equal(fake_sysfs, mask, ranks, asked, node, bound) -> None:
-    if not (topology.SYS / "devices").exists():
+    if not (planning.SYS / "devices").exists():
         fake_sysfs(32, 2, ["0-15,32-47", "16-31,48-63"] * 4)
     groups = planned(mask, ranks, asked, node=node, machine=MACHINE if bound else len(mask))
     own = bound and len(mask) < ranks * asked
