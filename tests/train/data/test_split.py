@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,11 +29,6 @@ def test_apportion_is_hamiltons_method(data: st.DataObject) -> None:
     assert found.tolist() == hamilton(counts, total)
     assert found.sum() == total
     assert (found <= counts).all()
-
-
-def test_too_many_places_are_refused() -> None:
-    with pytest.raises(ValueError, match="cannot take 4 of 3"):
-        apportion(np.array([1, 2], np.int64), 4)
 
 
 @given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=100))

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from train.config.datasets import DATASETS
-from train.data.dataset import Dataset, Labels, Pixels, Source, key_of, make_dataset
+from train.data.dataset import Dataset, Labels, Pixels, Source, make_dataset, name_of
 from train.data.sampling import apportion, take
 
 _SEED = 1330
 
 
-def find_digits(_root: Path) -> Source:
+def find_digits(_root: Path) -> tuple[Source]:
     """The data are in scikit-learn itself."""
-    return Source("digits", key_of("digits"), decode_digits)
+    return (Source(name_of("digits", "digits"), decode_digits),)
 
 
 def decode_digits() -> Dataset:
@@ -40,8 +40,9 @@ def decode_digits() -> Dataset:
     )
 
 
-def find_synthetic(_root: Path) -> Source:
-    return Source("synthetic", key_of("synthetic", DATASETS["synthetic"].sizes), decode_synthetic)
+def find_synthetic(_root: Path) -> tuple[Source]:
+    name = name_of("synthetic", "synthetic", DATASETS["synthetic"].sizes)
+    return (Source(name, decode_synthetic),)
 
 
 def decode_synthetic() -> Dataset:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.data.dataset import Dataset, Pixels, Source, key_of, make_dataset
+from train.data.dataset import Dataset, Pixels, Source, make_dataset, name_of
 from train.data.sources.download import Remote
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
@@ -42,16 +42,13 @@ FASHION = Family(
 )  # fmt: skip
 
 
-def keys(family: Family) -> tuple[str, ...]:
-    return (key_of("idx", [remote.sha256 for remote in PUBLISHED[family.slug].files], []),)
-
-
-def find(family: Family, root: Path) -> Source | None:
+def find(family: Family, root: Path) -> tuple[Source]:
     remotes = PUBLISHED[family.slug].files
+    name = name_of(family.slug, "idx", [remote.sha256 for remote in remotes], [])
     for folder in filter(None, (root / family.slug, family.system)):
         if all((folder / remote.name).is_file() for remote in remotes):
-            return Source(family.slug, keys(family)[0], partial(_decode, family, folder, remotes))
-    return None
+            return (Source(name, partial(_decode, family, folder, remotes)),)
+    return (Source(name, None),)
 
 
 def _decode(family: Family, folder: Path, remotes: Sequence[Remote]) -> Dataset:
