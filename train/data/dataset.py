@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import explain
@@ -200,10 +199,8 @@ def read_prepared(folder: Path) -> Dataset:
             if (found := _facts(file, array)) != expected:
                 raise ValueError(f"{found} found, {expected} expected")
             arrays[name] = array
-    except ValidationError as error:
-        raise _damaged(folder, file, explain(error)) from error
     except (OSError, ValueError) as error:
-        raise _damaged(folder, file, error) from error
+        raise _damaged(folder, file, explain(error).strip()) from error
     for name in ("train_y", "validation_y"):
         arrays[name] = np.array(arrays[name], np.int64)
     return Dataset(
@@ -215,7 +212,7 @@ def read_prepared(folder: Path) -> Dataset:
     )
 
 
-def _damaged(folder: Path, file: Path, what: object) -> DataError:
+def _damaged(folder: Path, file: Path, what: str) -> DataError:
     return DataError(
         f"{file} is damaged: {what}. Delete the folder {folder} (it is made from the raw files and "
         "can be made again), then prepare the data set again."

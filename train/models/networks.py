@@ -13,38 +13,31 @@ from train.config.technique import Technique
 from train.errors import ConfigError
 from train.models.layers import StepSeed, precision_of, seed_random_layers
 from train.models.normalisation import replace_batch_norms
-from train.models.own import own_network
+from train.models.own import Shape, own_network
 from train.models.standardise import ChannelStatistics, scaled
 
 L = tf.keras.layers
-Shape = tuple[int, int, int]  # height, width, channels
 
 
 def build_model(
-    config: RunConfig,
-    shape: Shape,
-    classes: int,
-    seed: StepSeed,
-    pixels: ChannelStatistics | None = None,
-    size: int = 1,
-    folder: Path = Path(),
-    file: Path | None = None,
+    config: RunConfig, shape: Shape, classes: int, seed: StepSeed,
+    pixels: ChannelStatistics | None = None, folder: Path = Path(), file: Path | None = None,
     rank: int = 0,
-) -> tf.keras.Model:
+) -> tf.keras.Model:  # fmt: skip
     """Build ``config.model`` for images of ``shape``.
 
     Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
     and the logits are float32 in any precision. pixels: of the training images, for a technique
-    that standardises. size: ranks, for one that synchronises batch norm. folder: of the data sets,
-    where a relative path of pretrained weights begins. file: the copy of the file that
-    ``config.model`` names, if it names one. rank: 0 prints how many layers were pretrained.
+    that standardises. folder: of the data sets, where a relative path of pretrained weights begins.
+    file: the copy of the file that ``config.model`` names, if it names one. rank: 0 prints how many
+    layers were pretrained.
 
     Raises:
         ConfigError: the network or the weights file does not fit, or ``pixels`` are missing or
             cannot be divided by.
     """
     if config.runs_as_built:
-        return own_network(config, shape, classes, seed, size, pixels, folder, file, rank)
+        return own_network(config, shape, classes, seed, pixels, folder, file, rank)
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique)
     with precision_of(config.technique.keras_policy):
@@ -63,7 +56,7 @@ def build_model(
             features = _resnet_mini(x, parts, config.width, shortcuts=config.shortcuts)
         logits = parts.dense(classes, name="logits", dtype="float32")(features)
         model = tf.keras.Model(images, logits, name=config.model)
-    replace_batch_norms(model, config.technique, size)
+    replace_batch_norms(model, config.technique, config.gpus)
     seed_random_layers(model, seed)
     return model
 
@@ -172,20 +165,17 @@ def _resnet50(
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)
     if pretrained is not None:
-        _load_weights(body, pretrained)
+        try:
+            body.load_weights(pretrained)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"cannot load the pretrained weights {pretrained}: {error}. Expected Keras' "
+                "ResNet-50 weights without the top "
+                "(resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
+            ) from error
     for layer in body.layers:
         if isinstance(layer, L.BatchNormalization):
             layer.momentum = technique.bn_momentum
     x = L.GlobalAveragePooling2D()(body(x))
     logits = L.Dense(classes, name="logits", dtype="float32")(x)
     return tf.keras.Model(inputs, logits, name="resnet50")
-
-
-def _load_weights(body: tf.keras.Model, file: Path) -> None:
-    try:
-        body.load_weights(file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot load the pretrained weights {file}: {error}. Expected Keras' ResNet-50 "
-            "weights without the top (resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
-        ) from error

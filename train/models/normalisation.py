@@ -35,12 +35,8 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
     of another shape, and does without the fused kernel.
     """
 
-    def __init__(
-        self, ghost_batch: int, momentum_per: Literal["ghost", "batch"] = "ghost", **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.ghost_batch = ghost_batch
-        self.momentum_per = momentum_per
+    ghost_batch: int
+    momentum_per: Literal["ghost", "batch"]
 
     def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
         """inputs: [batch, ..., channels], or with the channels on another axis; all but the
@@ -105,10 +101,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     and so matched between ranks in any order. All ranks must train the same number of batches.
     """
 
-    def __init__(self, size: int = 1, **kwargs: Any) -> None:
-        """size: ranks that take part."""
-        super().__init__(**kwargs)
-        self.size = size
+    size: int  # ranks that take part
 
     def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
         """inputs: [batch, ..., channels], the same batch on all ranks; or with the channels on
@@ -123,7 +116,12 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         mean = self._mean_over_ranks(own_mean, "mean")
         spread = own_variance + tf.square(own_mean - mean)
         variance = self._mean_over_ranks(spread, "variance")
-        self._move(mean, self._unbiased(variance, x))
+        kept = variance
+        if self.fused:  # as Keras' layer keeps it: unbiased for images, biased for vectors
+            count = tf.cast(tf.size(x) // x.shape[-1] * self.size, tf.float32)
+            kept = variance * (count / tf.maximum(count - 1, 1))
+        for average, value in ((self.moving_mean, mean), (self.moving_variance, kept)):
+            average.assign(self.momentum * average + (1 - self.momentum) * value)
         # not tf.nn.batch_normalization, which takes a difference of large numbers after scaling
         scale = tf.math.rsqrt(variance + self.epsilon)
         output = (x - mean) * (scale if self.gamma is None else scale * self.gamma)
@@ -136,17 +134,6 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         if self.size == 1:
             return value
         return hvd.allreduce(value, op=hvd.Average, name=f"{self.name}_{what}")
-
-    def _unbiased(self, variance: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-        """The variance that Keras' layer keeps: unbiased for images, biased for vectors."""
-        if not self.fused:
-            return variance
-        count = tf.cast(tf.size(x) // x.shape[-1] * self.size, tf.float32)
-        return variance * (count / tf.maximum(count - 1, 1))
-
-    def _move(self, mean: tf.Tensor, variance: tf.Tensor) -> None:
-        for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            average.assign(self.momentum * average + (1 - self.momentum) * value)
 
 
 def biased_part(layer: tf.keras.layers.BatchNormalization, images: int) -> float:

@@ -51,8 +51,7 @@ def build_parts(
     def build(seed: StepSeed) -> tf.keras.Model:
         shape = (height, width, channels)
         model = build_model(
-            config, shape, len(data.classes), seed, pixels, config.gpus, folder, model_file,
-            runtime.rank,
+            config, shape, len(data.classes), seed, pixels, folder, model_file, runtime.rank
         )  # fmt: skip
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tf
 
 def build(
     model: str, shape: tuple[int, int, int], classes: int, norm: str,
-    row: dict[str, object] | None = None, pixels: object = None, size: int = 1, **changes: object,
+    row: dict[str, object] | None = None, pixels: object = None, **changes: object,
 ):  # fmt: skip
     from train.models.layers import StepSeed
     from train.models.networks import build_model
@@ -26,7 +26,7 @@ def build(
         **{"seed": 0, **changes},
     )  # fmt: skip
     seed = StepSeed(7)
-    return build_model(config, shape, classes, seed, pixels, size), seed
+    return build_model(config, shape, classes, seed, pixels), seed
 
 
 # by hand: conv k*k*in*out + out, dense in*out + out, batch norm 4 per channel

@@ -57,7 +57,7 @@ def estimated(kind: str, batches: list[np.ndarray], size: int) -> np.ndarray:
     from train.models.networks import build_model
     from train.trainer.batch_statistics import reestimate_statistics
 
-    model = build_model(config_of(kind), (8, 8, 1), 10, StepSeed(1), size=size)
+    model = build_model(config_of(kind, size), (8, 8, 1), 10, StepSeed(1))
     reestimate_statistics(model, batches, size)
     return np.concatenate([value.numpy() for value in model.non_trainable_variables])
 

@@ -39,7 +39,8 @@ def case(name: str, rank: int, size: int) -> dict[str, Any]:
     # means that differ between the ranks, so that their spread is part of the variance
     x = rng.normal(offset + rank, 1, shape).astype(np.float32)
     dy = rng.normal(size=shape).astype(np.float32)
-    layer = SyncBatchNormalization(size, name=name, momentum=0.7)
+    layer = SyncBatchNormalization(name=name, momentum=0.7)
+    layer.size = size
     layer.build(shape)
     gamma, beta = np.linspace(0.5, 2, 5), np.linspace(-1, 1, 5)
     layer.gamma.assign(gamma)
