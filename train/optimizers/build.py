@@ -47,11 +47,9 @@ def build_optimizer(
         # imported only where needed: tensorflow-addons costs start-up time and warns about its end
         from train.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
 
-        return (
-            RecordingLamb.of(config, variables)
-            if isinstance(config, Lamb)
-            else novograd_tfa(config, variables)
-        )
+        if isinstance(config, Lamb):
+            return RecordingLamb(config, variables)
+        return novograd_tfa(config, variables)
     optimizer = _of_keras(config, variables, kernels)
     optimizer.build(variables)
     return optimizer

@@ -18,10 +18,6 @@ def as_matrix(kernel: tf.Tensor) -> tf.Tensor:
     return tf.transpose(tf.reshape(kernel, [-1, kernel.shape[-1]]))
 
 
-def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
-    return tf.reshape(tf.transpose(matrix), shape)
-
-
 class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
@@ -74,7 +70,8 @@ class MuonOptimizer(OwnOptimizer):
             norm = tf.norm(weight)
             wanted = float(variable.shape[-1]) ** 0.5
             weight *= where_both(norm, norm, wanted / norm)
-        variable.assign(weight - self.learning_rate * as_kernel(matrix, variable.shape))
+        step = tf.reshape(tf.transpose(matrix), variable.shape)
+        variable.assign(weight - self.learning_rate * step)
 
     def _rest_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         config = self._config

@@ -21,7 +21,7 @@ from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
 from train.models.standardise import channel_statistics
 from train.models.whitening import whiten_first_layer
-from train.optimizers import build_optimizer, optimizer_variables
+from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
 from train.step.one_graph import OneGraphStep
 from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSeed, local_state
@@ -69,7 +69,7 @@ def build_parts(
         if scaled
         else None,
     )  # fmt: skip
-    state = [*model.variables, *optimizer_variables(optimizer), *step.state]
+    state = [*model.variables, *optimizer.variables(), *step.loss_scale.variables]
     return Parts(plan, used, model, step, state)
 
 
@@ -99,5 +99,5 @@ def _distributed(
     evaluation = EvaluationModel(strategy, trained, shown)
     evaluation.begin()
     step = DistributedStep(trained, optimizer, technique, seed, strategy)
-    variables = [*trained.variables, *optimizer_variables(optimizer), *step.state]
+    variables = [*trained.variables, *optimizer.variables(), *step.loss_scale.variables]
     return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)

@@ -69,9 +69,7 @@ class DistributedStep(OneGraphStep):
             raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
         sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
-        found = self._replicas_graph(
-            images, labels, tf.constant(step, tf.int64), tf.constant(sigma), noisy=sigma > 0
-        )
+        found = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
         for own in self._local_results(found.square):
             float(own)  # made of all gradients: they are there when it is
         return found
@@ -89,10 +87,10 @@ class DistributedStep(OneGraphStep):
         )
 
     def _on_replicas(
-        self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor, noisy: bool
+        self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor | None
     ) -> Any:
         def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
-            return self._local(images, labels, number, sigma, noisy=noisy)
+            return self._local(images, labels, number, sigma)
 
         return self.strategy.run(on_one, args=(images, labels))
 

@@ -47,7 +47,7 @@ def test_the_train_step_corrects(invariant: Any) -> None:
 
     from train.config.technique import Technique
     from train.models.layers import StepSeed
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step.reduction import Reduced
     from train.step.train_step import TrainStep
 
@@ -80,7 +80,7 @@ def test_a_rate_that_changes_in_every_step(nesterov: bool, invariant: Any) -> No
 def test_whose_slots_follow_the_rate() -> None:
     """Those that keep rate x gradient where their source has the rate outside; LARS' has it
     inside, in print."""
-    from train.optimizers import velocities
+    from train.optimizers.layerwise import velocities
 
     for config, slots in (
         (Sgd(), 0), (Sgd(momentum=0.9), 1), (Sgd(momentum=0.9, weight_decay=0.1), 1),

@@ -37,7 +37,7 @@ def main() -> None:
 
     from train.models.layers import StepSeed
     from train.models.networks import build_model
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step.train_step import TrainStep
 
     data = load("digits", None, Path(sys.argv[1]))

@@ -45,12 +45,9 @@ def config_for(framework: str, case: dict[str, object]) -> RunConfig:
 def factors_are_equal(parts) -> bool:
     """Of layer-wise rates, on all replicas of this process; graphs that add up in another order
     show there first."""
-    from train.optimizers import trust_ratios
-
-    found = trust_ratios(parts.step.optimizer)
-    if parts.evaluation is None or found is None:
+    if parts.evaluation is None or parts.step.trust is None:
         return True
-    copies = parts.evaluation.strategy.experimental_local_results(found[0])
+    copies = parts.evaluation.strategy.experimental_local_results(parts.step.trust.ratios)
     return len({copy.numpy().tobytes() for copy in copies}) == 1
 
 

@@ -54,7 +54,7 @@ def main() -> None:
     from train.data.batches import Batches
     from train.models.layers import StepSeed
     from train.models.networks import build_model
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step import reduction
     from train.step.one_graph import OneGraphStep
 

@@ -32,11 +32,13 @@ def tree_of(vectors: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def combined(vectors: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """Adasum in this process."""
     import tensorflow as tf
 
-    from train.step.adasum import tree
+    from train.step.adasum import dot_products, mix, tree_weights
 
-    return tree(tf.constant(np.asarray(vectors), tf.float32)).numpy()
+    flat = tf.constant(np.reshape(vectors, (len(vectors), -1)), tf.float32)
+    return mix(flat, tree_weights(dot_products(flat))).numpy().reshape(np.shape(vectors)[1:])
 
 
 A, B = np.array([1.0, -2.0, 0.5]), np.array([0.25, 3.0, 4.0])

@@ -93,7 +93,7 @@ def small(
     import tensorflow as tf
 
     from train.models.layers import StepSeed
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step.one_graph import OneGraphStep
 
     row = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}
@@ -116,7 +116,7 @@ def test_noise_is_scaled_by_the_images_of_all_ranks() -> None:
     """s^2 = M / M0 - 1, M the global batch (1705.08741, section 4)."""
     step = small(noise_batch=8).step
     step.size = 2
-    assert step._sigma(3 * 8) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
+    assert float(step._sigma(3 * 8)) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
 
 
 def wire_of(ranks: int) -> Any:
