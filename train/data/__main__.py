@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,8 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     interrupt_on_signals()
-    # a batch system ends a job so: leave by an exception, which removes half-built folders
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
         data = load(options.dataset, options.image_size, root, options.store)

@@ -27,8 +27,6 @@ def used_subset(labels: Labels, fraction: float) -> Indices:
     """Sorted indices of the images that a run with ``data_fraction`` trains on: stratified, by
     largest remainder, and the same for every seed."""
     used = used_train_images(len(labels), fraction)
-    if used == len(labels):
-        return np.arange(used, dtype=np.int64)
     chosen, _ = take(labels, apportion(np.bincount(labels).astype(np.int64), used))
     return chosen
 

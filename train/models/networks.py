@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from keras.src.mixed_precision.policy import policy_scope
 
 from train.config.datasets import place_of
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
-from train.models.layers import StepSeed, precision_of, seed_random_layers
+from train.models.layers import StepSeed, seed_random_layers
 from train.models.normalisation import replace_batch_norms
 from train.models.own import Shape, own_network
 from train.models.standardise import ChannelStatistics, scaled
@@ -40,7 +41,7 @@ def build_model(
         return own_network(config, shape, classes, seed, pixels, folder, file, rank)
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique)
-    with precision_of(config.technique.keras_policy):
+    with policy_scope(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
             return _resnet50(shape, classes, config.technique, weights)

@@ -167,17 +167,16 @@ def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalizatio
     return [layer for layer in all_layers(model) if isinstance(layer, kind) and layer.trainable]
 
 
-def muon_kernels(network: tf.keras.Model, technique: Technique) -> list[tf.Variable] | None:
-    """Of a network that is not ours, the convolutions that Muon orthogonalises; None: another rule.
+def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
+    """The convolutions that Muon orthogonalises: a channel of a depthwise one sees a single map, so
+    that its kernel is no matrix.
 
     With ``fix_norm`` only those whose length is taken away by what alone gets their output: the
     normalisation by the batch. Layers inside other layers show no order, so they are left out.
     """
-    if not isinstance(technique.optimizer, Muon):
-        return None
     layers = list(all_layers(network))
     plain = [x for x in layers if type(x) is L.Conv2D and x.groups == 1 and x.trainable]
-    if technique.optimizer.fix_norm:
+    if optimizer.fix_norm:
         uses = _uses([network, *layers])
         plain = [
             x for x in plain

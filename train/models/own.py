@@ -19,6 +19,7 @@ from typing import Any
 import h5py
 import tensorflow as tf
 from keras.src.backend import RandomGenerator
+from keras.src.mixed_precision.policy import policy_scope
 from keras.src.saving.legacy import hdf5_format
 
 from train.config.datasets import place_of
@@ -26,13 +27,7 @@ from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError, read_whole
-from train.models.layers import (
-    OwnNetwork,
-    StepSeed,
-    precision_of,
-    seed_random_layers,
-    stream_of,
-)
+from train.models.layers import OwnNetwork, StepSeed, seed_random_layers, stream_of
 from train.models.normalisation import replace_batch_norms
 from train.models.refusals import network_as_built_problem, training_problem
 from train.models.standardise import ChannelStatistics, scaled
@@ -56,10 +51,10 @@ def own_network(
     # under tf.distribute the same network was made outside of the strategy before
     known = tf.distribute.has_strategy()
     tf.keras.backend.reset_uids()  # layers without a name are counted from this network's first
-    with precision_of("float32"), _drawn_from(config.seed):
+    with policy_scope("float32"), _drawn_from(config.seed):
         builder = _load_builder(source, file)
         # once more, since the file may have set another one
-        with precision_of(technique.keras_policy), _code_of(label, file):
+        with policy_scope(technique.keras_policy), _code_of(label, file):
             network = builder(shape, classes)
             if isinstance(network, tf.keras.Sequential) and not network.built:
                 network.build((None, *shape))

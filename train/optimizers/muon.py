@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from train.config.optimizer import NOT_ADAPTED, Muon
@@ -31,11 +33,10 @@ class MuonOptimizer(OwnOptimizer):
 
     _config: Muon
 
-    def __init__(self, config: Muon, kernels: list[tf.Variable] | None = None) -> None:
-        """kernels: of convolutions; None: all of rank 4, of networks that have no other such
-        weights than these and depthwise ones."""
+    def __init__(self, config: Muon, kernels: Sequence[tf.Variable]) -> None:
+        """kernels: of convolutions."""
         super().__init__(config)
-        self._kernels = None if kernels is None else {self._var_key(one) for one in kernels}
+        self._kernels = {self._var_key(one) for one in kernels}
 
     def _make_slots(self, var_list: list[tf.Variable]) -> None:
         add = self.add_variable_from_reference
@@ -45,10 +46,7 @@ class MuonOptimizer(OwnOptimizer):
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
     def _is_convolution(self, variable: tf.Variable) -> bool:
-        """A channel of a depthwise convolution sees one map, so its kernel is no matrix."""
-        if self._kernels is not None:
-            return self._var_key(variable) in self._kernels
-        return len(variable.shape) == 4 and "depthwise_kernel" not in variable.name
+        return self._var_key(variable) in self._kernels
 
     def _orthogonalises(self, variable: tf.Variable) -> bool:
         return self._is_convolution(variable) or (len(variable.shape) == 2 and self._config.dense)

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from train.config.image_checks import image_problem
+from train.config.optimizer import Muon
 from train.config.plan import RunPlan, checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -74,9 +75,11 @@ def build_parts(
 
 
 def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
-    own = user_network(model) if config.runs_as_built else None
-    kernels = None if own is None else muon_kernels(own, config.technique)
-    return build_optimizer(config.technique.optimizer, model.trainable_variables, kernels)
+    optimizer = config.technique.optimizer
+    convolutions: list[tf.Variable] = []
+    if isinstance(optimizer, Muon):
+        convolutions = muon_kernels(user_network(model), optimizer)
+    return build_optimizer(optimizer, model.trainable_variables, convolutions)
 
 
 def _distributed(
@@ -97,7 +100,7 @@ def _distributed(
         trained = build(seed)
         optimizer = _optimizer(config, trained)
     evaluation = EvaluationModel(strategy, trained, shown)
-    evaluation.begin()
+    evaluation.push()
     step = DistributedStep(trained, optimizer, technique, seed, strategy)
     variables = [*trained.variables, *optimizer.variables(), *step.loss_scale.variables]
     return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)

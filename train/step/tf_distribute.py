@@ -60,13 +60,7 @@ class DistributedStep(OneGraphStep):
         self._replicas_graph = graph(self._on_replicas)
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
-        """As the parent's, but every tensor is one of each replica.
-
-        Raises:
-            ValueError: not one batch for each replica.
-        """
-        if len(batches) != self.replicas:
-            raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
+        """As the parent's, but every tensor is one of each replica, of a batch of its own."""
         sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
         found = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
@@ -135,8 +129,8 @@ class DistributedStep(OneGraphStep):
         done = self.strategy.run(on_one, args=(gradients,))
         return tf.concat(self._local_results(done), axis=0)
 
-    def _local_results(self, values: Any) -> tuple[Any, ...]:
-        return tuple(self.strategy.experimental_local_results(values))
+    def _local_results(self, value: Any) -> Any:
+        return self.strategy.experimental_local_results(value)
 
 
 class Copies:
@@ -175,9 +169,6 @@ class EvaluationModel:
     trained: tf.keras.Model
     evaluated: tf.keras.Model  # of the same layers, made outside of the scope
 
-    def begin(self) -> None:
-        self._give(self.evaluated.variables, self.trained.variables)
-
     def pull(self) -> None:
         """Bring the plain model up to what was trained. Statistics of batch norm, which each
         replica has of its own images, are pooled over this process' replicas, as
@@ -203,12 +194,10 @@ class EvaluationModel:
             )
 
     def push(self) -> None:
-        self._give(self.evaluated.non_trainable_variables, self.trained.non_trainable_variables)
+        """Give every replica what the plain model has."""
+        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
+            for copy in self._copies(shared):
+                copy.assign(plain)
 
-    def _give(self, plain: Sequence[tf.Variable], shared: Sequence[Any]) -> None:
-        for own, theirs in zip(plain, shared, strict=True):
-            for copy in self._copies(theirs):
-                copy.assign(own)
-
-    def _copies(self, variable: Any) -> tuple[tf.Variable, ...]:
-        return tuple(self.strategy.experimental_local_results(variable))
+    def _copies(self, variable: Any) -> Any:
+        return self.strategy.experimental_local_results(variable)

@@ -26,7 +26,7 @@ from train.models.layers import StepSeed, draw_number, graph
 from train.optimizers.layerwise import trust_log, velocities
 from train.step.adascale import AdaScale
 from train.step.backward import Backward, backward, sigma_for, squared_norm
-from train.step.loss_scale import NoLossScale, build_loss_scale
+from train.step.loss_scale import LossScale, NoLossScale
 from train.step.reduction import build_reducer
 from train.step.result import StepParts, StepResult
 
@@ -57,7 +57,8 @@ class TrainStep:
         self.adascale = adascale
         #: called with the step's number and the part of it that begins: all can take long on a CPU
         self.beat: Callable[[int, str], None] = lambda *_: None
-        self.loss_scale = build_loss_scale(technique.precision)
+        half = technique.precision == "mixed_float16"
+        self.loss_scale: LossScale | NoLossScale = LossScale() if half else NoLossScale()
         # what float16 would lose on its way between the ranks it loses in the backward pass too
         self._wire_scale = self.loss_scale if technique.compression == "fp16" else NoLossScale()
         self._reduce_over_ranks = build_reducer(technique, size)
@@ -223,7 +224,7 @@ class TrainStep:
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return first_elements(variables)
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
+    def _local_results(self, value: Any) -> Any:
         return (value,)
 
 

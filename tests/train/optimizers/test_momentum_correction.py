@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.builders import row
 from tests.train.optimizers.toy import Toy, one
 from tests.train.references.momentum_rules import sgd
 from train.config.optimizer import Larc, Lars, Muon, NovoGradTfa, Sgd
@@ -45,13 +46,12 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     """The same numbers through the real step, whose reduction is made to return ones."""
     import tensorflow as tf
 
-    from train.config.technique import Technique
     from train.models.layers import StepSeed
     from train.optimizers.build import build_optimizer
     from train.step.reduction import Reduced
     from train.step.train_step import TrainStep
 
-    technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Sgd(momentum=0.9))
+    technique = row(optimizer=Sgd(momentum=0.9))
     inputs = tf.keras.Input((1,), dtype="uint8")
     scaled = tf.keras.layers.Rescaling(1.0)(inputs)
     logits = tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros")(scaled)

@@ -11,11 +11,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from tests import builders
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import ADAPTED, RATES, SHAPES, Toy, first_weights, gradients, run
 from train.config.optimizer import AnyOptimizer, Lamb, Larc, Lars, Muon, Sgd
-from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
@@ -129,13 +128,10 @@ def test_the_patterns_exclude_biases_and_normalisation_of_the_networks_and_no_ke
     from train.models.networks import build_model
     from train.optimizers.layerwise import excluded
 
-    technique = Technique(name="t", base_lr=1, base_batch=1, normalisation="batch_norm")
+    technique = builders.row(normalisation="batch_norm")
     for model in ("cnn", "resnet_mini", "resnet50"):
-        config = RunConfig(
-            dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=8,
-            epochs=1, seed=0,
-        )  # fmt: skip
-        variables = build_model(config, (32, 32, 3), 10, StepSeed(1)).trainable_variables
+        of = builders.config(dataset="cifar10", model=model, technique=technique)
+        variables = build_model(of, (32, 32, 3), 10, StepSeed(1)).trainable_variables
         for variable in variables:
             assert excluded(variable, NOT_ADAPTED) == (len(variable.shape) == 1), variable.name
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.builders import row
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import Toy, gradients
 from tests.train.step.test_step_parts import batches, own_network, small
@@ -40,11 +41,10 @@ def mirrored(config: Any, strategy: Any) -> Toy:
 def own_network_is_one_batch(strategy: Any) -> float:
     """Penalties and an embedding through the step itself: two replicas of 8 images are 16."""
     from train.config.optimizer import Adam
-    from train.config.technique import Technique
     from train.optimizers.build import build_optimizer
     from train.step.tf_distribute import DistributedStep, ReplicaSeed
 
-    technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Adam())
+    technique = row(optimizer=Adam())
     alone = small(model=own_network(), optimizer=Adam())
     with strategy.scope():
         model = own_network()

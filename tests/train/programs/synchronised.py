@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from train.config.run import RunConfig
-from train.config.technique import Technique
+from tests.builders import config
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -20,12 +19,7 @@ CASES = {"images": ((6, 4, 3, 5), 0), "vectors": ((6, 5), 0), "far": ((6, 4, 3, 
 
 
 def main() -> None:
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="sync_batch_norm")
-    config = RunConfig(
-        dataset="digits", model="cnn", technique=technique, gpus=2, batch_per_rank=6, epochs=1,
-        seed=5,
-    )  # fmt: skip
-    runtime = start(config, read_launch(os.environ))
+    runtime = start(config(gpus=2), read_launch(os.environ))
     print(json.dumps({name: case(name, runtime.rank, runtime.size) for name in CASES}))
 
 

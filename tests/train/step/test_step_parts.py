@@ -285,24 +285,6 @@ def test_draws_of_accumulated_batches_never_repeat() -> None:
 
 
 @pytest.mark.tf
-def test_the_first_batchs_draws_are_those_of_the_plain_seed() -> None:
-    import tensorflow as tf
-
-    from train.models.layers import SeededGenerator, StepSeed, draw_number
-    from train.step.backward import sample_weights
-
-    for step in (0, 3, 10**6):
-        seed, plain = StepSeed(123_456), tf.constant([123_456, step], tf.int32)
-        seed.set_step(tf.constant(draw_number(step, 0), tf.int64))
-        found = SeededGenerator(seed, 2).dropout(tf.ones([64]), 0.5)
-        own = tf.random.experimental.stateless_fold_in(plain, 2)
-        expected = tf.nn.experimental.stateless_dropout(tf.ones([64]), 0.5, seed=own)
-        assert np.array_equal(found, expected)
-        noise = [sample_weights(8, 1.0, words) for words in (seed.value, plain)]
-        assert np.array_equal(*noise)
-
-
-@pytest.mark.tf
 def test_every_accumulated_batch_has_noise_of_its_own() -> None:
     """One batch 64 times, with the same deviation as the batch alone: of one draw for all of them,
     noise would not average out, to an eighth."""

@@ -20,8 +20,6 @@ from train.data.sources.download import Remote
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
-_LIMIT = 1 << 28  # bytes; the largest of the files has 47 MB
-
 
 @dataclass(frozen=True)
 class Family:
@@ -68,7 +66,7 @@ def read_idx(path: Path, published: Remote) -> Pixels:
     """
     try:
         with gzip.open(path) as file:
-            content = file.read(_LIMIT)
+            content = file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
     found = hashlib.sha256(content).hexdigest()
