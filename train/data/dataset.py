@@ -137,7 +137,10 @@ def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{folder.name}."
-    _remove_stale(folder.parent, prefix)
+    for left in folder.parent.glob(f"{prefix}*"):
+        with suppress(FileNotFoundError):  # another process has just renamed its own into place
+            if time.time() - left.stat().st_mtime > _STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
     building = folder.parent / f"{prefix}{uuid.uuid4().hex}"
     try:
         building.mkdir()
@@ -174,13 +177,6 @@ def _write(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
 
 def _facts(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
     return ArrayFacts(dtype=array.dtype.str, shape=array.shape, file_size=path.stat().st_size)
-
-
-def _remove_stale(parent: Path, prefix: str) -> None:
-    for left in parent.glob(f"{prefix}*"):
-        with suppress(FileNotFoundError):  # another process has just renamed its own into place
-            if time.time() - left.stat().st_mtime > _STALE_S:
-                shutil.rmtree(left, ignore_errors=True)
 
 
 def read_prepared(folder: Path) -> Dataset:

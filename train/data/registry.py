@@ -9,20 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from train.config.datasets import ARRAYS_PREFIX, FOLDER_PREFIX, FOLDER_SIDE, check_dataset
-from train.data.dataset import META, Dataset, Source, read_prepared, write_prepared
-from train.data.sources import arrays, cifar10, digits_synthetic, image_folder, mnist
+from train.config.datasets import ARRAYS_PREFIX, DATASETS, FOLDER_PREFIX, FOLDER_SIDE, check_dataset
+from train.data.dataset import META, Dataset, Source, name_of, read_prepared, write_prepared
+from train.data.sources import arrays, cifar10, image_folder, mnist
+from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
 from train.data.sources.download import fetch_all
 from train.data.sources.published import PUBLISHED
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained, is_writable
 
 _FINDERS: Mapping[str, Callable[[Path], Sequence[Source]]] = {
-    "digits": digits_synthetic.find_digits,
+    "digits": lambda _: [Source(name_of("digits", "digits"), decode_digits)],
     "cifar10": cifar10.find,
     "fashion_mnist": partial(mnist.find, mnist.FASHION),
     "mnist": partial(mnist.find, mnist.MNIST),
-    "synthetic": digits_synthetic.find_synthetic,
+    "synthetic": lambda _: [
+        Source(name_of("synthetic", "synthetic", DATASETS["synthetic"].sizes), decode_synthetic)
+    ],
 }
 _SIZES = range(8, 1025)  # as in RunConfig.image_size
 

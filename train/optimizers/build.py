@@ -22,7 +22,7 @@ from train.config.optimizer import (
     Sgd,
 )
 from train.errors import ConfigError
-from train.optimizers.lars import L2Penalty, LarcRule, LarsRule, RuledSgd
+from train.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
 from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
@@ -61,12 +61,12 @@ def build_optimizer(
     match config:
         case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=0):
             made = keras.SGD(0.0, momentum, nesterov, jit_compile=False)
-        case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=decay, exclude=exclude):
-            made = RuledSgd(L2Penalty(decay, exclude), momentum, nesterov)
-        case Lars(momentum=momentum):
-            made = RuledSgd(LarsRule(config, variables), momentum)
-        case Larc(momentum=momentum, nesterov=nesterov):
-            made = RuledSgd(LarcRule(config, variables), momentum, nesterov)
+        case Sgd():
+            made = L2Sgd(config)
+        case Lars():
+            made = LarsSgd(config, variables)
+        case Larc():
+            made = LarcSgd(config, variables, config.nesterov)
         case Adam(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
             made = keras.Adam(0.0, beta_1, beta_2, epsilon, jit_compile=False)
         # w -= rate decay w, then Adam's step of the same rate. The paper's Algorithm 2 decays by

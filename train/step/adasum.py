@@ -92,7 +92,10 @@ def mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """This rank's share of each tensor as all ranks have it: [size, ceil(n / size)], row per rank.
     All tensors are of one type, and padded with zeros."""
-    rows = [_rows(tensor, size) for tensor in tensors]
+    rows = [
+        tf.reshape(tf.pad(flat, [[0, -flat.shape[0] % size]]), [size, -1])
+        for flat in (tf.reshape(tensor, [-1]) for tensor in tensors)
+    ]
     sent = tf.concat(rows, axis=1)
     received = tf.ensure_shape(hvd.alltoall(sent), sent.shape)
     return tf.split(received, [row.shape[1] for row in rows], axis=1)
@@ -109,9 +112,3 @@ def hand_back(
         tf.reshape(tf.reshape(column, [-1])[: math.prod(shape)], shape)
         for column, shape in zip(columns, shapes, strict=True)
     ]
-
-
-def _rows(tensor: tf.Tensor, size: int) -> tf.Tensor:
-    flat = tf.reshape(tensor, [-1])
-    padding = -flat.shape[0] % size
-    return tf.reshape(tf.pad(flat, [[0, padding]]), [size, -1])

@@ -7,20 +7,14 @@ labels have CIFAR's shape and are for throughput only: nothing can be learnt fro
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from train.config.datasets import DATASETS
-from train.data.dataset import Dataset, Labels, Pixels, Source, make_dataset, name_of
+from train.data.dataset import Dataset, Labels, Pixels, make_dataset
 from train.data.sampling import apportion, take
 
 _SEED = 1330
-
-
-def find_digits(_root: Path) -> tuple[Source]:
-    """The data are in scikit-learn itself."""
-    return (Source(name_of("digits", "digits"), decode_digits),)
 
 
 def decode_digits() -> Dataset:
@@ -38,11 +32,6 @@ def decode_digits() -> Dataset:
         (images[kept], labels[kept]),
         (images[held_out], labels[held_out]),
     )
-
-
-def find_synthetic(_root: Path) -> tuple[Source]:
-    name = name_of("synthetic", "synthetic", DATASETS["synthetic"].sizes)
-    return (Source(name, decode_synthetic),)
 
 
 def decode_synthetic() -> Dataset:

@@ -30,9 +30,6 @@ class Remote:
     sha256: str
     inner: str | None = None  # sha256 of the unpacked content, if that is what counts
 
-    def __str__(self) -> str:
-        return f"{self.name} ({self.size:,} bytes, sha256 {self.sha256})"
-
 
 def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
@@ -84,7 +81,7 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
             left = [remote for remote in missing if not (folder / remote.name).exists()]
             lines = ["download failed:", *failures]
             lines += [f"Get these elsewhere, and put them into {folder.resolve()} :"]
-            lines += [f"  {remote}" for remote in left]
+            lines += [f"  {x.name} ({x.size:,} bytes, sha256 {x.sha256})" for x in left]
             lines += [f"{otherwise} will do, too."] if otherwise else []
             lines += ["DATA=DIR names another folder, if the files are somewhere already."]
             raise DataError("\n".join(lines))

@@ -16,7 +16,7 @@ import numpy as np
 from train.config.datasets import place_of
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sampling import take
-from train.data.sources.images import Item, decode_images, is_image
+from train.data.sources.images import SUFFIXES, Item, decode_images
 from train.data.waiting import progress, say
 from train.errors import DataError
 
@@ -166,7 +166,7 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
         path = Path(entry.path)
         if entry.is_dir():
             yield from _pictures(path, top, ignore)
-        elif entry.is_file() and is_image(entry.name):
+        elif entry.is_file() and path.suffix.lower() in SUFFIXES:
             status = entry.stat()
             progress(f"listing {entry.path}")
             yield Picture(path.relative_to(top).as_posix(), status.st_size, status.st_mtime_ns)

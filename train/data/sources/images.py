@@ -48,10 +48,6 @@ class Item(NamedTuple):
     bytes: int
 
 
-def is_image(name: str) -> bool:
-    return PurePath(name).suffix.lower() in SUFFIXES
-
-
 def decode_image(content: Path | bytes) -> tuple[Image.Image, bool]:
     """One image as 8-bit RGB, upright as its EXIF orientation says; and whether all its metadata
     could be read. Metadata that cannot are left out: pixels need none.

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.train.data.raw_files import noise, picture
 from train.data.sources import images
-from train.data.sources.images import Item, decode_image, decode_images, is_image
+from train.data.sources.images import Item, decode_image, decode_images
 from train.errors import DataError
 
 
@@ -176,11 +176,3 @@ def test_more_memory_than_there_is(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"need \d+\.\d GB of memory .* smaller --image-size"):
         decode_images(items([path]) * 10_000_000, 1024)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("a.jpg", True), ("a.JPEG", True), ("a.b.Png", True), ("a.txt", False), ("jpg", False)],
-)
-def test_images_by_name(name: str, expected: bool) -> None:
-    assert is_image(name) is expected

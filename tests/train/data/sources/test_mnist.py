@@ -12,9 +12,8 @@ import pytest
 
 from tests.train.data.raw_files import IDX, idx, idx_files, publish
 from train.data.dataset import Dataset
-from train.data.registry import prepare
+from train.data.registry import _FINDERS, prepare
 from train.data.sources import cifar10
-from train.data.sources.digits_synthetic import find_synthetic
 from train.data.sources.mnist import FASHION, MNIST, Family, find
 from train.errors import DataError
 
@@ -104,7 +103,7 @@ def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_names_of_prepared_forms_stay(tmp_path: Path) -> None:
     """What earlier versions prepared of the published files is used on."""
     sources = [*find(MNIST, tmp_path), *find(FASHION, tmp_path), *cifar10.find(tmp_path)]
-    assert [source.folder_name for source in [*sources, *find_synthetic(tmp_path)]] == [
+    assert [source.folder_name for source in [*sources, *_FINDERS["synthetic"](tmp_path)]] == [
         "mnist-6f66c86c2394", "fashion_mnist-7abf1aa9a69a", "cifar10-c30f2fd3baec",
         "cifar10-ed397baac6a0", "synthetic-2bfbff6f2a9e",
     ]  # fmt: skip
