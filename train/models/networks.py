@@ -141,10 +141,10 @@ def _bottleneck(
     x: tf.Tensor, filters: int, stride: int, parts: _Parts, name: str, *, shortcut: bool
 ) -> tf.Tensor:
     """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut, or none at all."""
-    beside = None
+    projected = None
     if shortcut:
-        beside = parts.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
-        beside = parts.normalise(beside, f"{name}_bn_shortcut")
+        projected = parts.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
+        projected = parts.normalise(projected, f"{name}_bn_shortcut")
     for index, (times, kernel, step) in enumerate(((1, 1, stride), (1, 3, 1), (4, 1, 1))):
         x = parts.conv(
             times * filters, kernel, strides=step, padding="same", name=f"{name}_conv{index}"
@@ -152,7 +152,7 @@ def _bottleneck(
         x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=shortcut and index == 2)
         if index < 2:
             x = L.ReLU()(x)
-    return L.ReLU()(x if beside is None else L.Add()([x, beside]))
+    return L.ReLU()(x if projected is None else L.Add()([x, projected]))
 
 
 def _resnet50(

@@ -33,7 +33,6 @@ from train.models.refusals import network_as_built_problem, training_problem
 from train.models.standardise import ChannelStatistics, scaled
 
 Shape = tuple[int, int, int]  # height, width, channels
-Builder = Callable[[Shape, int], Any]
 
 
 def own_network(
@@ -90,7 +89,7 @@ def _prepared(
     return sys.modules[make.__module__].preprocess_input(x)
 
 
-def _load_builder(source: NetworkSource, file: Path | None) -> Builder:
+def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, int], Any]:
     """The function that builds a network for a shape of images and a number of classes.
 
     file: the copy of the file that ``source`` names: one module, whose folder is no place that it

@@ -36,12 +36,11 @@ class Reduced(NamedTuple):
     small: tf.Tensor  # float32 scalar: mean over the ranks of |own gradient|^2
 
 
-# (this rank's float32 gradients, their squared norm as a float32 scalar) -> Reduced, in the graph
-Reducer = Callable[[list[tf.Tensor], tf.Tensor], Reduced]
-
-
-def build_reducer(technique: Technique, size: int) -> Reducer:
-    """Of one technique. A world of one has nothing to reduce, nor to compress."""
+def build_reducer(
+    technique: Technique, size: int
+) -> Callable[[list[tf.Tensor], tf.Tensor], Reduced]:
+    """Makes Reduced of this rank's float32 gradients and their squared norm, a float32 scalar, in
+    the graph. A world of one has nothing to reduce, nor to compress."""
     if size == 1:
         return Reduced
     if technique.reduction == "adasum":

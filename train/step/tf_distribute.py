@@ -80,23 +80,13 @@ class DistributedStep(OneGraphStep):
             lambda _: tf.constant(next(own))
         )
 
-    def _on_replicas(
-        self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor | None
-    ) -> Any:
-        def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
-            return self._local(images, labels, number, sigma)
-
-        return self.strategy.run(on_one, args=(images, labels))
+    def _on_replicas(self, *batch: Any) -> Any:
+        return self.strategy.run(self._local, args=batch)
 
     def _of_one(
         self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
     ) -> Any:
-        of_one = super()._of_one
-
-        def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
-            return of_one(images, labels, step, number, sigma)
-
-        return self.strategy.run(on_one, args=(images, labels))
+        return self.strategy.run(super()._of_one, args=(images, labels, step, number, sigma))
 
     def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:

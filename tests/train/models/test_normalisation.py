@@ -14,6 +14,7 @@ from tests.invariants import Invariant
 PROGRAM = Path(__file__).parents[1] / "programs" / "synchronised.py"
 GHOST, SYNC = "T5 ghost batch norm", "T5 sync batch norm"
 EPSILON = 1e-3
+pytestmark = pytest.mark.tf
 IMAGES, VECTORS = (12, 4, 3, 5), (12, 5)
 
 
@@ -109,7 +110,6 @@ def ghosts(kind: str, ghost: int, momentum_per: str = "ghost", dtype: Any = None
 KINDS = pytest.mark.parametrize(("kind", "shape"), [("images", IMAGES), ("vectors", VECTORS)])
 
 
-@pytest.mark.tf
 @KINDS
 def test_one_ghost_is_plain_batch_norm(kind: str, shape: Any, invariant: Invariant) -> None:
     ghost, usual = ghosts(kind, 12), made(kind)
@@ -131,7 +131,6 @@ def test_one_ghost_is_plain_batch_norm(kind: str, shape: Any, invariant: Invaria
     invariant(GHOST, "ghost = batch is plain batch norm: moving statistics", moved, 1e-5)
 
 
-@pytest.mark.tf
 @KINDS
 @pytest.mark.parametrize("ghost", [3, 4])
 def test_ghosts_are_neighbours_each_by_its_own_statistics(
@@ -145,7 +144,6 @@ def test_ghosts_are_neighbours_each_by_its_own_statistics(
     invariant(GHOST, "output and all gradients are the paper's, in numpy", error, 1e-5)
 
 
-@pytest.mark.tf
 @KINDS
 def test_moving_statistics_see_the_ghosts_in_turn(
     kind: str, shape: Any, invariant: Invariant
@@ -164,7 +162,6 @@ def test_moving_statistics_see_the_ghosts_in_turn(
     invariant(GHOST, "moving statistics are the loop over ghosts in turn", error, 1e-5)
 
 
-@pytest.mark.tf
 @KINDS
 def test_a_batch_of_ghosts_can_be_remembered_as_one_batch(kind: str, shape: Any) -> None:
     """Of the old averages the three ghosts leave momentum together, and nearly equal parts of the
@@ -178,7 +175,6 @@ def test_a_batch_of_ghosts_can_be_remembered_as_one_batch(kind: str, shape: Any)
     assert distance(layer.moving_mean, 0.7 * before + 0.3 * mean) < 1e-5
 
 
-@pytest.mark.tf
 @KINDS
 def test_ghosts_are_what_ranks_of_that_batch_do(
     kind: str, shape: Any, invariant: Invariant
@@ -197,7 +193,6 @@ def test_ghosts_are_what_ranks_of_that_batch_do(
     invariant(GHOST, "ghosts of b in k b images are k ranks with plain batch norm", error, 1e-5)
 
 
-@pytest.mark.tf
 @KINDS
 def test_evaluation_knows_no_ghosts(kind: str, shape: Any, invariant: Invariant) -> None:
     x, _ = sample(shape)
@@ -211,7 +206,6 @@ def test_evaluation_knows_no_ghosts(kind: str, shape: Any, invariant: Invariant)
     assert np.array_equal(frozen(odd, training=True), expected), "as Keras' layer, when frozen"
 
 
-@pytest.mark.tf
 def test_a_constant_channel_becomes_beta(invariant: Invariant) -> None:
     x, dy = sample(IMAGES)
     x[..., 2] = 7.0
@@ -224,7 +218,6 @@ def test_a_constant_channel_becomes_beta(invariant: Invariant) -> None:
         invariant(technique, "a constant channel becomes beta", error, 1e-5)
 
 
-@pytest.mark.tf
 def test_batches_without_whole_ghosts_are_refused() -> None:
     import tensorflow as tf
 
@@ -240,7 +233,6 @@ def test_batches_without_whole_ghosts_are_refused() -> None:
         unknown(x)
 
 
-@pytest.mark.tf
 def test_variables_are_those_of_keras_and_float32_in_any_precision() -> None:
     import tensorflow as tf
 
@@ -260,7 +252,6 @@ def test_variables_are_those_of_keras_and_float32_in_any_precision() -> None:
         assert distance(layer.moving_variance, 0.7 * before + 0.3 * exact) < 1e-5
 
 
-@pytest.mark.tf
 @KINDS
 def test_synchronised_over_one_rank_is_plain_batch_norm(
     kind: str, shape: Any, invariant: Invariant

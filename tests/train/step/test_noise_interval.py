@@ -6,11 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from tests.invariants import Invariant
 from tests.train.known_noise import S2, World, drawn, known
-from train.record.measurements import NoiseScale
 from train.step.noise_scale import LONGEST_BLOCK, epoch_noise, estimate
 
 
@@ -105,11 +103,3 @@ def test_steps_that_are_not_finite_are_left_out() -> None:
     assert epoch_noise(*spoiled, 32, 128, seed=0) == epoch_noise(small, big, 32, 128, seed=0)
     assert epoch_noise([math.nan], [1.0], 32, 128, seed=0) is None
     assert epoch_noise([], [], 32, 128, seed=0) is None
-
-
-def test_the_record_refuses_a_number_without_interval() -> None:
-    about = {"steps": 5, "batch_small": 32, "batch_big": 64, "trace": 1.0, "gradient_sq": 0.1}
-    with pytest.raises(ValidationError, match="do not agree"):
-        NoiseScale(**about, b_simple=10.0, low=None, high=None)
-    with pytest.raises(ValidationError, match="interval is censored"):
-        NoiseScale(**about, interval="censored", b_simple=10.0, low=5.0, high=20.0)
