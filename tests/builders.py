@@ -29,6 +29,10 @@ def config(**changes: Any) -> RunConfig:
     return RunConfig(**(values | changes))
 
 
+def row(**changes: Any) -> Technique:
+    return Technique(**{"name": "t", "base_lr": 1.0, "base_batch": 1} | changes)
+
+
 def refusal(of: Callable[..., object], *given: object) -> str:
     """What the function says where it refuses these arguments."""
     with pytest.raises(ConfigError) as caught:

@@ -51,7 +51,7 @@ def train_images(
 def _fetched(
     dataset: str, image_size: int | None, data: Path, store: Path, cells: Iterable[RunConfig]
 ) -> int:
-    argv = [sys.executable, "-m", "train.data", "facts", dataset]
+    argv = [sys.executable, "-m", "train.data", "prepare", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     argv += [] if image_size is None else ["--image-size", str(image_size)]
     environment = environment_of("command", os.environ) | {"PYTHONPATH": str(ROOT)}

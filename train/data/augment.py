@@ -17,7 +17,6 @@ from train.data.dataset import Pixels
 from train.data.sampling import Indices
 
 Words = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
 
 
 class _Draw(IntEnum):
@@ -35,18 +34,16 @@ def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: Crop
     key = _mixed(np.uint64(seed), epoch)
     changed = images
     if how.crop:
-        changed = _cropped(changed, how.crop, _offsets(key, positions, how.crop))
+        span = 2 * how.crop + 1
+        down, right = (_below(span, key, positions, draw) for draw in (_Draw.DOWN, _Draw.RIGHT))
+        changed = _cropped(changed, how.crop, down, right)
     if how.flip != "none":
-        changed = _flipped(changed, _mirrored(key, positions, epoch, seed, how))
+        before, mirrored = changed, _mirrored(key, positions, epoch, seed, how)
+        changed = before.copy()
+        changed[mirrored] = before[mirrored, :, ::-1]
     if how.cutout:
         changed = _cut(changed, how.cutout, key, positions)
     return changed.copy() if changed is images else changed
-
-
-def _offsets(key: Words, positions: Indices, crop: int) -> tuple[Ints, Ints]:
-    """Where the windows start, rows and columns from 0 to 2 ``crop``; each [b]."""
-    span = 2 * crop + 1
-    return _below(span, key, positions, _Draw.DOWN), _below(span, key, positions, _Draw.RIGHT)
 
 
 def _mirrored(
@@ -62,8 +59,11 @@ def _mirrored(
     return (_below(2, _mixed(np.uint64(seed), 0), positions, _Draw.FLIP) + epoch) % 2 == 1
 
 
-def _cropped(images: Pixels, crop: int, offsets: tuple[Ints, Ints]) -> Pixels:
-    """Windows of the old size out of images that are continued by reflection, edge not repeated."""
+def _cropped(images: Pixels, crop: int, down: Indices, right: Indices) -> Pixels:
+    """Windows of the old size out of images that are continued by reflection, edge not repeated.
+
+    down, right: where the windows start, 0 to 2 ``crop``; each [b].
+    """
     count, height, width, channels = images.shape
     wide = np.empty((count, height, width + 2 * crop, channels), np.uint8)
     wide[:, :, crop : crop + width] = images
@@ -74,17 +74,10 @@ def _cropped(images: Pixels, crop: int, offsets: tuple[Ints, Ints]) -> Pixels:
     windows = as_strided(
         wide, (count, height, 2 * crop + 1, width * channels), (by_image, by_row, by_column, 1)
     )
-    down, right = offsets
     rows = np.abs(down[:, None] - crop + np.arange(height))  # above the first row
     rows = np.minimum(rows, 2 * (height - 1) - rows)  # below the last one
     chosen = windows[np.arange(count)[:, None], rows, right[:, None]]
     return chosen.reshape(images.shape)
-
-
-def _flipped(images: Pixels, mirrored: npt.NDArray[np.bool_]) -> Pixels:
-    changed = images.copy()
-    changed[mirrored] = images[mirrored, :, ::-1]
-    return changed
 
 
 def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> Pixels:
@@ -102,7 +95,7 @@ def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> Pixels:
     return changed
 
 
-def _below(limit: int, key: Words, positions: Indices, draw: _Draw) -> Ints:
+def _below(limit: int, key: Words, positions: Indices, draw: _Draw) -> Indices:
     """Uniform on 0 .. limit - 1, [b]; the upper half of the word decides, to 2^-32."""
     word = _mixed(_mixed(key, int(draw)), positions)
     return ((word >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32)).astype(np.int64)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +59,7 @@ def process_batches(
     parts = [_rows(config, used, plan, rank, processes * replicas) for rank in ranks]
     rows = np.concatenate(parts, axis=1)  # [steps, batches, b]
 
-    def gather(first: int, steps: int) -> Batches:
-        own = rows[first : first + steps]
+    def gather(own: Indices) -> Batches:
         flat = own.reshape(-1)
         images = data.train_x[flat]
         how = config.technique.augmentation
@@ -71,13 +69,10 @@ def process_batches(
             images.reshape(*own.shape, *images.shape[1:]), data.train_y[flat].reshape(own.shape)
         )
 
-    calls = [1] * plan.steps if calls is None else calls
-    firsts = [0, *accumulate(calls)]
-    assert firsts[-1] == plan.steps, (calls, plan.steps)
     with ThreadPoolExecutor(1) as pool:
         coming: deque[Future[Batches]] = deque()
-        for first, steps in zip(firsts[:-1], calls, strict=True):
-            coming.append(pool.submit(gather, first, steps))
+        for own in np.split(rows, np.cumsum(calls or [1] * plan.steps)[:-1]):
+            coming.append(pool.submit(gather, own))
             if len(coming) > AHEAD:
                 yield coming.popleft().result()
         while coming:

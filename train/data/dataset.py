@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import explain
 from train.data.waiting import progress
 from train.errors import DataError
-from train.record.atomic import flush_to_disk
+from train.record.atomic import flush_to_disk, write_atomically
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -63,19 +62,16 @@ def make_dataset(
     labelled: bool = True,
 ) -> Dataset:
     """``train``, ``validation``: images uint8 [N, H, W, C] and labels [N] of checked content."""
-    arrays = [
+    arrays: list[NDArray[Any]] = [
         np.ascontiguousarray(part, kind)
         for pair in (train, validation)
         for part, kind in zip(pair, ("u1", "<i8"), strict=True)
     ]
-    made = dict(zip(ARRAYS, arrays, strict=True))
+    train_x, train_y, validation_x, validation_y = arrays
     return Dataset(
-        name=name,
-        classes=tuple(classes),
-        fingerprint=fingerprint(arrays),
-        labelled=labelled,
-        **made,
-    )
+        name, train_x, train_y, validation_x, validation_y, tuple(classes), fingerprint(arrays),
+        labelled,
+    )  # fmt: skip
 
 
 def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
@@ -96,33 +92,20 @@ def chunks(array: NDArray[np.generic]) -> Iterator[memoryview]:
         yield view[start : start + _CHUNK]
 
 
-def class_labels(counts: Sequence[int]) -> Labels:
-    """Labels of images that lie class after class."""
-    return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-
-
 def cut(images: Pixels, labels: Labels, at: int) -> tuple[tuple[Pixels, Labels], ...]:
     """(images, labels) before and from position ``at``."""
     return (images[:at], labels[:at]), (images[at:], labels[at:])
 
 
-@dataclass(frozen=True)
-class Source:
-    """``<slug>-<key>`` names the prepared form; another key, another content."""
-
-    slug: str
-    key: str
-    decode: Callable[[], Dataset]
-
-    @property
-    def folder_name(self) -> str:
-        return f"{self.slug}-{self.key}"
+class Source(NamedTuple):
+    folder_name: str  # of the prepared form; another name, another content
+    decode: Callable[[], Dataset] | None  # None: its raw files are not there
 
 
-def key_of(*parts: object) -> str:
-    """12 hex digits of a hash over JSON values and the format version."""
-    text = json.dumps([FORMAT, *parts], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def name_of(slug: str, *content: object) -> str:
+    """A folder's name with a hash over JSON values and the format version."""
+    text = json.dumps([FORMAT, *content], separators=(",", ":"))
+    return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 class ArrayFacts(Frozen):
@@ -154,62 +137,46 @@ def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{folder.name}."
-    _remove_stale(folder.parent, prefix)
+    for left in folder.parent.glob(f"{prefix}*"):
+        with suppress(FileNotFoundError):  # another process has just renamed its own into place
+            if time.time() - left.stat().st_mtime > _STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
     building = folder.parent / f"{prefix}{uuid.uuid4().hex}"
     try:
         building.mkdir()
-        facts = {name: _write_array(building / f"{name}.npy", data, name) for name in ARRAYS}
         meta = Meta(
             dataset=dataset,
             name=data.name,
             classes=data.classes,
             labelled=data.labelled,
             fingerprint=data.fingerprint,
-            arrays=facts,
+            arrays={name: _write(building / f"{name}.npy", getattr(data, name)) for name in ARRAYS},
         )
-        with (building / META).open("w", encoding="utf-8") as out:
-            json.dump(meta.model_dump(mode="json"), out, indent=2)
-            out.flush()
-            flush_to_disk(out.fileno())
+        write_atomically(building / META, meta.model_dump_json(indent=2))
         try:
             building.rename(folder)
         except OSError as error:
             if folder.exists() and not (folder / META).exists():
-                raise DataError(_damaged(folder, folder / META, "not there")) from error
+                raise _damaged(folder, folder / META, "not there") from error
             if not folder.exists():
                 raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _write_array(path: Path, data: Dataset, name: str) -> ArrayFacts:
+def _write(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
     """As np.save does, which hides the reason when the disk is full."""
-    array: NDArray[np.generic] = getattr(data, name)
     with path.open("wb") as out:
         npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(array))  # type: ignore[no-untyped-call]
         for chunk in chunks(array):
             out.write(chunk)
         out.flush()
         flush_to_disk(out.fileno())
-        return ArrayFacts(dtype=array.dtype.str, shape=array.shape, file_size=out.tell())
+    return _facts(path, array)
 
 
-def _remove_stale(parent: Path, prefix: str) -> None:
-    for left in parent.glob(f"{prefix}*"):
-        with suppress(FileNotFoundError):  # another process has just renamed its own into place
-            if time.time() - left.stat().st_mtime > _STALE_S:
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def read_meta(folder: Path) -> Meta:
-    """Raises: DataError: meta.json cannot be read or is not what was written."""
-    file = folder / META
-    try:
-        return Meta.model_validate_json(file.read_bytes())
-    except OSError as error:
-        raise DataError(_damaged(folder, file, error.strerror or str(error))) from error
-    except ValidationError as error:
-        raise DataError(_damaged(folder, file, explain(error))) from error
+def _facts(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
+    return ArrayFacts(dtype=array.dtype.str, shape=array.shape, file_size=path.stat().st_size)
 
 
 def read_prepared(folder: Path) -> Dataset:
@@ -218,41 +185,31 @@ def read_prepared(folder: Path) -> Dataset:
     Raises:
         DataError: a file is not there, truncated, or not what meta.json says.
     """
-    meta = read_meta(folder)
-    arrays = {name: _read_array(folder, name, meta) for name in ARRAYS}
+    file, arrays = folder / META, dict[str, Any]()
+    try:
+        meta = Meta.model_validate_json(file.read_bytes())
+        for name, expected in meta.arrays.items():
+            file = folder / f"{name}.npy"
+            # a plain view: NumPy's memmap class makes each slice dearer
+            array = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
+            if (found := _facts(file, array)) != expected:
+                raise ValueError(f"{found} found, {expected} expected")
+            arrays[name] = array
+    except (OSError, ValueError) as error:
+        raise _damaged(folder, file, explain(error).strip()) from error
+    for name in ("train_y", "validation_y"):
+        arrays[name] = np.array(arrays[name], np.int64)
     return Dataset(
         name=meta.name,
-        train_x=arrays["train_x"],
-        train_y=np.array(arrays["train_y"], np.int64),
-        validation_x=arrays["validation_x"],
-        validation_y=np.array(arrays["validation_y"], np.int64),
         classes=meta.classes,
         fingerprint=meta.fingerprint,
         labelled=meta.labelled,
+        **arrays,
     )
 
 
-def _read_array(folder: Path, name: str, meta: Meta) -> NDArray[np.uint8]:
-    file = folder / f"{name}.npy"
-    expected = meta.arrays[name]  # type: ignore[index]
-    try:
-        size = file.stat().st_size
-        if size != expected.file_size:
-            raise ValueError(f"{size:,} bytes found, {expected.file_size:,} expected")
-        # a plain view: NumPy's memmap class makes each slice dearer
-        array = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
-    except OSError as error:
-        raise DataError(_damaged(folder, file, error.strerror or str(error))) from error
-    except ValueError as error:
-        raise DataError(_damaged(folder, file, str(error))) from error
-    if (array.dtype.str, array.shape) != (expected.dtype, expected.shape):
-        what = f"{array.dtype.str} {array.shape} found, {expected.dtype} {expected.shape} expected"
-        raise DataError(_damaged(folder, file, what))
-    return array
-
-
-def _damaged(folder: Path, file: Path, what: str) -> str:
-    return (
+def _damaged(folder: Path, file: Path, what: str) -> DataError:
+    return DataError(
         f"{file} is damaged: {what}. Delete the folder {folder} (it is made from the raw files and "
         "can be made again), then prepare the data set again."
     )

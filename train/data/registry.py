@@ -5,45 +5,42 @@ Another one needs its facts in train.config.datasets.DATASETS, and here what fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from train.config.datasets import ARRAYS_PREFIX, FOLDER_PREFIX, FOLDER_SIDE, check_dataset
-from train.data.dataset import META, Dataset, Source, read_meta, read_prepared, write_prepared
-from train.data.sources import arrays, cifar10, digits_synthetic, image_folder, mnist
+from train.config.datasets import ARRAYS_PREFIX, DATASETS, FOLDER_PREFIX, FOLDER_SIDE, check_dataset
+from train.data.dataset import META, Dataset, Source, name_of, read_prepared, write_prepared
+from train.data.sources import arrays, cifar10, image_folder, mnist
+from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
 from train.data.sources.download import fetch_all
 from train.data.sources.published import PUBLISHED
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained, is_writable
 
-_FINDERS: Mapping[str, Callable[[Path], Source | None]] = {
-    "digits": digits_synthetic.find_digits,
+_FINDERS: Mapping[str, Callable[[Path], Sequence[Source]]] = {
+    "digits": lambda _: [Source(name_of("digits", "digits"), decode_digits)],
     "cifar10": cifar10.find,
     "fashion_mnist": partial(mnist.find, mnist.FASHION),
     "mnist": partial(mnist.find, mnist.MNIST),
-    "synthetic": digits_synthetic.find_synthetic,
-}
-#: Keys of prepared forms of published files, which their content names.
-_KEYS: Mapping[str, Callable[[], tuple[str, ...]]] = {
-    "cifar10": cifar10.keys,
-    "fashion_mnist": partial(mnist.keys, mnist.FASHION),
-    "mnist": partial(mnist.keys, mnist.MNIST),
+    "synthetic": lambda _: [
+        Source(name_of("synthetic", "synthetic", DATASETS["synthetic"][:4]), decode_synthetic)
+    ],
 }
 _SIZES = range(8, 1025)  # as in RunConfig.image_size
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What planning needs to know about a prepared data set."""
+def load(
+    dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
+) -> Dataset:
+    """The data set from its prepared form, which is made first if it is not there.
 
-    name: str
-    train_images: int
-    validation_images: int
-    shape: tuple[int, int, int]  # height, width, channels
-    classes: int
-    fingerprint: str
+    Raises:
+        DataError: as ``prepare``, or the prepared form is damaged.
+    """
+    made = prepare(dataset, image_size, root, store_root=store_root)
+    with explained(f"loading {dataset}", root):
+        return read_prepared(made)
 
 
 def prepare(
@@ -66,35 +63,31 @@ def prepare(
         DataError: unknown data set, or raw files that are missing, damaged or not as expected, or
             no space; the text says what to do.
     """
-    with explained(f"preparing {dataset}", root):
-        kept = store_root or root / "prepared"
-        made = _made(dataset, image_size, root, kept)
-        if made is None:
-            with one_at_a_time(kept, dataset):
-                made = _made(dataset, image_size, root, kept)  # by another process meanwhile
-                if made is None:
-                    return _make(dataset, image_size, root, kept)
-        read_prepared(made)  # a damaged one is found now, not by the ranks of a job
-        return made
-
-
-def _made(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path | None:
-    source = _find(dataset, image_size, root)
-    names = [source.folder_name] if source else [f"{dataset}-{key}" for key in _KEYS[dataset]()]
+    kept = store_root or root / "prepared"
     # the second store may be another user's
-    folders = [store / name for name in names for store in (kept, root / "prepared")]
-    return next((folder for folder in folders if (folder / META).exists()), None)
+    stores = (kept, root / "prepared")
+
+    def made() -> Path | None:
+        sources = _find(dataset, image_size, root)
+        folders = (store / source.folder_name for source in sources for store in stores)
+        return next((folder for folder in folders if (folder / META).exists()), None)
+
+    with explained(f"preparing {dataset}", root):
+        if folder := made():
+            return folder
+        with one_at_a_time(kept, dataset):  # another process may have made it meanwhile
+            return made() or _make(dataset, image_size, root, kept)
 
 
 def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
-    source = _find(dataset, image_size, root)
-    if source is None:
+    source, *_ = _find(dataset, image_size, root)
+    if source.decode is None:
         published = PUBLISHED[dataset]
         # a folder for a whole class, or of another user, may be closed to us
         place = root if is_writable(root / published.folder) else kept
         fetch_all(published.files, place / published.folder, published.otherwise)
-        source = _find(dataset, image_size, place)
-        assert source is not None, "what was fetched is not what is looked for"
+        source, *_ = _find(dataset, image_size, place)
+        assert source.decode is not None, "what was fetched is not what is looked for"
     say(f"preparing {dataset} in {root}")
     data = source.decode()
     made = kept / source.folder_name
@@ -103,41 +96,8 @@ def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
     return made
 
 
-def load(
-    dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
-) -> Dataset:
-    """The data set from its prepared form, which is made first if it is not there.
-
-    Raises:
-        DataError: as ``prepare``, or the prepared form is damaged.
-    """
-    made = prepare(dataset, image_size, root, store_root=store_root)
-    with explained(f"loading {dataset}", root):
-        return read_prepared(made)
-
-
-def facts(
-    dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
-) -> Facts:
-    """Counts and shape from the prepared form, which is made first if it is not there.
-
-    Raises:
-        DataError: as ``load``.
-    """
-    meta = read_meta(prepare(dataset, image_size, root, store_root=store_root))
-    train, validation = meta.arrays["train_x"].shape, meta.arrays["validation_x"].shape
-    height, width, channels = train[1:]
-    return Facts(
-        name=meta.name,
-        train_images=train[0],
-        validation_images=validation[0],
-        shape=(height, width, channels),
-        classes=len(meta.classes),
-        fingerprint=meta.fingerprint,
-    )
-
-
-def _find(dataset: str, image_size: int | None, root: Path) -> Source | None:
+def _find(dataset: str, image_size: int | None, root: Path) -> Sequence[Source]:
+    """The form whose raw files are in ``root``; without any, all forms that could be made."""
     try:
         check_dataset(dataset)
     except ValueError as error:
@@ -148,9 +108,9 @@ def _find(dataset: str, image_size: int | None, root: Path) -> Source | None:
             raise DataError(
                 f"image size {size} found, expected {_SIZES[0]} to {_SIZES[-1]} pixels a side"
             )
-        return image_folder.find(dataset.removeprefix(FOLDER_PREFIX), size, root)
+        return [image_folder.find(dataset.removeprefix(FOLDER_PREFIX), size, root)]
     if image_size is not None:
         raise DataError(f"image size is for {FOLDER_PREFIX}PATH; {dataset} has its own")
-    return (
-        arrays.find(dataset, root) if dataset.startswith(ARRAYS_PREFIX) else _FINDERS[dataset](root)
-    )
+    if dataset.startswith(ARRAYS_PREFIX):
+        return [arrays.find(dataset, root)]
+    return _FINDERS[dataset](root)

@@ -27,8 +27,6 @@ def used_subset(labels: Labels, fraction: float) -> Indices:
     """Sorted indices of the images that a run with ``data_fraction`` trains on: stratified, by
     largest remainder, and the same for every seed."""
     used = used_train_images(len(labels), fraction)
-    if used == len(labels):
-        return np.arange(used, dtype=np.int64)
     chosen, _ = take(labels, apportion(np.bincount(labels).astype(np.int64), used))
     return chosen
 
@@ -79,16 +77,12 @@ def shuffled(n: int, *words: int) -> Indices:
 
 
 def apportion(counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
-    """Share ``total`` places among classes in proportion to ``counts``: largest remainder
-    (Hamilton), equal ones to the lower class number. No class gets more than its members."""
-    available = int(counts.sum())
-    if not 0 <= total <= available:
-        raise ValueError(f"cannot take {total} of {available}")
-    if available == 0:
-        return np.zeros_like(counts)
+    """Share ``total`` places, at most the sum of ``counts``, in proportion to these: largest
+    remainder (Hamilton), equal ones to the lower class number. No class gets more than its
+    members."""
     exact = counts * total  # integers: no rounding decides a remainder
-    places = exact // available
-    by_remainder = np.argsort(-(exact % available), kind="stable")
+    places = exact // counts.sum()
+    by_remainder = np.argsort(-(exact % counts.sum()), kind="stable")
     places[by_remainder[: total - int(places.sum())]] += 1
     return places
 

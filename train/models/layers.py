@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -90,17 +89,6 @@ def user_network(model: tf.keras.Model) -> tf.keras.Model:
 def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
     """Each layer of a network once, those inside nested networks and inside other layers, too."""
     return iter(model._flatten_layers(include_self=False))
-
-
-@contextmanager
-def precision_of(policy: str) -> Iterator[None]:
-    """Keras' policy for the layers made meanwhile: what they compute in; weights stay float32."""
-    before = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(policy)
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_global_policy(before)
 
 
 def stream_of(seed: int, part: object) -> int:

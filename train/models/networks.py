@@ -6,48 +6,42 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from keras.src.mixed_precision.policy import policy_scope
 
 from train.config.datasets import place_of
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
-from train.models.layers import StepSeed, precision_of, seed_random_layers
+from train.models.layers import StepSeed, seed_random_layers
 from train.models.normalisation import replace_batch_norms
-from train.models.own import own_network
+from train.models.own import Shape, own_network
 from train.models.standardise import ChannelStatistics, scaled
 
 L = tf.keras.layers
-Shape = tuple[int, int, int]  # height, width, channels
 
 
 def build_model(
-    config: RunConfig,
-    shape: Shape,
-    classes: int,
-    seed: StepSeed,
-    pixels: ChannelStatistics | None = None,
-    size: int = 1,
-    folder: Path = Path(),
-    file: Path | None = None,
+    config: RunConfig, shape: Shape, classes: int, seed: StepSeed,
+    pixels: ChannelStatistics | None = None, folder: Path = Path(), file: Path | None = None,
     rank: int = 0,
-) -> tf.keras.Model:
+) -> tf.keras.Model:  # fmt: skip
     """Build ``config.model`` for images of ``shape``.
 
     Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
     and the logits are float32 in any precision. pixels: of the training images, for a technique
-    that standardises. size: ranks, for one that synchronises batch norm. folder: of the data sets,
-    where a relative path of pretrained weights begins. file: the copy of the file that
-    ``config.model`` names, if it names one. rank: 0 prints how many layers were pretrained.
+    that standardises. folder: of the data sets, where a relative path of pretrained weights begins.
+    file: the copy of the file that ``config.model`` names, if it names one. rank: 0 prints how many
+    layers were pretrained.
 
     Raises:
         ConfigError: the network or the weights file does not fit, or ``pixels`` are missing or
             cannot be divided by.
     """
     if config.runs_as_built:
-        return own_network(config, shape, classes, seed, size, pixels, folder, file, rank)
+        return own_network(config, shape, classes, seed, pixels, folder, file, rank)
     tf.keras.utils.set_random_seed(config.seed)
     parts = _Parts(config.technique)
-    with precision_of(config.technique.keras_policy):
+    with policy_scope(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
             return _resnet50(shape, classes, config.technique, weights)
@@ -63,7 +57,7 @@ def build_model(
             features = _resnet_mini(x, parts, config.width, shortcuts=config.shortcuts)
         logits = parts.dense(classes, name="logits", dtype="float32")(features)
         model = tf.keras.Model(images, logits, name=config.model)
-    replace_batch_norms(model, config.technique, size)
+    replace_batch_norms(model, config.technique, config.gpus)
     seed_random_layers(model, seed)
     return model
 
@@ -147,10 +141,10 @@ def _bottleneck(
     x: tf.Tensor, filters: int, stride: int, parts: _Parts, name: str, *, shortcut: bool
 ) -> tf.Tensor:
     """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut, or none at all."""
-    beside = None
+    projected = None
     if shortcut:
-        beside = parts.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
-        beside = parts.normalise(beside, f"{name}_bn_shortcut")
+        projected = parts.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
+        projected = parts.normalise(projected, f"{name}_bn_shortcut")
     for index, (times, kernel, step) in enumerate(((1, 1, stride), (1, 3, 1), (4, 1, 1))):
         x = parts.conv(
             times * filters, kernel, strides=step, padding="same", name=f"{name}_conv{index}"
@@ -158,7 +152,7 @@ def _bottleneck(
         x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=shortcut and index == 2)
         if index < 2:
             x = L.ReLU()(x)
-    return L.ReLU()(x if beside is None else L.Add()([x, beside]))
+    return L.ReLU()(x if projected is None else L.Add()([x, projected]))
 
 
 def _resnet50(
@@ -172,20 +166,17 @@ def _resnet50(
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)
     if pretrained is not None:
-        _load_weights(body, pretrained)
+        try:
+            body.load_weights(pretrained)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"cannot load the pretrained weights {pretrained}: {error}. Expected Keras' "
+                "ResNet-50 weights without the top "
+                "(resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
+            ) from error
     for layer in body.layers:
         if isinstance(layer, L.BatchNormalization):
             layer.momentum = technique.bn_momentum
     x = L.GlobalAveragePooling2D()(body(x))
     logits = L.Dense(classes, name="logits", dtype="float32")(x)
     return tf.keras.Model(inputs, logits, name="resnet50")
-
-
-def _load_weights(body: tf.keras.Model, file: Path) -> None:
-    try:
-        body.load_weights(file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot load the pretrained weights {file}: {error}. Expected Keras' ResNet-50 "
-            "weights without the top (resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
-        ) from error

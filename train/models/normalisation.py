@@ -35,12 +35,8 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
     of another shape, and does without the fused kernel.
     """
 
-    def __init__(
-        self, ghost_batch: int, momentum_per: Literal["ghost", "batch"] = "ghost", **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.ghost_batch = ghost_batch
-        self.momentum_per = momentum_per
+    ghost_batch: int
+    momentum_per: Literal["ghost", "batch"]
 
     def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
         """inputs: [batch, ..., channels], or with the channels on another axis; all but the
@@ -105,10 +101,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     and so matched between ranks in any order. All ranks must train the same number of batches.
     """
 
-    def __init__(self, size: int = 1, **kwargs: Any) -> None:
-        """size: ranks that take part."""
-        super().__init__(**kwargs)
-        self.size = size
+    size: int  # ranks that take part
 
     def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
         """inputs: [batch, ..., channels], the same batch on all ranks; or with the channels on
@@ -123,7 +116,12 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         mean = self._mean_over_ranks(own_mean, "mean")
         spread = own_variance + tf.square(own_mean - mean)
         variance = self._mean_over_ranks(spread, "variance")
-        self._move(mean, self._unbiased(variance, x))
+        kept = variance
+        if self.fused:  # as Keras' layer keeps it: unbiased for images, biased for vectors
+            count = tf.cast(tf.size(x) // x.shape[-1] * self.size, tf.float32)
+            kept = variance * (count / tf.maximum(count - 1, 1))
+        for average, value in ((self.moving_mean, mean), (self.moving_variance, kept)):
+            average.assign(self.momentum * average + (1 - self.momentum) * value)
         # not tf.nn.batch_normalization, which takes a difference of large numbers after scaling
         scale = tf.math.rsqrt(variance + self.epsilon)
         output = (x - mean) * (scale if self.gamma is None else scale * self.gamma)
@@ -136,17 +134,6 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         if self.size == 1:
             return value
         return hvd.allreduce(value, op=hvd.Average, name=f"{self.name}_{what}")
-
-    def _unbiased(self, variance: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-        """The variance that Keras' layer keeps: unbiased for images, biased for vectors."""
-        if not self.fused:
-            return variance
-        count = tf.cast(tf.size(x) // x.shape[-1] * self.size, tf.float32)
-        return variance * (count / tf.maximum(count - 1, 1))
-
-    def _move(self, mean: tf.Tensor, variance: tf.Tensor) -> None:
-        for average, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            average.assign(self.momentum * average + (1 - self.momentum) * value)
 
 
 def biased_part(layer: tf.keras.layers.BatchNormalization, images: int) -> float:
@@ -180,17 +167,16 @@ def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalizatio
     return [layer for layer in all_layers(model) if isinstance(layer, kind) and layer.trainable]
 
 
-def muon_kernels(network: tf.keras.Model, technique: Technique) -> list[tf.Variable] | None:
-    """Of a network that is not ours, the convolutions that Muon orthogonalises; None: another rule.
+def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
+    """The convolutions that Muon orthogonalises: a channel of a depthwise one sees a single map, so
+    that its kernel is no matrix.
 
     With ``fix_norm`` only those whose length is taken away by what alone gets their output: the
     normalisation by the batch. Layers inside other layers show no order, so they are left out.
     """
-    if not isinstance(technique.optimizer, Muon):
-        return None
     layers = list(all_layers(network))
     plain = [x for x in layers if type(x) is L.Conv2D and x.groups == 1 and x.trainable]
-    if technique.optimizer.fix_norm:
+    if optimizer.fix_norm:
         uses = _uses([network, *layers])
         plain = [
             x for x in plain

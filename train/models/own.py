@@ -6,43 +6,41 @@ changes, if the technique normalises by ghosts or over the ranks, and what rando
 
 from __future__ import annotations
 
+import hashlib
 import io
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import h5py
 import tensorflow as tf
+from keras.src.backend import RandomGenerator
+from keras.src.mixed_precision.policy import policy_scope
 from keras.src.saving.legacy import hdf5_format
 
 from train.config.datasets import place_of
 from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
-from train.errors import ConfigError
-from train.models.builder import Shape, checked_content, code_of, drawn_from, load_builder
-from train.models.layers import OwnNetwork, StepSeed, precision_of, seed_random_layers
+from train.errors import ConfigError, read_whole
+from train.models.layers import OwnNetwork, StepSeed, seed_random_layers, stream_of
 from train.models.normalisation import replace_batch_norms
 from train.models.refusals import network_as_built_problem, training_problem
 from train.models.standardise import ChannelStatistics, scaled
 
+Shape = tuple[int, int, int]  # height, width, channels
+
 
 def own_network(
-    config: RunConfig,
-    shape: Shape,
-    classes: int,
-    seed: StepSeed,
-    size: int = 1,
-    pixels: ChannelStatistics | None = None,
-    folder: Path = Path(),
-    file: Path | None = None,
-    rank: int = 0,
-) -> tf.keras.Model:
-    """uint8 images in, float32 logits out. Weights depend on ``config.seed``, whatever seeds the
-    network's code sets.
-
-    folder: of the data sets, where a relative path of pretrained weights begins; file: the copy of
-    the file that ``config.model`` names; rank: 0 prints how many layers were loaded.
+    config: RunConfig, shape: Shape, classes: int, seed: StepSeed,
+    pixels: ChannelStatistics | None, folder: Path, file: Path | None, rank: int,
+) -> tf.keras.Model:  # fmt: skip
+    """As :func:`train.models.networks.build_model`. Weights depend on ``config.seed``, whatever
+    seeds the network's code sets.
 
     Raises:
         ConfigError: the network's code fails, or the network is none that can be measured.
@@ -52,10 +50,10 @@ def own_network(
     # under tf.distribute the same network was made outside of the strategy before
     known = tf.distribute.has_strategy()
     tf.keras.backend.reset_uids()  # layers without a name are counted from this network's first
-    with precision_of("float32"), drawn_from(config.seed):
-        builder = load_builder(source, file)
+    with policy_scope("float32"), _drawn_from(config.seed):
+        builder = _load_builder(source, file)
         # once more, since the file may have set another one
-        with precision_of(technique.keras_policy), code_of(label, file):
+        with policy_scope(technique.keras_policy), _code_of(label, file):
             network = builder(shape, classes)
             if isinstance(network, tf.keras.Sequential) and not network.built:
                 network.build((None, *shape))
@@ -65,7 +63,7 @@ def own_network(
                 text = _load_by_name(network, config.pretrained, folder)
                 if rank == 0 and not known:
                     print(text, flush=True)
-            replace_batch_norms(network, technique, size)
+            replace_batch_norms(network, technique, config.gpus)
             images = tf.keras.Input(shape, dtype="uint8", name="images")
             own = OwnNetwork(network, seed_random_layers(network, seed))
             logits = own(_prepared(source, images, technique, pixels))
@@ -91,6 +89,86 @@ def _prepared(
     return sys.modules[make.__module__].preprocess_input(x)
 
 
+def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, int], Any]:
+    """The function that builds a network for a shape of images and a number of classes.
+
+    file: the copy of the file that ``source`` names: one module, whose folder is no place that it
+    can import from.
+
+    Raises:
+        ConfigError: the file is another one, or its code fails.
+    """
+    if source.kind == "applications":
+        make = getattr(tf.keras.applications, source.name)
+        return lambda shape, classes: make(
+            weights=None, input_shape=shape, classes=classes, classifier_activation=None
+        )
+    assert file is not None and source.file_name is not None, "the network of a file"
+    content = _checked_content(file, source.sha256)
+    module = ModuleType(f"own_network_{source.sha256}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # where dataclasses and AutoGraph look for it
+    with _code_of(source.file_name, file):
+        code = compile(content, str(file), "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # noqa: S102  (the network's code is what the cell is about)
+    build = getattr(module, source.name, None)
+    if not callable(build):
+        raise ConfigError(
+            f"{source.file_name} has no function {source.name}: expected "
+            f"{source.name}(input_shape, classes)"
+        )
+    return build
+
+
+def _checked_content(file: Path, sha256: str | None) -> bytes:
+    """What ``file`` holds, if it has that hash.
+
+    Raises:
+        ConfigError: it has another one, or is missing.
+    """
+    content = read_whole(file)
+    found = None if content is None else hashlib.sha256(content).hexdigest()
+    if content is None or found != sha256:
+        state = "is missing" if found is None else f"has the sha256 {found}"
+        raise ConfigError(f"{file} {state}: the config names one with {sha256}")
+    return content
+
+
+@contextmanager
+def _code_of(label: str, file: Path | None) -> Iterator[None]:
+    """An error of the network's code is an error of the request, at a line of its file."""
+    try:
+        yield
+    except (ConfigError, MemoryError, tf.errors.ResourceExhaustedError):
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+        if isinstance(error, SyntaxError):
+            lines = [error.lineno]
+        where = f"{label}, line {lines[-1]}" if lines else label
+        alone = " (a network is one file)" if isinstance(error, ModuleNotFoundError) else ""
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}{alone}") from error
+
+
+@contextmanager
+def _drawn_from(seed: int) -> Iterator[None]:
+    """Every initialiser, also one with a seed of its own, draws what depends on ``seed``. What the
+    network's code does to global states of randomness ends with it."""
+    usual = RandomGenerator._create_seed
+
+    def create(self: RandomGenerator, own: int | None) -> int:
+        return stream_of(seed, usual(self, own))
+
+    RandomGenerator._create_seed = create
+    tf.keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        RandomGenerator._create_seed = usual
+        tf.keras.utils.set_random_seed(seed)
+
+
 def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str:
     """Into the layers of the network, and of the networks within it whose own name is not in the
     file; how many of them.
@@ -101,7 +179,7 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     """
     name, sha256 = split_hash(pretrained)
     file = place_of(name, folder)
-    content = checked_content(file, sha256)
+    content = _checked_content(file, sha256)
     try:
         with h5py.File(io.BytesIO(content)) as opened:
             group = opened.get("model_weights", opened)

@@ -13,6 +13,7 @@ from tensorflow.python.framework import op_def_registry
 
 from train.config.checks import network_problem
 from train.config.networks import Feature
+from train.config.optimizer import Muon
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
 from train.models.layers import all_layers, graph, user_network
@@ -50,7 +51,8 @@ _BUILT: Rows = (
      "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
      "one axis, which {x} are not"),
     (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
-    (lambda n, c, **_: muon_kernels(n, c.technique) == [],
+    (lambda n, c, **_: isinstance(c.technique.optimizer, Muon)
+     and not muon_kernels(n, c.technique.optimizer),
      "optimizer muon: fix_norm needs a Conv2D without activation and with nothing but "
      "BatchNormalization behind it, which it does not have: say fix_norm: false"),
 )  # fmt: skip
@@ -126,14 +128,11 @@ def _reestimates(config: RunConfig) -> bool:
 
 def _features(network: tf.keras.Model) -> frozenset[Feature]:
     """No layer says that it ends a residual branch."""
+    plain = [x for x in all_layers(network) if type(x) is L.Conv2D and x.groups == 1]
     has: dict[Feature, bool] = {
         "batch norm": bool(batch_norms(network)),
-        "convolutions": any(
-            type(x) is L.Conv2D and x.groups == 1 and x.trainable for x in all_layers(network)
-        ),
-        "conv1": any(
-            type(x) is L.Conv2D and x.name == "conv1" and x.groups == 1 for x in network.layers
-        ),
+        "convolutions": any(x.trainable for x in plain),
+        "conv1": any(x.name == "conv1" and x in network.layers for x in plain),
     }
     return frozenset(name for name, there in has.items() if there)
 

@@ -67,8 +67,14 @@ def principal_patches(
     """
     length = size[0] * size[1] * batches[0].shape[-1]
     count, total, products = 0, np.zeros(length), np.zeros((length, length))
+    window = np.lib.stride_tricks.sliding_window_view
     for images in batches:
-        patches = _patches(images, size).astype(np.float64)
+        # one axis at a time: NumPy's types know no more. [N, places, places, C, h, w]
+        views = window(window(images, size[0], axis=1), size[1], axis=2)
+        down, across = (-(-places // _PLACES) for places in views.shape[1:3])
+        # [N, places, places, h, w, C]: the order of a kernel's numbers
+        chosen = np.moveaxis(views[:, ::down, ::across], 3, -1)
+        patches = chosen.reshape(-1, length).astype(np.float64)
         count += len(patches)
         total += patches.sum(axis=0)
         products += patches.T @ patches
@@ -77,13 +83,3 @@ def principal_patches(
     rows = vectors.T[::-1]
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
     return rows * np.sign(largest)
-
-
-def _patches(images: npt.NDArray[np.float32], size: tuple[int, int]) -> npt.NDArray[np.float32]:
-    """[patches, h w C], in the order of a kernel's numbers."""
-    # one axis at a time: NumPy's types know no more. [N, places, places, C, h, w]
-    window = np.lib.stride_tricks.sliding_window_view
-    views = window(window(images, size[0], axis=1), size[1], axis=2)
-    down, across = (-(-places // _PLACES) for places in views.shape[1:3])
-    chosen = np.moveaxis(views[:, ::down, ::across], 3, -1)  # [N, places, places, h, w, C]
-    return chosen.reshape(-1, size[0] * size[1] * images.shape[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,7 +22,7 @@ from train.config.optimizer import (
     Sgd,
 )
 from train.errors import ConfigError
-from train.optimizers.lars import L2Penalty, LarcRule, LarsRule, RuledSgd
+from train.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
 from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
@@ -30,59 +31,47 @@ Variables = list[tf.Variable]
 
 
 def build_optimizer(
-    config: AnyOptimizer, variables: Variables, kernels: Variables | None = None
+    config: AnyOptimizer, variables: Variables, kernels: Sequence[tf.Variable] = ()
 ) -> Any:
     """An optimizer with its slots made, so that a checkpoint can be loaded into it.
 
     ``variables``: all that it will ever update; float32. The learning rate starts at 0 and is
     assigned before every step by the train step. Under tf.distribute, build it in the strategy's
-    scope. ``kernels``: those of convolutions that Muon orthogonalises, of a network that is not
-    ours.
+    scope. ``kernels``: those of convolutions that Muon orthogonalises.
 
     Raises:
         ConfigError: a pattern of ``exclude`` is in no variable's name, so that it excludes nothing.
     """
-    _check_exclusions(config, [variable.name for variable in variables])
-    if isinstance(config, Lamb | NovoGradTfa):
-        # imported only where needed: tensorflow-addons costs start-up time and warns about its end
-        from train.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
-
-        return (
-            RecordingLamb.of(config, variables)
-            if isinstance(config, Lamb)
-            else novograd_tfa(config, variables)
-        )
-    optimizer = _of_keras(config, variables, kernels)
-    optimizer.build(variables)
-    return optimizer
-
-
-def _check_exclusions(config: AnyOptimizer, names: list[str]) -> None:
-    """Those that are usual may be idle: a network without normalisation has no gamma."""
+    names = [variable.name for variable in variables]
     for pattern in getattr(config, "exclude", ()):
+        # the usual ones may be idle: a network without normalisation has no gamma
         if pattern not in NOT_ADAPTED and not any(re.search(pattern, name) for name in names):
             raise ConfigError(
                 f"optimizer {config.name}: exclude {pattern!r} is in no variable's name, so it "
                 f"excludes nothing; names are {', '.join(names[:4])}, ..., {names[-1]}"
             )
+    if isinstance(config, Lamb | NovoGradTfa):
+        # imported only where needed: tensorflow-addons costs start-up time and warns about its end
+        from train.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
 
-
-def _of_keras(config: AnyOptimizer, variables: Variables, kernels: Variables | None) -> Any:
-    """AdamW is Keras' own: w -= rate decay w, then Adam's step of the same rate. The paper's
-    Algorithm 2 decays by the schedule's factor alone; with a rate of alpha times that factor,
-    ``weight_decay`` is the paper's lambda / alpha."""
+        if isinstance(config, Lamb):
+            return RecordingLamb(config, variables)
+        return novograd_tfa(config, variables)
     made: Any
     match config:
         case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=0):
             made = keras.SGD(0.0, momentum, nesterov, jit_compile=False)
-        case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=decay, exclude=exclude):
-            made = RuledSgd(L2Penalty(decay, exclude), momentum, nesterov)
-        case Lars(momentum=momentum):
-            made = RuledSgd(LarsRule(config, variables), momentum)
-        case Larc(momentum=momentum, nesterov=nesterov):
-            made = RuledSgd(LarcRule(config, variables), momentum, nesterov)
+        case Sgd():
+            made = L2Sgd(config)
+        case Lars():
+            made = LarsSgd(config, variables)
+        case Larc():
+            made = LarcSgd(config, variables, config.nesterov)
         case Adam(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
             made = keras.Adam(0.0, beta_1, beta_2, epsilon, jit_compile=False)
+        # w -= rate decay w, then Adam's step of the same rate. The paper's Algorithm 2 decays by
+        # the schedule's factor alone; with a rate of alpha times that factor, ``weight_decay`` is
+        # the paper's lambda / alpha
         case AdamW(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, weight_decay=decay):
             made = keras.AdamW(0.0, decay, beta_1, beta_2, epsilon, jit_compile=False)
             made.exclude_from_weight_decay(var_names=list(config.exclude))
@@ -90,4 +79,5 @@ def _of_keras(config: AnyOptimizer, variables: Variables, kernels: Variables | N
             made = NovoGradOptimizer(config)
         case Muon():
             made = MuonOptimizer(config, kernels)
+    made.build(variables)
     return made

@@ -14,13 +14,10 @@ from train.optimizers.layerwise import TrustLog, where_both
 class RecordingLamb(LAMB):
     """tensorflow-addons' LAMB, which also writes down its trust ratios."""
 
-    trust: TrustLog
-
-    @classmethod
-    def of(cls, config: Lamb, variables: list[tf.Variable]) -> RecordingLamb:
+    def __init__(self, config: Lamb, variables: list[tf.Variable]) -> None:
         # None or [] would silently mean "the weight-decay list"; the pattern matches no name
         patterns = list(config.exclude) or [r"(?!)"]
-        optimizer = cls(
+        super().__init__(
             0.0,
             beta_1=config.beta_1,
             beta_2=config.beta_2,
@@ -29,9 +26,8 @@ class RecordingLamb(LAMB):
             exclude_from_weight_decay=patterns,
             exclude_from_layer_adaptation=patterns,
         )
-        optimizer.trust = TrustLog(variables, config.exclude)
-        optimizer._create_all_weights(variables)  # legacy Keras has no public build()
-        return optimizer
+        self.trust = TrustLog(variables, config.exclude)
+        self._create_all_weights(variables)  # legacy Keras has no public build()
 
     def _resource_apply_dense(
         self, grad: tf.Tensor, var: tf.Variable, apply_state: Any = None

@@ -1,26 +1,53 @@
-"""SGD of Keras that sees each gradient through a rule first: L2, LARS, LARC."""
+"""SGD of Keras on gradients that a rule has changed: L2, LARS, LARC."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
-from train.config.optimizer import Larc, Lars
+from train.config.optimizer import Larc, Lars, Sgd
 from train.optimizers.layerwise import TrustLog, excluded, where_both
 
 
-class LarsRule:
-    """You et al. 2017 (1708.03888), Algorithm 1: lam (g + decay w), lam = eta |w| / (|g| + decay
-    |w|), which SGD with momentum then takes for its gradient: v = m v + lr lam (g + decay w).
+class L2Sgd(tf.keras.optimizers.SGD):
+    """The L2 penalty decay |w|^2 / 2 as its gradient, g + decay w."""
 
-    lam is 1 where |w| or |g| is zero. Excluded variables take SGD's step, without decay, at
-    ``rest_rate`` times the rate.
-    """
+    def __init__(self, config: Sgd) -> None:
+        super().__init__(0.0, config.momentum, config.nesterov, jit_compile=False)
+        self._config = config
 
-    def __init__(self, config: Lars, variables: list[tf.Variable]) -> None:
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        if not excluded(variable, self._config.exclude):
+            gradient = gradient + self._config.weight_decay * variable
+        super().update_step(gradient, variable)
+
+
+class _LayerwiseSgd(tf.keras.optimizers.SGD):
+    def __init__(self, config: Any, variables: list[tf.Variable], nesterov: bool = False) -> None:
+        super().__init__(0.0, config.momentum, nesterov, jit_compile=False)
         self._config = config
         self.trust = TrustLog(variables, config.exclude)
 
-    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        rate = tf.cast(self.learning_rate, variable.dtype)
+        super().update_step(self._ruled(gradient, variable, rate), variable)
+
+    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+        raise NotImplementedError
+
+
+class LarsSgd(_LayerwiseSgd):
+    """You et al. 2017 (1708.03888), Algorithm 1: lam (g + decay w), lam = eta |w| / (|g| + decay
+    |w|), which SGD with momentum then takes for its gradient: v = m v + lr lam (g + decay w).
+
+    lam is 1 if |w| or |g| is zero. Excluded variables take SGD's step, without decay, at
+    ``rest_rate`` times the rate.
+    """
+
+    _config: Lars
+
+    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
         if not self.trust.adapts(variable):
             return self._config.rest_rate * gradient
         eta, decay = self._config.eta, self._config.weight_decay
@@ -30,7 +57,7 @@ class LarsRule:
         return factor * (gradient + decay * variable)
 
 
-class LarcRule:
+class LarcSgd(_LayerwiseSgd):
     """NVIDIA's apex, LARC.py: g' = f (g + decay w), lam = trust |w| / (|g| + decay |w| + eps).
 
     f = min(lam / lr, 1), so that the learning rate in effect is min(lam, lr). As there, a variable
@@ -38,11 +65,9 @@ class LarcRule:
     ones.
     """
 
-    def __init__(self, config: Larc, variables: list[tf.Variable]) -> None:
-        self._config = config
-        self.trust = TrustLog(variables, config.exclude)
+    _config: Larc
 
-    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
         if not self.trust.adapts(variable):
             return gradient
         config = self._config
@@ -57,33 +82,3 @@ class LarcRule:
         self.trust.record(variable, tf.where(moving, factor, 1.0), tf.cast(kept, tf.float32))
         scaled = factor * (gradient + config.weight_decay * variable)
         return tf.where(moving, scaled, gradient)
-
-
-class RuledSgd(tf.keras.optimizers.SGD):
-    """Keras' SGD, which decays nothing by itself, on gradients that a rule has changed."""
-
-    def __init__(
-        self, rule: LarsRule | LarcRule | L2Penalty, momentum: float, nesterov: bool = False
-    ) -> None:
-        super().__init__(0.0, momentum, nesterov, jit_compile=False)
-        self.rule = rule
-        self.trust = rule.trust
-
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        rate = tf.cast(self.learning_rate, variable.dtype)
-        super().update_step(self.rule(gradient, variable, rate), variable)
-
-
-class L2Penalty:
-    """The L2 penalty decay |w|^2 / 2 as its gradient, g + decay w."""
-
-    trust: TrustLog | None = None
-
-    def __init__(self, decay: float, exclude: tuple[str, ...]) -> None:
-        self._decay = decay
-        self._exclude = exclude
-
-    def __call__(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
-        if excluded(variable, self._exclude):
-            return gradient
-        return gradient + self._decay * variable

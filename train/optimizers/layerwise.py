@@ -21,7 +21,9 @@ def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor)
 
 
 class TrustLog:
-    """The adapted variables, and two float32 vectors with one place for each of them.
+    """Of the last step, two float32 vectors with one place for each adapted variable: by what the
+    rate was multiplied (lambda of Lars and of Larc, clipped and over the rate; |w| / |update| of
+    Lamb), and 1 if LARC kept the plain rate, else 0.
 
     Not part of an optimizer's state: every step writes all of it before anything reads it.
     """
@@ -50,11 +52,6 @@ def _key(variable: tf.Variable) -> str:
     return str(variable._unique_id)
 
 
-def optimizer_variables(optimizer: Any) -> list[tf.Variable]:
-    """All state, in a fixed order (new and legacy Keras alike)."""
-    return list(optimizer.variables())
-
-
 def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
     """Slots that hold ``rate x gradient`` sums and must follow a change of the rate.
 
@@ -78,17 +75,10 @@ def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
             return []
 
 
-def trust_ratios(optimizer: Any) -> tuple[tf.Variable, tf.Variable] | None:
-    """Of the last step, float32 [adapted variables] each, in the order of the variables: by what
-    the rate was multiplied (lambda of Lars and of Larc, clipped and over the rate; |w| / |update|
-    of Lamb); 1 if LARC kept the plain rate, else 0. None if nothing is adapted."""
+def trust_log(optimizer: Any) -> TrustLog | None:
+    """None if nothing is adapted."""
     log = getattr(optimizer, "trust", None)
-    return (log.ratios, log.kept) if log is not None and log.ratios.shape[0] else None
-
-
-def adapted_variables(optimizer: Any) -> tuple[str, ...]:
-    log = getattr(optimizer, "trust", None)
-    return log.names if log is not None else ()
+    return log if log is not None and log.names else None
 
 
 class OwnOptimizer(tf.keras.optimizers.Optimizer):

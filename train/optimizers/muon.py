@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from train.config.optimizer import NOT_ADAPTED, Muon
@@ -18,10 +20,6 @@ def as_matrix(kernel: tf.Tensor) -> tf.Tensor:
     return tf.transpose(tf.reshape(kernel, [-1, kernel.shape[-1]]))
 
 
-def as_kernel(matrix: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
-    return tf.reshape(tf.transpose(matrix), shape)
-
-
 class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
@@ -35,11 +33,10 @@ class MuonOptimizer(OwnOptimizer):
 
     _config: Muon
 
-    def __init__(self, config: Muon, kernels: list[tf.Variable] | None = None) -> None:
-        """kernels: of convolutions; None: all of rank 4, of networks that have no other such
-        weights than these and depthwise ones."""
+    def __init__(self, config: Muon, kernels: Sequence[tf.Variable]) -> None:
+        """kernels: of convolutions."""
         super().__init__(config)
-        self._kernels = None if kernels is None else {self._var_key(one) for one in kernels}
+        self._kernels = {self._var_key(one) for one in kernels}
 
     def _make_slots(self, var_list: list[tf.Variable]) -> None:
         add = self.add_variable_from_reference
@@ -49,10 +46,7 @@ class MuonOptimizer(OwnOptimizer):
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
     def _is_convolution(self, variable: tf.Variable) -> bool:
-        """A channel of a depthwise convolution sees one map, so its kernel is no matrix."""
-        if self._kernels is not None:
-            return self._var_key(variable) in self._kernels
-        return len(variable.shape) == 4 and "depthwise_kernel" not in variable.name
+        return self._var_key(variable) in self._kernels
 
     def _orthogonalises(self, variable: tf.Variable) -> bool:
         return self._is_convolution(variable) or (len(variable.shape) == 2 and self._config.dense)
@@ -74,7 +68,8 @@ class MuonOptimizer(OwnOptimizer):
             norm = tf.norm(weight)
             wanted = float(variable.shape[-1]) ** 0.5
             weight *= where_both(norm, norm, wanted / norm)
-        variable.assign(weight - self.learning_rate * as_kernel(matrix, variable.shape))
+        step = tf.reshape(tf.transpose(matrix), variable.shape)
+        variable.assign(weight - self.learning_rate * step)
 
     def _rest_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         config = self._config

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from train.config.checks import image_problem
+from train.config.optimizer import Muon
 from train.config.plan import RunPlan, checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -21,7 +22,7 @@ from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
 from train.models.standardise import channel_statistics
 from train.models.whitening import whiten_first_layer
-from train.optimizers import build_optimizer, optimizer_variables
+from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
 from train.step.one_graph import OneGraphStep
 from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSeed, local_state
@@ -50,8 +51,8 @@ def build_parts(
 
     def build(seed: StepSeed) -> tf.keras.Model:
         model = build_model(
-            config, (height, width, channels), len(data.classes), seed, pixels, config.gpus,
-            folder, model_file, runtime.rank,
+            config, (height, width, channels), len(data.classes), seed, pixels, folder, model_file,
+            runtime.rank,
         )  # fmt: skip
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)
@@ -66,14 +67,16 @@ def build_parts(
     if technique.lr_scaling == "adascale":
         gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
     step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
-    state = [*model.variables, *optimizer_variables(optimizer), *step.state]
+    state = [*model.variables, *optimizer.variables(), *step.loss_scale.variables]
     return Parts(plan, used, model, step, state)
 
 
 def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
-    own = user_network(model) if config.runs_as_built else None
-    kernels = None if own is None else muon_kernels(own, config.technique)
-    return build_optimizer(config.technique.optimizer, model.trainable_variables, kernels)
+    optimizer = config.technique.optimizer
+    convolutions: list[tf.Variable] = []
+    if isinstance(optimizer, Muon):
+        convolutions = muon_kernels(user_network(model), optimizer)
+    return build_optimizer(optimizer, model.trainable_variables, convolutions)
 
 
 def _distributed(
@@ -94,7 +97,7 @@ def _distributed(
         trained = build(seed)
         optimizer = _optimizer(config, trained)
     evaluation = EvaluationModel(strategy, trained, shown)
-    evaluation.begin()
+    evaluation.push()
     step = DistributedStep(trained, optimizer, technique, seed, strategy)
-    variables = [*trained.variables, *optimizer_variables(optimizer), *step.state]
+    variables = [*trained.variables, *optimizer.variables(), *step.loss_scale.variables]
     return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)

@@ -12,16 +12,6 @@ import math
 from train.step.noise_scale import estimate
 
 
-def gain_ratio(trace: float, gradient_sq: float, base: int, big: int) -> float:
-    """Algorithm 1: (S / base + G2) / (S / big + G2), between 1 and big / base.
-
-    trace: S, trace of the per-image gradient covariance; gradient_sq: G2, squared norm of the true
-    gradient; both >= 0. Batches in images. 1 where both are zero: there is nothing to scale.
-    """
-    below = trace / big + gradient_sq
-    return (trace / base + gradient_sq) / below if below > 0 else 1.0
-
-
 class AdaScale:
     """The gain of each step of a run, from the norms of the steps before it (appendix B.3).
 
@@ -44,10 +34,11 @@ class AdaScale:
 
     @property
     def next_gain(self) -> float:
-        """Of the next step, from those before it."""
-        if not self._samples:
-            return 1.0
-        return gain_ratio(self._trace, self._gradient_sq, self._base, self._big)
+        """Of the next step, from those before it: Algorithm 1, (S / base + G2) / (S / big + G2),
+        between 1 and big / base. S is the trace of the per-image gradient covariance, G2 the
+        squared norm of the true gradient; 1 if both are zero: there is nothing to scale."""
+        below = self._trace / self._big + self._gradient_sq
+        return (self._trace / self._base + self._gradient_sq) / below if below > 0 else 1.0
 
     def take_in(self, small_sq: float, big_sq: float) -> None:
         """Mean squared norm of a step's gradients of ``small`` images, and squared norm of their
@@ -62,7 +53,7 @@ class AdaScale:
         self._gradient_sq += share * (max(float(gradient_sq), 0.0) - self._gradient_sq)
 
     def state(self) -> tuple[float, ...]:
-        """What ``restore`` needs to continue exactly: three numbers."""
+        """What ``restore`` needs to continue exactly."""
         return (float(self._samples), self._trace, self._gradient_sq)
 
     def restore(self, state: tuple[float, ...]) -> None:

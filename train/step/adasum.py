@@ -44,16 +44,9 @@ def over_ranks(
     sent = tf.concat([tf.reshape(mine, [-1]), [tf.cast(square, tf.float64)]], axis=0)
     summed = hvd.allreduce(sent, op=hvd.Sum)
     weights = tree_weights(tf.reshape(summed[:-1], mine.shape))
-    mixed = [_mix(share, weights[i]) for i, share in enumerate(shares)]
+    mixed = [mix(share, weights[i]) for i, share in enumerate(shares)]
     whole = hand_back(mixed, [gradient.shape for gradient in gradients], size)
     return whole, tf.cast(summed[-1] / size, tf.float32)
-
-
-def tree(vectors: tf.Tensor) -> tf.Tensor:
-    """Adasum in this process: float [k, ...] -> [...], k a power of two."""
-    flat = tf.reshape(vectors, [vectors.shape[0], -1])
-    mixed = _mix(flat, tree_weights(dot_products(flat)))
-    return tf.reshape(mixed, vectors.shape[1:])
 
 
 def dot_products(vectors: tf.Tensor) -> tf.Tensor:
@@ -90,7 +83,7 @@ def _weight(dot: tf.Tensor, square: tf.Tensor, nothing: tf.Tensor) -> tf.Tensor:
     return tf.where(nothing, tf.zeros_like(weight), weight)
 
 
-def _mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """sum_r w_r v_r: [k, n], float64 [k] -> [n]. Rounded once, so that opposites end at zero."""
     mixed = tf.linalg.matvec(tf.cast(vectors, tf.float64), weights, transpose_a=True)
     return tf.cast(mixed, vectors.dtype)
@@ -99,7 +92,10 @@ def _mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """This rank's share of each tensor as all ranks have it: [size, ceil(n / size)], row per rank.
     All tensors are of one type, and padded with zeros."""
-    rows = [_rows(tensor, size) for tensor in tensors]
+    rows = [
+        tf.reshape(tf.pad(flat, [[0, -flat.shape[0] % size]]), [size, -1])
+        for flat in (tf.reshape(tensor, [-1]) for tensor in tensors)
+    ]
     sent = tf.concat(rows, axis=1)
     received = tf.ensure_shape(hvd.alltoall(sent), sent.shape)
     return tf.split(received, [row.shape[1] for row in rows], axis=1)
@@ -116,9 +112,3 @@ def hand_back(
         tf.reshape(tf.reshape(column, [-1])[: math.prod(shape)], shape)
         for column, shape in zip(columns, shapes, strict=True)
     ]
-
-
-def _rows(tensor: tf.Tensor, size: int) -> tf.Tensor:
-    flat = tf.reshape(tensor, [-1])
-    padding = -flat.shape[0] % size
-    return tf.reshape(tf.pad(flat, [[0, padding]]), [size, -1])

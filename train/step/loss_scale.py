@@ -12,15 +12,13 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-INITIAL = 2.0**15
-GROW_AFTER = 2000  # steps in a row with finite gradients
-
 
 class LossScale(tf.Module):
     """The factor, a power of two: to multiply and divide by it rounds nothing. ``variables`` are
     its whole state. All methods are for use in a graph."""
 
-    def __init__(self, initial: float = INITIAL, grow_after: int = GROW_AFTER) -> None:
+    def __init__(self, initial: float = 2.0**15, grow_after: int = 2000) -> None:
+        """grow_after: steps in a row with finite gradients."""
         super().__init__(name="loss_scale")
         self.scale = tf.Variable(initial, dtype=tf.float32, trainable=False, name="loss_scale")
         self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
@@ -58,7 +56,3 @@ class NoLossScale:
 
     def update(self, finite: tf.Tensor) -> None:
         return
-
-
-def build_loss_scale(precision: str) -> LossScale | NoLossScale:
-    return LossScale() if precision == "mixed_float16" else NoLossScale()

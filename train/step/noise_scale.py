@@ -17,19 +17,13 @@ from scipy.special import ndtri, stdtrit
 from train.record.measurements import NoiseScale
 
 Floats = npt.NDArray[np.float64]
-#: With fewer steps there is no scatter to speak of.
-MIN_STEPS = 3
-#: Of the bootstrap.
-REPLICATES = 2000
+REPLICATES = 2000  # of the bootstrap
 LEVEL = 0.95
 #: Longest block, steps: what neighbours share through the weights is over by then.
 LONGEST_BLOCK = 20
-FEWEST_BLOCKS = 8
 #: Share of a step's squared norm below which its noise is rounding, by the type that gradients have
 #: on the wire: see ``same_data_alarm``.
 ROUNDING = {"none": 2.0**-16, "fp16": 2.0**-11, "bf16": 2.0**-9}
-#: Of the steps, must show no noise for the alarm.
-NEARLY_ALL = 0.9
 
 
 def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
@@ -60,7 +54,7 @@ def epoch_noise(smalls: Any, bigs: Any, b: int, B: int, *, seed: int) -> NoiseSc
         "steps": steps, "batch_small": b, "batch_big": B, "trace": means[0],
         "gradient_sq": means[1],
     }  # fmt: skip
-    if steps < MIN_STEPS:
+    if steps < 3:  # there is no scatter to speak of
         return NoiseScale(**about, interval="too_few_steps", b_simple=None, low=None, high=None)
     low, high = _interval(_replicates(np.stack([trace, gradient_sq], axis=1), seed))
     if not math.isfinite(high):
@@ -90,7 +84,7 @@ def same_data_alarm(
     small, big = _finite(smalls, bigs)
     small, big = small[small > 0], big[small > 0]
     quiet = int(np.sum(small - big <= ROUNDING[compression] * small))
-    if not len(small) or quiet < NEARLY_ALL * len(small):
+    if not len(small) or quiet < 0.9 * len(small):
         return None
     return (
         f"in {quiet} of {len(small)} steps the {B // b} gradients of a step were equal to "
@@ -114,7 +108,7 @@ def _replicates(pairs: Floats, seed: int) -> Floats:
     2015, 1411.5279, section 3.3). They are spread about the mean by both factors.
     """
     steps = len(pairs)
-    length = min(LONGEST_BLOCK, max(1, steps // FEWEST_BLOCKS))
+    length = min(LONGEST_BLOCK, max(1, steps // 8))
     m = steps // length
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(pairs, axis=0)])
     blocks = (sums[length:] - sums[:-length]) / length

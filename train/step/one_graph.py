@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from train.data.batches import Batches
 from train.models.layers import draw_number, graph
-from train.optimizers import trust_ratios
 from train.step.backward import Backward
 from train.step.result import StepResult
 from train.step.train_step import ADDING_UP, TrainStep
@@ -50,39 +49,28 @@ class OneGraphStep(TrainStep):
         if accumulated > 1:
             earlier = self._summed(batches.of_step(0)[:-1], first, sigma, of=accumulated)
         numbers = [draw_number(first + n, accumulated - 1) for n in range(len(rates))]
-        table, ratios, taken = self._graph_for(batches, earlier, noisy=sigma > 0)(
+        table, ratios, taken = self._graph_for(batches, earlier, sigma)(
             self._placed(batches.images), self._placed(batches.labels),
             tf.constant(numbers, tf.int64), tf.constant(rates, tf.float32),
-            tf.constant(self._corrections(rates), tf.float32), tf.constant(sigma), earlier,
+            tf.constant(self._corrections(rates), tf.float32), sigma, earlier,
             tf.constant(accumulated, tf.float32),
         )  # fmt: skip
-        adapts = trust_ratios(self.optimizer) is not None
         rows = table.numpy()[: int(taken)].tolist()
         return [
-            self._result(
-                loss, int(hits), images, tuple(squares), rate, gain, [*own] if adapts else None
-            )
+            self._result(loss, int(hits), images, tuple(squares), rate, gain, own)
             for (loss, hits, *squares), rate, own in zip(rows, rates, ratios.numpy(), strict=False)
         ]
 
-    def _graph_for(self, batches: Batches, earlier: Backward | None, *, noisy: bool) -> Any:
-        key = (batches.images.shape[2:], earlier is None, noisy)
+    def _graph_for(
+        self, batches: Batches, earlier: Backward | None, sigma: tf.Tensor | None
+    ) -> Any:
+        key = (batches.images.shape[2:], earlier is None, sigma is None)
         if key not in self._graphs:
-
-            @graph
-            def steps(
-                images: Any, labels: Any, numbers: tf.Tensor, rates: tf.Tensor,
-                corrections: tf.Tensor, sigma: tf.Tensor, earlier: Any, accumulated: tf.Tensor,
-            ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
-                deviation = sigma if noisy else None
-                return self._take_steps(
-                    images, labels, numbers, rates, corrections, deviation, earlier, accumulated
-                )
-
             each = [tf.TensorSpec([None], kind) for kind in (tf.int64, tf.float32, tf.float32)]
             number = tf.TensorSpec([], tf.float32)
-            self._graphs[key] = steps.get_concrete_function(
-                self._spec(batches.images), self._spec(batches.labels), *each, number,
+            self._graphs[key] = graph(self._take_steps).get_concrete_function(
+                self._spec(batches.images), self._spec(batches.labels), *each,
+                None if sigma is None else number,
                 earlier and tf.nest.map_structure(tf.type_spec_from_value, earlier), number,
             )  # fmt: skip
         return self._graphs[key]
@@ -100,7 +88,6 @@ class OneGraphStep(TrainStep):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
         """Rows of loss, hits, and squares of batches, ranks and all; trust ratios; steps taken."""
         steps = tf.shape(rates)[0]
-        trust = trust_ratios(self.optimizer)
 
         def take(step: tf.Tensor, _: tf.Tensor, table: Any, ratios: Any) -> tuple[Any, ...]:
             begun = self._reported(numbers[step], "")
@@ -126,12 +113,13 @@ class OneGraphStep(TrainStep):
             hits = tf.add_n([tf.cast(hits, tf.float32) for hits in self._local_results(own.hits)])
             loss = tf.reduce_mean(tf.stack(self._local_results(own.loss)))
             table = table.write(step, tf.stack([loss, hits, small, own_sq, big]))
-            if trust is not None:
+            if self._factors:
                 with tf.control_dependencies([applied]):
-                    ratios = ratios.write(step, tf.stack([part.read_value() for part in trust]))
+                    factors = [part.read_value() for part in self._factors]
+                    ratios = ratios.write(step, tf.stack(factors))
             return step + 1, applied, table, ratios
 
-        width = 0 if trust is None else trust[0].shape[0]
+        width = self._factors[0].shape[0] if self._factors else 0
         empty = [tf.TensorArray(tf.float32, steps, element_shape=s) for s in ([5], [2, width])]
         taken, _, table, ratios = tf.while_loop(
             lambda step, applied, *_: (step < steps) & applied,
@@ -161,6 +149,4 @@ class OneGraphStep(TrainStep):
     def _of_one(
         self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
     ) -> Any:
-        noisy = sigma is not None
-        own = sigma if noisy else tf.constant(0.0)
-        return self._local(images[step], labels[step], number, own, noisy=noisy)
+        return self._local(images[step], labels[step], number, sigma)

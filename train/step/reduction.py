@@ -14,7 +14,7 @@ rounded once more on its way back: relative error at most about 2 x 2^-8 whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -36,12 +36,11 @@ class Reduced(NamedTuple):
     small: tf.Tensor  # float32 scalar: mean over the ranks of |own gradient|^2
 
 
-# (this rank's float32 gradients, their squared norm as a float32 scalar) -> Reduced, in the graph
-Reducer = Callable[[list[tf.Tensor], tf.Tensor], Reduced]
-
-
-def build_reducer(technique: Technique, size: int) -> Reducer:
-    """Of one technique. A world of one has nothing to reduce, nor to compress."""
+def build_reducer(
+    technique: Technique, size: int
+) -> Callable[[list[tf.Tensor], tf.Tensor], Reduced]:
+    """Makes Reduced of this rank's float32 gradients and their squared norm, a float32 scalar, in
+    the graph. A world of one has nothing to reduce, nor to compress."""
     if size == 1:
         return Reduced
     if technique.reduction == "adasum":
@@ -82,24 +81,15 @@ def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
     )
 
 
-def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    # not in the group, which has one type
-    return Reduced(mean_fp16(gradients, size), hvd.allreduce(square, op=hvd.Average))
-
-
-def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    return Reduced(mean_bf16(gradients, size), hvd.allreduce(square, op=hvd.Average))
-
-
 def _adasum(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
     return Reduced(*over_ranks(gradients, square, size))
 
 
-def mean_fp16(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
-    """Mean over the ranks by way of one grouped all-reduce in fp16; in and out float32."""
-    halves = [to_half(gradient) for gradient in gradients]
-    summed = hvd.grouped_allreduce(halves, op=hvd.Sum)
-    return [mean_of_halves(total, size) for total in summed]
+def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
+    summed = hvd.grouped_allreduce([to_half(gradient) for gradient in gradients], op=hvd.Sum)
+    mean = [mean_of_halves(total, size) for total in summed]
+    # not in the group, which has one type
+    return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
 
 
 def to_half(gradient: tf.Tensor) -> tf.Tensor:
@@ -111,14 +101,14 @@ def mean_of_halves(total: tf.Tensor, size: int) -> tf.Tensor:
     return tf.cast(total, tf.float32) / size
 
 
-def mean_bf16(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
-    """Mean over the ranks with bfloat16 on the wire; in and out float32, shapes known."""
+def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
     shares = collect([_to_bits(gradient) for gradient in gradients], size)
     means = [tf.reduce_mean(_from_bits(share), axis=0) for share in shares]
     whole = hand_back(
         [_to_bits(mean) for mean in means], [gradient.shape for gradient in gradients], size
     )
-    return [_from_bits(bits) for bits in whole]
+    mean = [_from_bits(bits) for bits in whole]
+    return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
 
 
 def _to_bits(tensor: tf.Tensor) -> tf.Tensor:

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
-
 
 class StepParts(NamedTuple):
     """How long the parts of a step took on this rank, seconds."""
@@ -40,7 +38,7 @@ class StepResult(NamedTuple):
     rate: float  # as applied, or as it would have been
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
     # factors of the adapted variables, and whether clipped; None where nothing was applied
-    trust: tuple[Floats, Floats] | None
+    trust: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None
     parts: StepParts | None  # None where all of the step is one graph
 
     @property

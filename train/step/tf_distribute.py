@@ -60,18 +60,10 @@ class DistributedStep(OneGraphStep):
         self._replicas_graph = graph(self._on_replicas)
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
-        """As the parent's, but every tensor is one of each replica.
-
-        Raises:
-            ValueError: not one batch for each replica.
-        """
-        if len(batches) != self.replicas:
-            raise ValueError(f"found {len(batches)} batches for {self.replicas} replicas")
+        """As the parent's, but every tensor is one of each replica, of a batch of its own."""
         sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
-        found = self._replicas_graph(
-            images, labels, tf.constant(step, tf.int64), tf.constant(sigma), noisy=sigma > 0
-        )
+        found = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
         for own in self._local_results(found.square):
             float(own)  # made of all gradients: they are there when it is
         return found
@@ -88,23 +80,13 @@ class DistributedStep(OneGraphStep):
             lambda _: tf.constant(next(own))
         )
 
-    def _on_replicas(
-        self, images: Any, labels: Any, number: tf.Tensor, sigma: tf.Tensor, noisy: bool
-    ) -> Any:
-        def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
-            return self._local(images, labels, number, sigma, noisy=noisy)
-
-        return self.strategy.run(on_one, args=(images, labels))
+    def _on_replicas(self, *batch: Any) -> Any:
+        return self.strategy.run(self._local, args=batch)
 
     def _of_one(
         self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
     ) -> Any:
-        of_one = super()._of_one
-
-        def on_one(images: tf.Tensor, labels: tf.Tensor) -> Backward:
-            return of_one(images, labels, step, number, sigma)
-
-        return self.strategy.run(on_one, args=(images, labels))
+        return self.strategy.run(super()._of_one, args=(images, labels, step, number, sigma))
 
     def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
         def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:
@@ -137,8 +119,8 @@ class DistributedStep(OneGraphStep):
         done = self.strategy.run(on_one, args=(gradients,))
         return tf.concat(self._local_results(done), axis=0)
 
-    def _local_results(self, values: Any) -> tuple[Any, ...]:
-        return tuple(self.strategy.experimental_local_results(values))
+    def _local_results(self, value: Any) -> Any:
+        return self.strategy.experimental_local_results(value)
 
 
 class Copies:
@@ -177,9 +159,6 @@ class EvaluationModel:
     trained: tf.keras.Model
     evaluated: tf.keras.Model  # of the same layers, made outside of the scope
 
-    def begin(self) -> None:
-        self._give(self.evaluated.variables, self.trained.variables)
-
     def pull(self) -> None:
         """Bring the plain model up to what was trained. Statistics of batch norm, which each
         replica has of its own images, are pooled over this process' replicas, as
@@ -205,12 +184,10 @@ class EvaluationModel:
             )
 
     def push(self) -> None:
-        self._give(self.evaluated.non_trainable_variables, self.trained.non_trainable_variables)
+        """Give every replica what the plain model has."""
+        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
+            for copy in self._copies(shared):
+                copy.assign(plain)
 
-    def _give(self, plain: Sequence[tf.Variable], shared: Sequence[Any]) -> None:
-        for own, theirs in zip(plain, shared, strict=True):
-            for copy in self._copies(theirs):
-                copy.assign(own)
-
-    def _copies(self, variable: Any) -> tuple[tf.Variable, ...]:
-        return tuple(self.strategy.experimental_local_results(variable))
+    def _copies(self, variable: Any) -> Any:
+        return self.strategy.experimental_local_results(variable)

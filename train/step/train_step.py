@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -22,10 +23,10 @@ import tensorflow as tf
 from train.config.technique import Technique
 from train.data.batches import Batch
 from train.models.layers import StepSeed, draw_number, graph
-from train.optimizers import trust_ratios, velocities
+from train.optimizers.layerwise import trust_log, velocities
 from train.step.adascale import AdaScale
 from train.step.backward import Backward, backward, sigma_for, squared_norm
-from train.step.loss_scale import NoLossScale, build_loss_scale
+from train.step.loss_scale import LossScale, NoLossScale
 from train.step.reduction import build_reducer
 from train.step.result import StepParts, StepResult
 
@@ -56,21 +57,20 @@ class TrainStep:
         self.adascale = adascale
         #: called with the step's number and the part of it that begins: all can take long on a CPU
         self.beat: Callable[[int, str], None] = lambda *_: None
-        self.loss_scale = build_loss_scale(technique.precision)
+        half = technique.precision == "mixed_float16"
+        self.loss_scale: LossScale | NoLossScale = LossScale() if half else NoLossScale()
         # what float16 would lose on its way between the ranks it loses in the backward pass too
         self._wire_scale = self.loss_scale if technique.compression == "fp16" else NoLossScale()
         self._reduce_over_ranks = build_reducer(technique, size)
         self._velocities = velocities(optimizer, technique.optimizer)
+        self.trust = trust_log(optimizer)
+        self._factors = [self.trust.ratios, self.trust.kept] if self.trust else []
         #: of the last step that was applied, which momentum correction starts from
         self.last_rate: float | None = None
+        self._local = partial(backward, model, technique, seed, self.loss_scale)
         self._local_graph, self._add_graph = graph(self._local), graph(self._add)
         self._mean_graph, self._own_square_graph = graph(self._mean), graph(self._own_square)
         self._reduce_graph, self._update_graph = graph(self._reduce), graph(self._update)
-
-    @property
-    def state(self) -> list[tf.Variable]:
-        """What a checkpoint must hold besides the model and the optimizer."""
-        return list(self.loss_scale.variables)
 
     @property
     def wire_bytes(self) -> int:
@@ -106,7 +106,7 @@ class TrainStep:
             float(np.mean([float(loss) for loss in self._local_results(own.loss)])),
             sum(int(hits) for hits in self._local_results(own.hits)),
             sum(len(labels) for _, labels in batches),
-            (small_sq, own_sq, big_sq), rate, gain, trust_ratios(self.optimizer),
+            (small_sq, own_sq, big_sq), rate, gain, self._factors,
             StepParts(
                 waiting_s, negotiation_s,
                 (waiting_s or 0.0) + reduced - begin if self.size > 1 else 0.0,
@@ -116,7 +116,7 @@ class TrainStep:
 
     def _result(
         self, loss: float, correct: int, images: int, squares: tuple[float, float, float],
-        rate: float, gain: float, trust: Sequence[Any] | None, parts: StepParts | None = None,
+        rate: float, gain: float, trust: Sequence[Any], parts: StepParts | None = None,
     ) -> StepResult:  # fmt: skip
         """Of a step that was taken. ``squares``: of batches, ranks and all together."""
         small_sq, own_sq, big_sq = squares
@@ -125,6 +125,10 @@ class TrainStep:
             self.last_rate = rate
         if self.adascale:
             self.adascale.take_in(small_sq, big_sq)
+        # half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
+        # are finite
+        wire = self.technique.compression == "fp16" and math.isfinite(small_sq)
+        overflows = wire or self.technique.precision == "mixed_float16"
         return StepResult(
             loss=loss,
             correct=correct,
@@ -132,10 +136,10 @@ class TrainStep:
             gradient_sq=big_sq,
             small_sq=small_sq,
             own_sq=own_sq,
-            skipped=not applied and self._may_overflow(small_sq),
+            skipped=not applied and overflows,
             rate=rate,
             gain=gain,
-            trust=(np.asarray(trust[0]), np.asarray(trust[1])) if applied and trust else None,
+            trust=(np.asarray(trust[0]), np.asarray(trust[1])) if applied and self.trust else None,
             parts=parts,
         )
 
@@ -160,7 +164,9 @@ class TrainStep:
         float(sums.square)  # made of all gradients: they are there when it is
         return sums
 
-    def _summed(self, batches: Sequence[Batch], step: int, sigma: float, *, of: int) -> Backward:
+    def _summed(
+        self, batches: Sequence[Batch], step: int, sigma: tf.Tensor | None, *, of: int
+    ) -> Backward:
         """Sums over the first batches of a step that has ``of`` in all."""
         sums: Any = None
         for micro, (images, labels) in enumerate(batches):
@@ -168,30 +174,22 @@ class TrainStep:
                 self.beat(step, f", batch {micro + 1} of {of}")
             # dropout and noise of each batch are drawn apart
             number = tf.constant(draw_number(step, micro), tf.int64)
-            own = self._local_graph(images, labels, number, tf.constant(sigma), noisy=sigma > 0)
+            own = self._local_graph(images, labels, number, sigma)
             sums = own if sums is None else self._add_graph(sums, own)
         return sums
 
-    def _sigma(self, images: int) -> float:
-        """Deviation of the images' weights in a step of so many images of this process."""
+    def _sigma(self, images: int) -> tf.Tensor | None:
+        """Deviation of the images' weights in a step of so many images of this process; None if
+        all weigh the same."""
         if self.technique.noise_batch is None:
-            return 0.0
-        return sigma_for(self.size * images // self.replicas, self.technique.noise_batch)
+            return None
+        sigma = sigma_for(self.size * images // self.replicas, self.technique.noise_batch)
+        return tf.constant(sigma) if sigma > 0 else None
 
     def _corrections(self, rates: Sequence[float]) -> list[float]:
         """Of the velocities, from the last rate that was applied to each."""
         before = [self.last_rate, *rates[:-1]]
         return [rate / last if last else 1.0 for rate, last in zip(rates, before, strict=True)]
-
-    def _local(
-        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor,
-        noisy: bool,
-    ) -> Backward:  # fmt: skip
-        deviation = sigma if noisy else None
-        return backward(
-            self.model, self.technique, self.seed, self.loss_scale, images, labels, number,
-            deviation,
-        )  # fmt: skip
 
     def _add(self, sums: Backward, own: Backward) -> Backward:
         return tf.nest.map_structure(tf.add, sums, own)
@@ -226,15 +224,8 @@ class TrainStep:
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return first_elements(variables)
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
+    def _local_results(self, value: Any) -> Any:
         return (value,)
-
-    def _may_overflow(self, small_sq: float) -> bool:
-        """Half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
-        are finite."""
-        if self.technique.precision == "mixed_float16":
-            return True
-        return self.technique.compression == "fp16" and math.isfinite(small_sq)
 
 
 def _round() -> None:

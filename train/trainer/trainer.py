@@ -18,7 +18,6 @@ from train.distributed.communicator import Ranks, equal_hash, weights_hash
 from train.distributed.interfaces import moved, read_counters
 from train.distributed.world import Runtime
 from train.errors import Unfinished
-from train.optimizers import adapted_variables
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
@@ -115,7 +114,7 @@ class Trainer:
             ),
             alarms=tuple(self.alarms),
             gradient_bytes=self.step.wire_bytes,
-            adapted=adapted_variables(self.step.optimizer),
+            adapted=self.step.trust.names if self.step.trust else (),
             origin_from=self.origin_from,
         )  # fmt: skip
 

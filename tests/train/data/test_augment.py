@@ -130,8 +130,3 @@ def test_cut_outs_are_squares_of_the_mean_colour() -> None:
         assert len(columns) == 3 or columns[0] == 0 or columns[-1] == 7
         centres.add((rows[0], rows[-1], columns[0], columns[-1]))
     assert len(centres) == 64, "each pixel is the centre of some"
-
-
-def test_a_crop_may_mirror_all_but_the_last_pixel() -> None:
-    images = pictures(2, 5, 6)
-    assert augment(images, np.arange(2), 1, 0, CropFlip(crop=4)).shape == images.shape

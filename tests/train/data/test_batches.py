@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.builders import config
+from tests.builders import config, row
 from tests.invariants import Invariant
 from train.config.plan import RunPlan
 from train.config.schedule import CropFlip
-from train.config.technique import Technique
 from train.data.dataset import Dataset, make_dataset
 
 pytestmark = pytest.mark.tf  # train.step.train_step loads it
@@ -98,7 +97,7 @@ def test_epochs_of_fewer_steps_go_through_the_images_and_begin_anew() -> None:
 
 
 def test_images_change_only_where_the_technique_says_so_and_as_the_epoch_does() -> None:
-    how = Technique(name="t", base_lr=0.1, base_batch=1, augmentation=CropFlip(crop=2, flip="none"))
+    how = row(augmentation=CropFlip(crop=2, flip="none"))
     plain = steps(gpus=1, batch_per_rank=50)[0]
     changed = steps(gpus=1, batch_per_rank=50, technique=how)[0]
     assert all(np.array_equal(a[0][1], b[0][1]) for a, b in zip(plain, changed, strict=True))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from train.config.run import used_train_images
-from train.data.sampling import evaluation_shard, rank_batches, shuffled, used_subset
+from train.data.sampling import apportion, evaluation_shard, rank_batches, shuffled, used_subset
 
 SEEDS = st.integers(0, 2**31 - 1)
 EPOCHS = st.integers(0, 500)
@@ -33,19 +35,6 @@ def test_order_never_changes() -> None:
     """Written down, so that a new NumPy that shuffles otherwise is noticed."""
     assert shuffled(10, 0, 0).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
     assert shuffled(10, 7, 3).tolist() == [2, 4, 7, 3, 5, 1, 8, 9, 0, 6]
-
-
-@given(
-    n=st.integers(0, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS, epoch=EPOCHS
-)
-def test_partition_is_disjoint_and_covers(n: int, size: int, b: int, seed: int, epoch: int) -> None:
-    parts = [rank_batches("partition", n, seed, epoch, r, size, b) for r in range(size)]
-    steps = n // (size * b)
-    assert all(part.shape == (steps, b) and part.dtype == np.int64 for part in parts)
-    together = np.concatenate([part.ravel() for part in parts])
-    covered = shuffled(n, seed, epoch)[: steps * size * b]
-    assert len(set(together.tolist())) == len(together)
-    assert set(together.tolist()) == set(covered.tolist())
 
 
 @given(n=st.integers(1, 500), size=st.integers(1, 9), b=st.integers(1, 20), seed=SEEDS)
@@ -118,3 +107,23 @@ def test_subset_is_not_simply_the_first_images() -> None:
     chosen = used_subset(labels, 0.1)
     assert 350 < chosen.mean() < 650
     assert np.array_equal(chosen, used_subset(labels, 0.1))
+
+
+def hamilton(counts: list[int], total: int) -> list[int]:
+    """By the book, in fractions: the whole parts, then one more by falling remainder."""
+    exact = [Fraction(count * total, sum(counts)) for count in counts]
+    places = [int(share) for share in exact]
+    order = sorted(range(len(counts)), key=lambda c: (places[c] - exact[c], c))
+    for c in order[: total - sum(places)]:
+        places[c] += 1
+    return places
+
+
+@given(st.data())
+def test_apportion_is_hamiltons_method(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(0, 10_000), min_size=1, max_size=20).filter(any))
+    total = data.draw(st.integers(0, sum(counts)))
+    found = apportion(np.array(counts, np.int64), total)
+    assert found.tolist() == hamilton(counts, total)
+    assert found.sum() == total
+    assert (found <= counts).all()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from train.config.run import RunConfig
-from train.config.technique import Technique
+from tests import builders
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
@@ -14,18 +13,14 @@ pytestmark = pytest.mark.tf
 
 def build(
     model: str, shape: tuple[int, int, int], classes: int, norm: str,
-    row: dict[str, object] | None = None, pixels: object = None, size: int = 1, **changes: object,
+    row: dict[str, object] | None = None, pixels: object = None, **changes: object,
 ):  # fmt: skip
     from train.models.layers import StepSeed
     from train.models.networks import build_model
 
-    technique = Technique(name="t", base_lr=0.1, base_batch=1, normalisation=norm, **(row or {}))
-    config = RunConfig(
-        dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=4, epochs=1,
-        **{"seed": 0, **changes},
-    )  # fmt: skip
-    seed = StepSeed(7)
-    return build_model(config, shape, classes, seed, pixels, size), seed
+    technique = builders.row(normalisation=norm, **(row or {}))
+    config = builders.config(dataset="cifar10", model=model, technique=technique, **changes)
+    return build_model(config, shape, classes, StepSeed(7), pixels)
 
 
 # by hand: conv k*k*in*out + out, dense in*out + out, batch norm 4 per channel
@@ -49,14 +44,14 @@ MINI_NORMALISED_CHANNELS = 64 + (64 + 64 + 256 + 256) + (128 + 128 + 512 + 512)
     ],
 )
 def test_parameters_and_output(model, shape, classes, norm, parameters) -> None:
-    net, _ = build(model, shape, classes, norm)
+    net = build(model, shape, classes, norm)
     assert net.count_params() == parameters
     out = net(np.zeros((3, *shape), np.uint8))
     assert out.shape == (3, classes) and out.dtype == "float32"
 
 
 def test_linear_is_softmax_regression_on_the_pixels() -> None:
-    net, _ = build("linear", (2, 2, 1), 3, "none")
+    net = build("linear", (2, 2, 1), 3, "none")
     weights, bias = (variable.numpy() for variable in net.trainable_variables)
     images = np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
     np.testing.assert_allclose(net(images), images.reshape(2, 4) / 255 @ weights + bias, rtol=1e-5)
@@ -67,27 +62,27 @@ def test_what_a_sigmoid_gets_is_normalised_and_is_watched() -> None:
 
     from train.models.networks import a_sigmoid_input
 
-    net, _ = build("mlp", (4, 4, 1), 3, "batch_norm")
+    net = build("mlp", (4, 4, 1), 3, "batch_norm")
     images = np.random.default_rng(0).integers(0, 256, (50, 4, 4, 1), np.uint8)
     watched = tf.keras.Model(net.input, a_sigmoid_input(net))(images, training=True).numpy()
     assert watched.shape == (50,)
     assert abs(watched.mean()) < 1e-5 and watched.std() == pytest.approx(1, abs=0.05)
-    plain, _ = build("mlp", (4, 4, 1), 3, "none")
+    plain = build("mlp", (4, 4, 1), 3, "none")
     before = tf.keras.Model(plain.input, plain.get_layer("sigmoid2").output)(images)
     weights, bias = plain.get_layer("hidden3").get_weights()
     found = tf.keras.Model(plain.input, a_sigmoid_input(plain))(images)
     np.testing.assert_allclose(found, (before @ weights + bias)[:, 0], rtol=1e-5)
-    assert a_sigmoid_input(build("linear", (4, 4, 1), 3, "none")[0]) is None
+    assert a_sigmoid_input(build("linear", (4, 4, 1), 3, "none")) is None
 
 
 def test_width_multiplies_the_filters_and_shortcuts_can_be_left_out() -> None:
-    usual, _ = build("resnet_mini", (32, 32, 3), 10, "batch_norm")
-    half, _ = build("resnet_mini", (32, 32, 3), 10, "batch_norm", width=0.5)
+    usual = build("resnet_mini", (32, 32, 3), 10, "batch_norm")
+    half = build("resnet_mini", (32, 32, 3), 10, "batch_norm", width=0.5)
     for layer in half.layers:
         if "conv" in layer.name and hasattr(layer, "filters"):
             assert layer.filters == usual.get_layer(layer.name).filters // 2
     assert half.get_layer("logits").kernel.shape[0] == 1024
-    plain, _ = build("resnet_mini", (32, 32, 3), 10, "batch_norm", shortcuts=False)
+    plain = build("resnet_mini", (32, 32, 3), 10, "batch_norm", shortcuts=False)
     left = {layer.name for layer in usual.layers} - {layer.name for layer in plain.layers}
     assert {name for name in left if name.startswith("block")} == {
         "block2_shortcut", "block2_bn_shortcut", "block3_shortcut", "block3_bn_shortcut",
@@ -98,14 +93,14 @@ def test_width_multiplies_the_filters_and_shortcuts_can_be_left_out() -> None:
 def test_without_a_shortcut_no_branch_starts_at_zero() -> None:
     """Nothing would be left of the image, nor of any gradient."""
     row = {"zero_gamma": True}
-    net, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm", row, shortcuts=False)
+    net = build("resnet_mini", (16, 16, 3), 4, "batch_norm", row, shortcuts=False)
     images = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), np.uint8)
     assert np.ptp(net(images, training=True), axis=0).min() > 1e-3
 
 
 def test_same_seed_same_weights_other_seed_other_weights() -> None:
     one, same, other = (
-        build("cnn", (8, 8, 1), 10, "none", seed=seed)[0].get_weights()[0] for seed in (1, 1, 2)
+        build("cnn", (8, 8, 1), 10, "none", seed=seed).get_weights()[0] for seed in (1, 1, 2)
     )
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
@@ -142,8 +137,8 @@ GHOSTS = {"ghost_batch": 2}
 
 
 def test_zero_gamma_starts_each_residual_branch_at_zero() -> None:
-    usual, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm")
-    net, _ = build("resnet_mini", (16, 16, 3), 4, "batch_norm", {"zero_gamma": True})
+    usual = build("resnet_mini", (16, 16, 3), 4, "batch_norm")
+    net = build("resnet_mini", (16, 16, 3), 4, "batch_norm", {"zero_gamma": True})
     zero = {v.name for v in net.variables if "gamma" in v.name and not v.numpy().any()}
     assert zero == {"block2_bn2/gamma:0", "block3_bn2/gamma:0"}
     for own, other in zip(net.variables, usual.variables, strict=True):
@@ -152,16 +147,32 @@ def test_zero_gamma_starts_each_residual_branch_at_zero() -> None:
 
 def test_he_initialisation_of_every_kernel() -> None:
     """He et al. 2015 (1502.01852): deviation sqrt(2 / inputs); Glorot's differs where it counts."""
-    he, _ = build("resnet_mini", (32, 32, 3), 10, "none", {"initialisation": "he"})
+    he = build("resnet_mini", (32, 32, 3), 10, "none", {"initialisation": "he"})
     kernels = [v.numpy() for v in he.variables if "kernel" in v.name]
     assert len(kernels) == 10
     for kernel in kernels:
         expected = (2 / np.prod(kernel.shape[:-1])) ** 0.5
         # Keras cuts the normal off at two deviations; the error of a deviation is below this
         assert abs(kernel.std() / expected - 1) < 4 / (2 * kernel.size) ** 0.5
-    glorot, _ = build("resnet_mini", (32, 32, 3), 10, "none")
+    glorot = build("resnet_mini", (32, 32, 3), 10, "none")
     shortcut = glorot.get_layer("block2_shortcut").kernel.numpy()
     assert shortcut.std() == pytest.approx((2 / (64 + 256)) ** 0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 1 << 20])
+def test_mean_and_deviation_of_each_channel_of_the_images_used(at_once: int, monkeypatch) -> None:
+    """Exact, however the images are read; a constant channel has the deviation 0."""
+    from train.models import standardise
+
+    monkeypatch.setattr(standardise, "_AT_ONCE", at_once)
+    images = np.random.default_rng(0).integers(0, 256, (23, 8, 6, 3), dtype=np.uint8)
+    images[..., 1] = 7
+    used = np.flatnonzero(np.arange(23) % 4)
+    found = standardise.channel_statistics(images, used)
+    exact = images[used].astype(np.float64) / 255
+    np.testing.assert_allclose(found.mean, exact.mean((0, 1, 2)), rtol=1e-13)
+    np.testing.assert_allclose(found.deviation, exact.std((0, 1, 2)), rtol=1e-12, atol=1e-15)
+    assert found.deviation[1] == 0 and isinstance(found.mean[0], float), "JSON can hold it"
 
 
 def test_standardised_images_have_mean_0_and_deviation_1() -> None:
@@ -170,7 +181,7 @@ def test_standardised_images_have_mean_0_and_deviation_1() -> None:
     images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
     images[..., 1] //= 7
     pixels = channel_statistics(images, np.arange(50))
-    net, _ = build("resnet_mini", (8, 8, 3), 4, "none", {"standardise": True}, pixels)
+    net = build("resnet_mini", (8, 8, 3), 4, "none", {"standardise": True}, pixels)
     seen = net.get_layer("scale")(images).numpy().astype(np.float64)
     np.testing.assert_allclose(seen.mean((0, 1, 2)), 0, atol=1e-5)
     np.testing.assert_allclose(seen.std((0, 1, 2)), 1, atol=1e-5)
@@ -194,8 +205,8 @@ def test_mixed_precision_keeps_weights_pixels_and_logits_in_float32(norm, precis
 
     row = {"precision": precision, **(GHOSTS if norm == "ghost_batch_norm" else {})}
     for model in ("cnn", "resnet_mini"):
-        net, _ = build(model, (12, 12, 3), 4, norm, row)
-        usual, _ = build(model, (12, 12, 3), 4, norm, {**row, "precision": "float32"})
+        net = build(model, (12, 12, 3), 4, norm, row)
+        usual = build(model, (12, 12, 3), 4, norm, {**row, "precision": "float32"})
         assert tf.keras.mixed_precision.global_policy().name == "float32", "as it was"
         for own, other in zip(net.variables, usual.variables, strict=True):
             assert own.dtype == tf.float32 and np.array_equal(own, other)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import builders
 from train.config.networks import NetworkSource
 from train.config.run import RunConfig
 from train.config.technique import Technique
@@ -67,6 +68,11 @@ def build(input_shape, classes):
 """
 
 
+def config_of(model: str, row: Any = None, **changes: Any) -> RunConfig:
+    technique = builders.row(**(row or {}))
+    return builders.config(model=model, technique=technique, batch_per_rank=4, **changes)
+
+
 def own(folder: Path, body: str, row: Any = None, draws: Any = None, **changes: Any) -> Any:
     """A network of a file, as a rank makes it. draws: a StepSeed."""
     from train.models.layers import StepSeed
@@ -75,12 +81,8 @@ def own(folder: Path, body: str, row: Any = None, draws: Any = None, **changes: 
     file = folder / "copied.py"
     file.write_text(HEAD + body)
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    technique = Technique(name="t", base_lr=0.1, base_batch=4, **(row or {}))
-    config = RunConfig(
-        dataset="digits", model=f"net.py:build@{sha256}", technique=technique, gpus=1,
-        batch_per_rank=4, epochs=1, **{"seed": 0, **changes},
-    )  # fmt: skip
-    return build_model(config, SHAPE, CLASSES, draws or StepSeed(7), None, 1, folder, file)
+    config = config_of(f"net.py:build@{sha256}", row, **changes)
+    return build_model(config, SHAPE, CLASSES, draws or StepSeed(7), None, folder, file)
 
 
 def plain(file: Path) -> Any:
@@ -303,7 +305,7 @@ def test_networks_of_keras_get_the_range_that_they_expect() -> None:
     from train.models.own import _prepared
     from train.models.standardise import channel_statistics
 
-    row = Technique(name="t", base_lr=0.1, base_batch=1)
+    row = builders.row()
     images = tf.constant(IMAGES)
 
     def seen(name: str, technique: Technique = row) -> np.ndarray:
@@ -405,16 +407,14 @@ def test_an_error_of_its_code_has_the_line(body: str, text: str, tmp_path: Path)
 
 
 def test_the_file_is_the_one_that_the_config_names(tmp_path: Path) -> None:
-    from train.models.builder import load_builder
+    from train.models.own import _load_builder
 
     source = NetworkSource("file", "build", "net.py", "0" * 64)
     with pytest.raises(ConfigError, match=r"gone\.py is missing"):
-        load_builder(source, tmp_path / "gone.py")
+        _load_builder(source, tmp_path / "gone.py")
     (tmp_path / "other.py").write_text("")
     with pytest.raises(ConfigError, match=r"other\.py has the sha256 e3b0"):
-        load_builder(source, tmp_path / "other.py")
-    with pytest.raises(ConfigError, match=r"no MobileNetV9; it has ConvNeXtBase"):
-        load_builder(NetworkSource("applications", "MobileNetV9"), None)
+        _load_builder(source, tmp_path / "other.py")
 
 
 def test_the_first_convolution_whitens_what_it_sees(tmp_path: Path) -> None:
@@ -448,7 +448,7 @@ def build(s, n):
     x = Position()(L.BatchNormalization()(shared(shared(x))))
     x = L.Multiply()([x, L.Conv2D(5, 1, activation="sigmoid", name="excite")(x)])
     x = L.BatchNormalization()(L.Conv2DTranspose(4, 3)(x))
-    x = L.BatchNormalization()(L.Conv2D(4, 3, groups=2)(x))
+    x = L.BatchNormalization()(L.DepthwiseConv2D(1)(L.Conv2D(4, 3, groups=2)(x)))
     x = L.BatchNormalization(trainable=False)(L.Conv2D(4, 3, name="frozen")(x))
     inner = tf.keras.Sequential([L.Conv2D(4, 1, name="inner"), L.BatchNormalization(), L.ReLU()])
     return tf.keras.Model(i, L.Dense(n)(L.Flatten()(inner(x))))
@@ -467,12 +467,7 @@ def test_muon_orthogonalises_convolutions_whose_length_normalisation_takes_away(
     for fix_norm, expected in rows:
         row = {**MUON, "optimizer": {"name": "muon", "fix_norm": fix_norm}}
         net = own(tmp_path, POSITIONS, row)
-        technique = Technique(name="t", base_lr=0.1, base_batch=4, **row)
-        config = RunConfig(
-            dataset="digits", model=f"net.py:build@{'0' * 64}", technique=technique, gpus=1,
-            batch_per_rank=4, epochs=1, seed=0,
-        )  # fmt: skip
-        optimizer = _optimizer(config, net)
+        optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
         chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
         assert {name.split("/")[0] for name in chosen} == expected
 
@@ -488,16 +483,9 @@ def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        "MobileNetV2",
-        "EfficientNetB0",
-        "ResNet50V2",
-        "DenseNet121",
-        "ConvNeXtTiny",
-        "MobileNetV3Small",
-    ],
-)
+    "name", ["MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "ConvNeXtTiny",
+             "MobileNetV3Small"],
+)  # fmt: skip
 def test_networks_of_keras_are_theirs_to_the_bit(name: str, tmp_path: Path) -> None:
     import tensorflow as tf
 
@@ -511,11 +499,7 @@ def test_networks_of_keras_are_theirs_to_the_bit(name: str, tmp_path: Path) -> N
     reference = make(**shape, classifier_activation=None)
     norms = [x for x in reference.layers if isinstance(x, tf.keras.layers.BatchNormalization)]
     for row in (GHOSTS, SYNC) if norms else ({},):
-        technique = Technique(name="t", base_lr=0.1, base_batch=4, **row)
-        config = RunConfig(
-            dataset="cifar10", model=f"keras.applications.{name}", technique=technique, gpus=1,
-            batch_per_rank=4, epochs=1, seed=0,
-        )  # fmt: skip
+        config = config_of(f"keras.applications.{name}", row, dataset="cifar10")
         net = build_model(config, (32, 32, 3), CLASSES, StepSeed(1))
         user_network(net).save_weights(tmp_path / "weights.h5")
         reference.load_weights(tmp_path / "weights.h5")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.builders import row
 from tests.train.optimizers.toy import Toy, one
 from tests.train.references.momentum_rules import sgd
 from train.config.optimizer import Larc, Lars, Muon, NovoGradTfa, Sgd
@@ -45,13 +46,12 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     """The same numbers through the real step, whose reduction is made to return ones."""
     import tensorflow as tf
 
-    from train.config.technique import Technique
     from train.models.layers import StepSeed
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step.reduction import Reduced
     from train.step.train_step import TrainStep
 
-    technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Sgd(momentum=0.9))
+    technique = row(optimizer=Sgd(momentum=0.9))
     inputs = tf.keras.Input((1,), dtype="uint8")
     scaled = tf.keras.layers.Rescaling(1.0)(inputs)
     logits = tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros")(scaled)
@@ -80,7 +80,7 @@ def test_a_rate_that_changes_in_every_step(nesterov: bool, invariant: Any) -> No
 def test_whose_slots_follow_the_rate() -> None:
     """Those that keep rate x gradient where their source has the rate outside; LARS' has it
     inside, in print."""
-    from train.optimizers import velocities
+    from train.optimizers.layerwise import velocities
 
     for config, slots in (
         (Sgd(), 0), (Sgd(momentum=0.9), 1), (Sgd(momentum=0.9, weight_decay=0.1), 1),

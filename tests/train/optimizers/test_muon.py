@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.train.optimizers.toy import SHAPES, Toy, gradients, length, one, relative
+from tests.train.optimizers.toy import SHAPES, length, one, relative
 from tests.train.references.muon_rule import orthogonalised
 from train.config.optimizer import Muon
 
@@ -46,20 +46,6 @@ def test_before_the_step_a_convolution_has_the_norm_of_its_channels(invariant: A
         assert np.array_equal(kept[0], kept[1])
 
 
-def test_depthwise_and_unasked_dense_kernels_are_left_to_the_rest() -> None:
-    """A channel of a depthwise convolution sees one map: its kernel is no matrix."""
-    for name, dense, orthogonal in (
-        ("dense/kernel", False, False), ("dense/kernel", True, True),
-        ("conv/depthwise_kernel", True, False),
-    ):  # fmt: skip
-        shape = (3, 3, 4, 1) if "depthwise" in name else SHAPES[name]
-        gradient = np.random.default_rng(1).normal(size=shape)
-        config = Muon(dense=dense, fix_norm=False)
-        before, after = one(config, np.ones(shape), [gradient], [RATE], name)
-        adam = np.abs((before - after) / (0.1 * RATE) - np.sign(gradient)).max() < 1e-3
-        assert adam != orthogonal, name
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_gaussian_matrices_end_near_orthogonal(size: tuple[int, int], invariant: Any) -> None:
     for steps in (3, 5):
@@ -77,12 +63,3 @@ def test_it_is_the_polynomial_of_the_singular_values(size: tuple[int, int], inva
         error = relative(iterate(scale * matrix, steps), orthogonalised(matrix, steps))
         invariant(NAME, "U p(S) V' by numpy's decomposition", error, 1e-5)
     assert not iterate(np.zeros(size), 5).any()
-
-
-def test_equal_gradients_give_equal_bits() -> None:
-    """What ranks rely on: nothing is drawn, nothing depends on what ran before."""
-    first, second = Toy(Muon(dense=True)), Toy(Muon(dense=True))
-    for step in range(5):
-        for toy in (first, second):
-            toy.step(gradients(step), RATE)
-    assert all(np.array_equal(first.weights()[name], second.weights()[name]) for name in SHAPES)

@@ -11,11 +11,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from tests import builders
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import ADAPTED, RATES, SHAPES, Toy, first_weights, gradients, run
 from train.config.optimizer import AnyOptimizer, Lamb, Larc, Lars, Muon, Sgd
-from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
@@ -46,17 +45,16 @@ def test_thirty_steps_are_those_of_the_paper(case: str, invariant: Any) -> None:
 @EACH
 def test_it_goes_on_from_its_saved_state_bit_for_bit(case: str) -> None:
     """All slots exist before the first step, and nothing else remembers anything."""
-    from train.optimizers import optimizer_variables
 
     config = CASES[case][1]
     first = Toy(config)
     fresh = Toy(config)
-    names = [v.name for v in optimizer_variables(fresh.optimizer)]
+    slots = len(fresh.optimizer.variables())
     for step in range(5):
         first.step(gradients(step), RATES[step])
-    saved = [v.numpy() for v in optimizer_variables(first.optimizer)]
-    assert len(saved) == len(names)
-    for variable, value in zip(optimizer_variables(fresh.optimizer), saved, strict=True):
+    saved = [v.numpy() for v in first.optimizer.variables()]
+    assert len(saved) == slots
+    for variable, value in zip(fresh.optimizer.variables(), saved, strict=True):
         variable.assign(value)
     for old, new in zip(first.variables, fresh.variables, strict=True):
         new.assign(old)
@@ -66,7 +64,7 @@ def test_it_goes_on_from_its_saved_state_bit_for_bit(case: str) -> None:
             toy.step(gradients(step), 2 * RATES[step])
     for old, new in zip(first.variables, fresh.variables, strict=True):
         assert np.array_equal(old.numpy(), new.numpy()), old.name
-    ours, theirs = (optimizer_variables(toy.optimizer) for toy in (first, fresh))
+    ours, theirs = (toy.optimizer.variables() for toy in (first, fresh))
     assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(ours, theirs, strict=True))
 
 
@@ -103,15 +101,15 @@ def test_a_rate_of_zero_moves_nothing(case: str) -> None:
 
 
 def test_which_optimizers_tell_their_trust_ratios() -> None:
-    from train.optimizers import adapted_variables, trust_ratios
+    from train.optimizers.layerwise import trust_log
 
     for _, config, _ in CASES.values():
         adapted = len(ADAPTED) if getattr(config, "exclude", None) else len(SHAPES)
         toy = Toy(config)
-        found = trust_ratios(toy.optimizer)
-        assert len(adapted_variables(toy.optimizer)) == (adapted if found else 0)
+        found = trust_log(toy.optimizer)
         if isinstance(config, Lamb | Lars | Larc):
-            assert [tuple(v.shape) for v in found] == [(adapted,)] * 2
+            assert len(found.names) == adapted
+            assert found.ratios.shape == found.kept.shape == (adapted,)
         else:
             assert found is None
 
@@ -130,31 +128,12 @@ def test_the_patterns_exclude_biases_and_normalisation_of_the_networks_and_no_ke
     from train.models.networks import build_model
     from train.optimizers.layerwise import excluded
 
-    technique = Technique(name="t", base_lr=1, base_batch=1, normalisation="batch_norm")
+    technique = builders.row(normalisation="batch_norm")
     for model in ("cnn", "resnet_mini", "resnet50"):
-        config = RunConfig(
-            dataset="cifar10", model=model, technique=technique, gpus=1, batch_per_rank=8,
-            epochs=1, seed=0,
-        )  # fmt: skip
-        variables = build_model(config, (32, 32, 3), 10, StepSeed(1)).trainable_variables
+        of = builders.config(dataset="cifar10", model=model, technique=technique)
+        variables = build_model(of, (32, 32, 3), 10, StepSeed(1)).trainable_variables
         for variable in variables:
             assert excluded(variable, NOT_ADAPTED) == (len(variable.shape) == 1), variable.name
-
-
-def test_without_decay_sgd_is_keras_own_bit_for_bit() -> None:
-    import tensorflow as tf
-
-    for nesterov in (False, True):
-        ours = Toy(Sgd(momentum=0.9, nesterov=nesterov))
-        assert type(ours.optimizer) is tf.keras.optimizers.SGD
-        keras = Toy(Sgd())
-        keras.optimizer = tf.keras.optimizers.SGD(0.0, momentum=0.9, nesterov=nesterov)
-        for step in range(10):
-            for toy in (ours, keras):
-                toy.last_rate = None
-                toy.step(gradients(step), 0.02)
-        for a, b in zip(ours.variables, keras.variables, strict=True):
-            assert np.array_equal(a.numpy(), b.numpy())
 
 
 def test_under_tf_distribute_all_replicas_take_the_same_steps() -> None:

@@ -21,8 +21,8 @@ RATES = [0.01] * 10 + [0.03] * 10 + [0.03 * 0.8**step for step in range(10)]
 Weights = dict[str, np.ndarray]
 
 
-def first_weights(seed: int = 0) -> Weights:
-    rng = np.random.default_rng(seed)
+def first_weights() -> Weights:
+    rng = np.random.default_rng(0)
     return {name: rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in SHAPES.items()}
 
 
@@ -41,13 +41,15 @@ class Toy:
     def __init__(self, config: Any, weights: Weights | None = None) -> None:
         import tensorflow as tf
 
-        from train.optimizers import build_optimizer, velocities
+        from train.optimizers.build import build_optimizer
+        from train.optimizers.layerwise import velocities
 
         given = first_weights() if weights is None else weights
         self.variables = [
             tf.Variable(np.asarray(w, np.float32), name=name) for name, w in given.items()
         ]
-        self.optimizer = build_optimizer(config, self.variables)
+        kernels = [variable for variable in self.variables if len(variable.shape) == 4]
+        self.optimizer = build_optimizer(config, self.variables, kernels)
         self.velocities = velocities(self.optimizer, config)
         self.last_rate: float | None = None
 
@@ -66,12 +68,12 @@ class Toy:
         return {v.name.split(":")[0]: v.numpy().astype(np.float64) for v in self.variables}
 
 
-def run(config: Any, rates: Sequence[float], scale: float = 1.0) -> list[Weights]:
+def run(config: Any, rates: Sequence[float]) -> list[Weights]:
     """The weights before the first step and after each."""
     toy = Toy(config)
     path = [toy.weights()]
     for step, rate in enumerate(rates):
-        toy.step(gradients(step, scale), rate)
+        toy.step(gradients(step), rate)
         path.append(toy.weights())
     return path
 

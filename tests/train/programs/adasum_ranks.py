@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config.run import RunConfig
-from train.config.technique import Technique
+from tests.builders import config, row
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -45,18 +44,13 @@ def square(rank: int) -> float:
 def main() -> None:
     out = Path(sys.argv[1])
     launch = read_launch(os.environ)
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, reduction="adasum")
-    config = RunConfig(
-        dataset="digits", model="cnn", technique=technique, gpus=launch.size, batch_per_rank=16,
-        epochs=1, seed=5,
-    )  # fmt: skip
-    runtime = start(config, launch)
+    runtime = start(config(gpus=launch.size), launch)
 
     import tensorflow as tf
 
     from train.step.reduction import Reduced, build_reducer
 
-    reducer = build_reducer(technique, runtime.size)
+    reducer = build_reducer(row(reduction="adasum"), runtime.size)
 
     @tf.function
     def reduce(values: list[tf.Tensor], local: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:

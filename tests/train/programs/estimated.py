@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.builders import config, row
 from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.data.registry import load
 from train.distributed.launch import read_launch
 from train.distributed.world import start
@@ -24,11 +24,8 @@ from train.distributed.world import start
 
 def config_of(kind: str, gpus: int = 2) -> RunConfig:
     ghost = {"ghost_batch": 8} if kind == "ghost_batch_norm" else {}
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation=kind, **ghost)
-    return RunConfig(
-        dataset="digits", model="resnet_mini", technique=technique, gpus=gpus, batch_per_rank=16,
-        epochs=1, seed=5,
-    )  # fmt: skip
+    technique = row(normalisation=kind, **ghost)
+    return config(model="resnet_mini", technique=technique, gpus=gpus, batch_per_rank=16, seed=5)
 
 
 def main() -> None:
@@ -57,7 +54,7 @@ def estimated(kind: str, batches: list[np.ndarray], size: int) -> np.ndarray:
     from train.models.networks import build_model
     from train.trainer.batch_statistics import reestimate_statistics
 
-    model = build_model(config_of(kind), (8, 8, 1), 10, StepSeed(1), size=size)
+    model = build_model(config_of(kind, size), (8, 8, 1), 10, StepSeed(1))
     reestimate_statistics(model, batches, size)
     return np.concatenate([value.numpy() for value in model.non_trainable_variables])
 

@@ -32,7 +32,7 @@ def main() -> None:
     with strategy.scope():
         trained = model()
     evaluation = EvaluationModel(strategy, trained, shown)
-    evaluation.begin()
+    evaluation.push()
     rng = np.random.default_rng(4)
     # far apart, so that the spread between the replicas counts
     rows = rng.normal([[[0.0]], [[5.0]]], [[[1.0]], [[2.0]]], (2, ROWS, WIDTH)).astype(np.float32)

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.builders import config, row
 from train.config.optimizer import Adam, Sgd
-from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.data.registry import load
 from train.data.sampling import rank_batches
 from train.distributed.launch import read_launch
@@ -25,19 +24,16 @@ STEPS, BATCH, RATE = 12, 16, 0.003
 
 
 def main() -> None:
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm")
-    config = RunConfig(
-        dataset="digits", model="resnet_mini", technique=technique, gpus=2, batch_per_rank=BATCH,
-        epochs=1, seed=5,
-    )  # fmt: skip
-    runtime = start(config, read_launch(os.environ))
+    normalised = row(normalisation="batch_norm")
+    of = config(model="resnet_mini", technique=normalised, gpus=2, batch_per_rank=BATCH, seed=5)
+    runtime = start(of, read_launch(os.environ))
 
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
 
     from train.models.layers import StepSeed
     from train.models.networks import build_model
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step.train_step import TrainStep
 
     data = load("digits", None, Path(sys.argv[1]))
@@ -48,14 +44,13 @@ def main() -> None:
         ("adam", Adam(), lambda: tf.keras.optimizers.Adam(RATE)),
     ):
         seed = StepSeed(1)
-        model = build_model(config, (8, 8, 1), 10, seed)
-        row = technique.model_copy(update={"optimizer": ours})
+        model = build_model(of, (8, 8, 1), 10, seed)
         optimizer = build_optimizer(ours, model.trainable_variables)
-        step = TrainStep(model, optimizer, row, seed, size=2)
+        step = TrainStep(model, optimizer, row(optimizer=ours), seed, size=2)
         for number, rows in enumerate(plan):
             step([(data.train_x[rows], data.train_y[rows])], RATE, number)
 
-        reference = build_model(config, (8, 8, 1), 10, StepSeed(1))
+        reference = build_model(of, (8, 8, 1), 10, StepSeed(1))
         reference.compile(
             optimizer=hvd.DistributedOptimizer(keras()),
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.builders import row
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import Toy, gradients
 from tests.train.step.test_step_parts import batches, own_network, small
@@ -40,11 +41,10 @@ def mirrored(config: Any, strategy: Any) -> Toy:
 def own_network_is_one_batch(strategy: Any) -> float:
     """Penalties and an embedding through the step itself: two replicas of 8 images are 16."""
     from train.config.optimizer import Adam
-    from train.config.technique import Technique
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step.tf_distribute import DistributedStep, ReplicaSeed
 
-    technique = Technique(name="t", base_lr=1, base_batch=1, optimizer=Adam())
+    technique = row(optimizer=Adam())
     alone = small(model=own_network(), optimizer=Adam())
     with strategy.scope():
         model = own_network()
@@ -56,9 +56,14 @@ def own_network_is_one_batch(strategy: Any) -> float:
     return float(np.abs(both - alone.weights()).max())
 
 
-def main() -> None:
-    from train.optimizers import trust_ratios
+def factors(toy: Toy) -> list[Any]:
+    from train.optimizers.layerwise import trust_log
 
+    log = trust_log(toy.optimizer)
+    return [log.ratios, log.kept] if log else []
+
+
+def main() -> None:
     device = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -70,9 +75,8 @@ def main() -> None:
         both = mirrored(config, strategy)
         pairs = [
             *zip(both.variables, alone.variables, strict=True),
-            *zip(trust_ratios(both.optimizer) or (), trust_ratios(alone.optimizer) or (),
-                 strict=True),
-        ]  # fmt: skip
+            *zip(factors(both), factors(alone), strict=True),
+        ]
         found[name] = max(
             float(np.abs(replica.numpy() - one.numpy()).max())
             for many, one in pairs

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from jobs.cell.launch import RENDEZVOUS
+from tests.builders import config, row
 from train.config.optimizer import Lamb, Sgd
-from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.data.registry import load
 from train.data.sampling import rank_batches
 from train.distributed.launch import read_launch
@@ -44,17 +43,14 @@ def arrive(rank: int, ready: Path) -> None:
 def main() -> None:
     launch = read_launch(os.environ)
     size = launch.size
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm")
-    config = RunConfig(
-        dataset="digits", model="resnet_mini", technique=technique, gpus=size,
-        batch_per_rank=BATCH, epochs=1, seed=5,
-    )  # fmt: skip
-    runtime = start(config, launch)
+    normalised = row(normalisation="batch_norm")
+    of = config(model="resnet_mini", technique=normalised, gpus=size, batch_per_rank=BATCH, seed=5)
+    runtime = start(of, launch)
 
     from train.data.batches import Batches
     from train.models.layers import StepSeed
     from train.models.networks import build_model
-    from train.optimizers import build_optimizer
+    from train.optimizers.build import build_optimizer
     from train.step import reduction
     from train.step.one_graph import OneGraphStep
 
@@ -73,16 +69,11 @@ def main() -> None:
         reduction.ALONE_BYTES = least
         trained = []
         for together in (False, True):
-            model = build_model(config, (8, 8, 1), 10, seed := StepSeed(1))
+            model = build_model(of, (8, 8, 1), 10, seed := StepSeed(1))
             first = [variable.numpy() for variable in model.trainable_variables]
-            row = technique.model_copy(update={"optimizer": optimizer, "compression": compression})
-            step = OneGraphStep(
-                model,
-                build_optimizer(optimizer, model.trainable_variables),
-                row,
-                seed,
-                size=size,
-            )
+            technique = row(optimizer=optimizer, compression=compression)
+            made = build_optimizer(optimizer, model.trainable_variables)
+            step = OneGraphStep(model, made, technique, seed, size=size)
             if together:
                 for begin in range(0, STEPS, 4):
                     own = given[begin : begin + 4]

@@ -7,22 +7,16 @@ import os
 
 import numpy as np
 
+from tests.builders import config, row
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
 
 def config_for(precision: str) -> RunConfig:
-    technique = Technique(
-        name="t", base_lr=0.1, base_batch=16, normalisation="batch_norm", precision=precision,
-        optimizer=Sgd(),
-    )  # fmt: skip
-    return RunConfig(
-        dataset="digits", model="resnet_mini", technique=technique, gpus=1, batch_per_rank=16,
-        epochs=1, seed=5,
-    )  # fmt: skip
+    technique = row(normalisation="batch_norm", precision=precision, optimizer=Sgd())
+    return config(model="resnet_mini", technique=technique, batch_per_rank=16, seed=5)
 
 
 def main() -> None:

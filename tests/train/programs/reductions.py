@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config.run import RunConfig
-from train.config.technique import Technique
+from tests.builders import config, row
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -56,12 +55,7 @@ def _bytes_written() -> int:
 def main() -> None:
     out = Path(sys.argv[1])
     launch = read_launch(os.environ)
-    technique = Technique(name="t", base_lr=1.0, base_batch=1)
-    config = RunConfig(
-        dataset="digits", model="cnn", technique=technique, gpus=launch.size, batch_per_rank=16,
-        epochs=1, seed=5,
-    )  # fmt: skip
-    runtime = start(config, launch)
+    runtime = start(config(gpus=launch.size), launch)
 
     import tensorflow as tf
 
@@ -71,8 +65,7 @@ def main() -> None:
     own = gradients(rank, size)
     told = {}
     for compression in COMPRESSIONS:
-        row = technique.model_copy(update={"compression": compression})
-        reducer = build_reducer(row, size)
+        reducer = build_reducer(row(compression=compression), size)
 
         @tf.function
         def reduce(

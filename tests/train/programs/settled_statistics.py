@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config.run import RunConfig
-from train.config.technique import Technique
+from tests.builders import config, row
 from train.data.registry import load
 from train.distributed.launch import read_launch
 from train.distributed.world import describe_world, start
@@ -21,12 +20,8 @@ from train.run.provenance import collect
 
 
 def main() -> None:
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="batch_norm")
-    config = RunConfig(
-        dataset="digits", model="cnn", technique=technique, gpus=2, batch_per_rank=16, epochs=1,
-        seed=5,
-    )  # fmt: skip
-    runtime = start(config, read_launch(os.environ))
+    of = config(technique=row(normalisation="batch_norm"), gpus=2, seed=5)
+    runtime = start(of, read_launch(os.environ))
 
     import tensorflow as tf
 
@@ -37,7 +32,7 @@ def main() -> None:
     from train.trainer.evaluate import Evaluator
 
     data = load("digits", None, Path(sys.argv[1]))
-    model = build_model(config, (8, 8, 1), 10, StepSeed(1))
+    model = build_model(of, (8, 8, 1), 10, StepSeed(1))
     layers = [
         layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)
     ]
@@ -64,7 +59,7 @@ def main() -> None:
             "own_after": Evaluator(model, data, Ranks(0, 1))(),
             "together_after": Evaluator(model, data, Ranks(runtime.rank, runtime.size))(),
         }
-    world, _ = describe_world(runtime, collect(config, ()))
+    world, _ = describe_world(runtime, collect(of, ()))
     print(json.dumps([*told.values(), world.oversubscribed]))
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from train.config.run import RunConfig
-from train.config.technique import Technique
+from tests.builders import config
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -20,12 +19,7 @@ CASES = {"images": ((6, 4, 3, 5), 0), "vectors": ((6, 5), 0), "far": ((6, 4, 3, 
 
 
 def main() -> None:
-    technique = Technique(name="t", base_lr=1.0, base_batch=1, normalisation="sync_batch_norm")
-    config = RunConfig(
-        dataset="digits", model="cnn", technique=technique, gpus=2, batch_per_rank=6, epochs=1,
-        seed=5,
-    )  # fmt: skip
-    runtime = start(config, read_launch(os.environ))
+    runtime = start(config(gpus=2), read_launch(os.environ))
     print(json.dumps({name: case(name, runtime.rank, runtime.size) for name in CASES}))
 
 
@@ -39,7 +33,8 @@ def case(name: str, rank: int, size: int) -> dict[str, Any]:
     # means that differ between the ranks, so that their spread is part of the variance
     x = rng.normal(offset + rank, 1, shape).astype(np.float32)
     dy = rng.normal(size=shape).astype(np.float32)
-    layer = SyncBatchNormalization(size, name=name, momentum=0.7)
+    layer = SyncBatchNormalization(name=name, momentum=0.7)
+    layer.size = size
     layer.build(shape)
     gamma, beta = np.linspace(0.5, 2, 5), np.linspace(-1, 1, 5)
     layer.gamma.assign(gamma)

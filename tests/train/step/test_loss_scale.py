@@ -79,20 +79,6 @@ def test_keeps_gradients_that_float16_loses(invariant):
     assert not np.isfinite(gradient(LossScale(2.0**40)))
 
 
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_nothing_where_the_range_suffices(precision):
-    import tensorflow as tf
-
-    from train.step.loss_scale import LossScale, build_loss_scale
-
-    scale = build_loss_scale(precision)
-    loss, gradients = tf.constant(3.0), [tf.constant([1.0, np.inf])]
-    assert scale.scaled([loss])[0] is loss
-    assert scale.unscaled(gradients)[0] is gradients[0]
-    assert tuple(scale.variables) == () and scale.update(tf.constant(False)) is None
-    assert isinstance(build_loss_scale("mixed_float16"), LossScale)
-
-
 def test_tf32_is_only_on_where_it_is_asked_for_and_can_be(monkeypatch):
     """TensorFlow's default is to round on every GPU that can."""
     import tensorflow as tf

@@ -23,7 +23,6 @@ def test_the_interval_covers_the_truth(steps: int, runs: int, invariant: Invaria
     missed = 0
     for seed in range(runs):
         found = epoch_noise(*drawn(world, steps, seed), world.b, world.big, seed=seed)
-        assert found is not None
         inside = (found.low or 0) <= 300 <= (found.high or math.inf)
         missed += not inside
     statement = f"95 % interval misses the truth, share of {runs} epochs of {steps} steps"
@@ -45,7 +44,6 @@ def test_the_interval_covers_along_a_path_of_training(invariant: Invariant) -> N
             small[t], big[t], truth[t] = (gradients**2).sum(1).mean(), mean @ mean, w @ w
             w = w - 0.02 * mean
         found = epoch_noise(small, big, b, k * b, seed=seed)
-        assert found is not None
         inside = (found.low or 0) <= d / truth.mean() <= (found.high or math.inf)
         missed += not inside
         measured += found.interval == "measured"
@@ -62,12 +60,8 @@ def test_neighbours_that_agree_widen_the_interval() -> None:
     single = [np.tile(values[:20], LONGEST_BLOCK) for values in (small, big)]
     slow = epoch_noise(*held, 64, 256, seed=0)
     fast = epoch_noise(*single, 64, 256, seed=0)
-    assert slow is not None
-    assert fast is not None
     assert slow.b_simple == pytest.approx(fast.b_simple)
     assert fast.interval == "measured"
-    assert fast.high is not None
-    assert fast.low is not None
     slow_high = math.inf if slow.high is None else slow.high
     assert slow_high / (slow.low or 0.0) > 2 * fast.high / fast.low
 
@@ -76,12 +70,11 @@ def test_no_gradient_is_censored(invariant: Invariant) -> None:
     """At a minimum there is only noise: no number, a lower bound."""
     world = World(np.zeros(40), np.full(40, 1.0), 4, 32)
     found = [epoch_noise(*drawn(world, 50, seed), 32, 128, seed=seed) for seed in range(100)]
-    numbers = sum(noise is not None and noise.interval != "censored" for noise in found)
+    numbers = sum(noise.interval != "censored" for noise in found)
     # the interval of G2 lies above zero in 2.5 % by chance
     invariant(S2, "G = 0: share of 100 epochs that are not censored", numbers / len(found), 0.06)
-    first = next(noise for noise in found if noise is not None and noise.interval == "censored")
+    first = next(noise for noise in found if noise.interval == "censored")
     assert (first.b_simple, first.high) == (None, None)
-    assert first.low is not None
     assert first.low > world.big  # far above what such batches can show
 
 
@@ -89,7 +82,6 @@ def test_gradient_wholly_below_zero_is_censored_without_a_bound() -> None:
     """The mean over the ranks is shorter than chance allows: nothing is known of the ratio."""
     small = np.ones(20)
     found = epoch_noise(small, np.full(20, 0.01), 32, 128, seed=0)
-    assert found is not None
     assert found.interval == "censored"
     assert (found.b_simple, found.low, found.high) == (None, None, None)
 
@@ -98,12 +90,10 @@ def test_two_steps_have_no_interval() -> None:
     small, big = drawn(known(4, 32), 3, 0)
     for steps in (1, 2):
         found = epoch_noise(small[:steps], big[:steps], 32, 128, seed=0)
-        assert found is not None
         assert found.interval == "too_few_steps"
         assert (found.steps, found.b_simple, found.low, found.high) == (steps, None, None, None)
         assert found.trace == pytest.approx(estimate(small[:steps], big[:steps], 32, 128)[0].mean())
     three = epoch_noise(small, big, 32, 128, seed=0)
-    assert three is not None
     assert three.interval != "too_few_steps"
 
 

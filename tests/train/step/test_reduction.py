@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders import row
 from tests.train.programs import reductions
 
 PROGRAM = Path(reductions.__file__)
@@ -80,13 +81,11 @@ def test_a_world_of_one_reduces_nothing():
     """Not even Horovod is asked, which was never started here."""
     import tensorflow as tf
 
-    from train.config.technique import Technique
     from train.step.reduction import build_reducer
 
     gradients, square = [tf.constant([1e9, 1e-9])], tf.constant(1e18)
     for changes in ({}, {"compression": "fp16"}, {"compression": "bf16"}, {"reduction": "adasum"}):
-        row = Technique(name="t", base_lr=1.0, base_batch=1, **changes)
-        found = build_reducer(row, 1)(gradients, square)
+        found = build_reducer(row(**changes), 1)(gradients, square)
         assert found.gradients[0] is gradients[0] and found.small is square
 
 

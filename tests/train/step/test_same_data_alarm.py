@@ -41,11 +41,9 @@ def test_duplicated_ranks_alarm(k: int, invariant: Invariant) -> None:
     share = np.abs(trace / 64 * (1 - 1 / k) / small).max()
     invariant(S2, "duplicated ranks: S = 0, share of the squared norm, float32", share, 2**-18)
     text = same_data_alarm(small, big, 64, 64 * k)
-    assert text is not None
     assert f"in 4 of 4 steps the {k} gradients" in text
     assert f"{64 * k:,} images are worth 64" in text
     found = epoch_noise(small, big, 64, 64 * k, seed=0)
-    assert found is not None
     assert abs(found.trace / found.gradient_sq) < 0.01  # of an image
 
 
@@ -85,7 +83,6 @@ def test_the_alarm_wants_nearly_all_steps() -> None:
     assert same_data_alarm(small, big, 32, 64) is None
     big[17] = 1.0
     text = same_data_alarm(small, big, 32, 64)
-    assert text is not None
     assert text.startswith("in 18 of 20 steps")
 
 
@@ -95,7 +92,6 @@ def test_steps_that_say_nothing_are_not_counted() -> None:
     assert same_data_alarm([math.nan], [math.nan], 32, 64) is None
     assert same_data_alarm([], [], 32, 64) is None
     mixed = same_data_alarm([0.0, math.inf, 2.0], [0.0, 1.0, 2.0], 32, 64)
-    assert mixed is not None
     assert mixed.startswith("in 1 of 1 steps")
 
 

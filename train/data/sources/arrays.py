@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.config.datasets import dataset_slug, parse_arrays, place_of
-from train.data.dataset import Dataset, Source, key_of, make_dataset
+from train.data.dataset import Dataset, Source, make_dataset, name_of
 from train.data.sources.download import sha256_of
 from train.data.waiting import say
 from train.errors import DataError
@@ -36,8 +36,8 @@ def find(dataset: str, root: Path) -> Source:
     file = place_of(path, root)
     if sha256 is None:
         sha256 = sha256_of(_present(file))
-    key = key_of("arrays", sha256)
-    return Source(f"arrays_{dataset_slug(dataset)}", key, partial(_decode, file, sha256))
+    name = name_of(f"arrays_{dataset_slug(dataset)}", "arrays", sha256)
+    return Source(name, partial(_decode, file, sha256))
 
 
 def _present(file: Path) -> Path:

@@ -16,9 +16,9 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
-from train.data.dataset import Dataset, Source, cut, key_of, make_dataset
+from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sources.download import Remote, verify
-from train.data.sources.images import Item, decode_images, exactly
+from train.data.sources.images import Item, decode_images
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
@@ -36,24 +36,19 @@ _BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 _SIDE = 32
 
 
-def keys() -> tuple[str, ...]:
-    """Of the two forms: batches, JPEG files. Both are known by their content."""
-    (batches,) = PUBLISHED[_SLUG].files
-    return key_of("pickles", batches.sha256), key_of("jpeg", JPEG_FINGERPRINT)
-
-
-def find(root: Path) -> Source | None:
-    """The first form that is there."""
-    batches, jpeg = keys()
+def find(root: Path) -> tuple[Source, ...]:
+    """The first form that is there, else both: each is known by its content."""
     (remote,) = PUBLISHED[_SLUG].files
+    batches = name_of(_SLUG, "pickles", remote.sha256)
+    jpeg = name_of(_SLUG, "jpeg", JPEG_FINGERPRINT)
     own = root / _SLUG
     if archive := _first(remote.name, root, own):
-        return Source(_SLUG, batches, partial(_from_batches, archive, remote))
+        return (Source(batches, partial(_from_batches, archive, remote)),)
     if (own / "train" / CLASSES[0]).is_dir():
-        return Source(_SLUG, jpeg, partial(_from_folder, own))
+        return (Source(jpeg, partial(_from_folder, own)),)
     if archive := _first(JPEG_ARCHIVE.name, root, own):
-        return Source(_SLUG, jpeg, partial(_from_archive, archive))
-    return None
+        return (Source(jpeg, partial(_from_archive, archive)),)
+    return Source(batches, None), Source(jpeg, None)
 
 
 def _first(name: str, *folders: Path) -> Path | None:
@@ -101,7 +96,7 @@ def _decode(items: Sequence[Item], where: Path) -> Dataset:
     held_out = [item.name.parts[-3] == "test" for item in items]
     order = sorted(range(len(items)), key=lambda i: (held_out[i], items[i].name.parts[-2:]))
     ordered = [items[i] for i in order]
-    images = decode_images(ordered, _SIDE, exactly(_SIDE, _SIDE))
+    images = decode_images(ordered, _SIDE)
     names = sorted({item.name.parts[-2] for item in items})
     labels = np.array([names.index(item.name.parts[-2]) for item in ordered])
     at = len(items) - sum(held_out)

@@ -7,20 +7,14 @@ labels have CIFAR's shape and are for throughput only: nothing can be learnt fro
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from train.config.datasets import DATASETS
-from train.data.dataset import Dataset, Labels, Pixels, Source, key_of, make_dataset
+from train.data.dataset import Dataset, Labels, Pixels, make_dataset
 from train.data.sampling import apportion, take
 
 _SEED = 1330
-
-
-def find_digits(_root: Path) -> Source:
-    """The data are in scikit-learn itself."""
-    return Source("digits", key_of("digits"), decode_digits)
 
 
 def decode_digits() -> Dataset:
@@ -38,10 +32,6 @@ def decode_digits() -> Dataset:
         (images[kept], labels[kept]),
         (images[held_out], labels[held_out]),
     )
-
-
-def find_synthetic(_root: Path) -> Source:
-    return Source("synthetic", key_of("synthetic", DATASETS["synthetic"][:4]), decode_synthetic)
 
 
 def decode_synthetic() -> Dataset:

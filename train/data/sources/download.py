@@ -30,9 +30,6 @@ class Remote:
     sha256: str
     inner: str | None = None  # sha256 of the unpacked content, if that is what counts
 
-    def __str__(self) -> str:
-        return f"{self.name} ({self.size:,} bytes, sha256 {self.sha256})"
-
 
 def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
@@ -46,19 +43,14 @@ def verify(path: Path, remote: Remote) -> None:
     """Compare a file that somebody put there with what was published; it is left as it is.
 
     Raises:
-        DataError: another size or checksum.
+        DataError: another checksum.
     """
-    size = path.stat().st_size
-    what = f"{size:,} bytes found, {remote.size:,} expected"
-    if size == remote.size:
-        found = sha256_of(path)
-        if found == remote.sha256:
-            return
-        what = f"sha256 found {found}, expected {remote.sha256}"
-    todo = (
-        f"delete it or replace it by the file from {remote.urls[0]}" if remote.urls else "delete it"
-    )
-    raise DataError(f"{path} is truncated or altered: {what}. It was left as it is; {todo}")
+    if (found := sha256_of(path)) != remote.sha256:
+        source = f" or replace it by the file from {remote.urls[0]}" if remote.urls else ""
+        raise DataError(
+            f"{path} is truncated or altered: sha256 found {found}, expected {remote.sha256}. It "
+            f"was left as it is; delete it{source}"
+        )
 
 
 def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> None:
@@ -80,13 +72,19 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
             try:
                 _fetch(url, remote, folder)
                 break
-            except (DataError, OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 if isinstance(error, OSError) and _is_ours(error):
                     raise
-                failures.append(f"  {url}: {_reason(error)}")
+                reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+                failures.append(f"  {url}: {reason}")
         else:
             left = [remote for remote in missing if not (folder / remote.name).exists()]
-            raise DataError(_by_hand(failures, left, folder, otherwise))
+            lines = ["download failed:", *failures]
+            lines += [f"Get these elsewhere, and put them into {folder.resolve()} :"]
+            lines += [f"  {x.name} ({x.size:,} bytes, sha256 {x.sha256})" for x in left]
+            lines += [f"{otherwise} will do, too."] if otherwise else []
+            lines += ["DATA=DIR names another folder, if the files are somewhere already."]
+            raise DataError("\n".join(lines))
 
 
 def _fetch(url: str, remote: Remote, folder: Path) -> None:
@@ -118,20 +116,3 @@ def _is_ours(error: OSError) -> bool:
     """Whether this machine's folder or disk is to blame; another address would not help."""
     remote = isinstance(error, urllib.error.URLError)  # its filename is an address
     return not remote and (error.filename is not None or error.errno in FULL)
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or error) or type(error).__name__
-
-
-def _by_hand(failures: Sequence[str], left: Sequence[Remote], folder: Path, otherwise: str) -> str:
-    return "\n".join(
-        [
-            "download failed:",
-            *failures,
-            f"Get what is missing on a machine with a network and put it into {folder.resolve()} :",
-            *(f"  {remote}" for remote in left),
-            *([f"{otherwise} will do, too."] if otherwise else []),
-            "DATA=DIR names another folder, if the files are somewhere already.",
-        ]
-    )

@@ -7,16 +7,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from train.config.datasets import place_of
-from train.data.dataset import Dataset, Source, class_labels, cut, key_of, make_dataset
+from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sampling import take
-from train.data.sources.images import Item, decode_images, is_image, resized
+from train.data.sources.images import SUFFIXES, Item, decode_images
 from train.data.waiting import progress, say
 from train.errors import DataError
 
@@ -37,14 +37,32 @@ _RESERVED = re.compile(
 )
 
 
+class Picture(NamedTuple):
+    relative: str  # to the data set's folder, with slashes
+    size: int  # bytes
+    mtime_ns: int
+
+
+#: Class names in order, and the sorted image files of each.
+Classes = dict[str, tuple[Picture, ...]]
+
+
+class Listing(NamedTuple):
+    folder: Path
+    parts: list[Classes]  # training, and held out where that has a folder
+    left_out: list[str]  # entries that are no images in a class folder
+
+    def pictures(self) -> list[Picture]:
+        return [one for part in self.parts for of_class in part.values() for one in of_class]
+
+
 def find(path: str, size: int, root: Path) -> Source:
     """The folder as it is now; a file added, removed or changed gives another prepared form.
 
     ``path``: as :func:`train.config.datasets.place_of` reads it.
 
     Raises:
-        DataError: there is no such folder, or it is no data set (see ``list_folder``), or a class
-            has a single image and a part has to be held out.
+        DataError: there is no such folder, or it is no data set (see ``_list_folder``).
     """
     folder = place_of(path, root)
     if not folder.is_dir():
@@ -52,19 +70,13 @@ def find(path: str, size: int, root: Path) -> Source:
             f"no folder {path!r}: looked for {folder.absolute()}. Expected a folder of images, in "
             "the data folder unless its whole path is given."
         )
-    listing = list_folder(folder)
-    if listing.held_out is None:
-        _refuse_single(listing)
-    name = listing.folder.name or "folder"
-    slug = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:24] or "folder"
-    return Source(
-        f"folder_{slug}",
-        key_of("folder", size, listing.held_out is None, list(listing.pictures())),
-        lambda: decode(name, listing, size),
-    )
+    listing = _list_folder(folder)
+    slug = re.sub(r"[^a-z0-9_]+", "_", listing.folder.name.lower()).strip("_")[:24] or "folder"
+    content = ("folder", size, len(listing.parts) == 1, listing.pictures())
+    return Source(name_of(f"folder_{slug}", *content), partial(_decode, listing, size))
 
 
-def decode(name: str, listing: Listing, size: int) -> Dataset:
+def _decode(listing: Listing, size: int) -> Dataset:
     """Images [N, size, size, 3]; without a test/ folder, a fifth of each class is held out.
 
     The split is stratified and always the same for the same files: at least one image of each
@@ -74,73 +86,26 @@ def decode(name: str, listing: Listing, size: int) -> Dataset:
         DataError: an image cannot be decoded.
     """
     if listing.left_out:
-        count, example = len(listing.left_out), listing.left_out[0]
         say(
-            f"{listing.folder}: {count:,} entries are left out, which are no images in a class "
-            f"folder or have a name of the storage system's own, e.g. {example}"
+            f"{listing.folder}: {len(listing.left_out):,} entries are left out, which are no "
+            "images in a class folder or have a name of the storage system's own, e.g. "
+            f"{listing.left_out[0]}"
         )
-    parts = [listing.train] if listing.held_out is None else [listing.train, listing.held_out]
-    pictures = [picture for part in parts for of_class in part for picture in of_class]
+    paths = [(listing.folder / picture.relative, picture.size) for picture in listing.pictures()]
     # one call for both parts, so that all damaged files are named at once
-    images = decode_images([_item(listing.folder, p) for p in pictures], size, resized(size))
-    labels = np.concatenate([class_labels([len(c) for c in part]) for part in parts])
-    if listing.held_out is None:
-        counts = np.bincount(labels)
-        quotas = np.maximum(1, np.rint(counts * _HELD_OUT_FRACTION)).astype(np.int64)
+    images = decode_images([Item(path, path, of) for path, of in paths], size, resize=True)
+    counts = [[len(of_class) for of_class in part.values()] for part in listing.parts]
+    labels = np.concatenate([np.repeat(np.arange(len(part)), part) for part in counts])
+    if len(listing.parts) == 1:
+        quotas = np.maximum(1, np.rint(np.array(counts[0]) * _HELD_OUT_FRACTION)).astype(np.int64)
         held_out, kept = take(labels, quotas)
         train, validation = (images[kept], labels[kept]), (images[held_out], labels[held_out])
     else:
-        train, validation = cut(images, labels, sum(map(len, listing.train)))
-    return make_dataset(name, listing.classes, train, validation)
+        train, validation = cut(images, labels, sum(counts[0]))
+    return make_dataset(listing.folder.name or "folder", list(listing.parts[0]), train, validation)
 
 
-def _item(folder: Path, picture: Picture) -> Item:
-    path = folder / picture.relative
-    return Item(path, path, picture.size)
-
-
-def _refuse_single(listing: Listing) -> None:
-    single = [
-        name for name, files in zip(listing.classes, listing.train, strict=True) if len(files) < 2
-    ]
-    if single:
-        raise DataError(
-            f"{listing.folder}: class {', '.join(single)} has 1 image; a fifth of each class is "
-            "held out for validation, so at least 2 are needed. Add images, or make train/ and "
-            "test/ folders."
-        )
-
-
-class Picture(NamedTuple):
-    relative: str  # to the data set's folder, with slashes
-    size: int  # bytes
-    mtime_ns: int
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Class names in order, and per class the sorted image files."""
-
-    folder: Path
-    classes: tuple[str, ...]
-    train: tuple[tuple[Picture, ...], ...]
-    held_out: tuple[tuple[Picture, ...], ...] | None  # None: to be split off
-    left_out: tuple[str, ...]  # entries that are no images in a class folder
-
-    def pictures(self) -> Iterator[Picture]:
-        for part in (self.train, self.held_out or ()):
-            for pictures in part:
-                yield from pictures
-
-
-def held_out_folder(folder: Path) -> Path | None:
-    """test/, val/, valid/ or validation/ next to a train/, the first that is there."""
-    if not (folder / "train").is_dir():
-        return None
-    return next((folder / name for name in _HELD_OUT if (folder / name).is_dir()), None)
-
-
-def list_folder(folder: Path) -> Listing:
+def _list_folder(folder: Path) -> Listing:
     """List train/ and test/ (or val/, validation/) where they are, else the class folders.
 
     Files may lie deeper within a class. Hidden files are left out, and so are what a storage system
@@ -148,35 +113,37 @@ def list_folder(folder: Path) -> Listing:
     may point to files inside ``folder`` only.
 
     Raises:
-        DataError: no or one class, an empty class, other classes in test/ than in train/, a link
-            that leaves the folder, or a name that is not UTF-8.
+        DataError: no or one class, an empty class, a class with a single image where a part has to
+            be held out, other classes in test/ than in train/, a link that leaves the folder, or a
+            name that is not UTF-8.
         OSError: the folder cannot be read.
     """
     folder = folder.resolve()
     ignored: list[str] = []
-    held_out_at = held_out_folder(folder)
-    if held_out_at is None:
-        found, held_out = _classes(folder, folder, ignored.append), None
-    else:
-        found = _classes(folder / "train", folder, ignored.append)
-        held_out = _classes(held_out_at, folder, ignored.append)
-        _same_classes(found, held_out, folder / "train", held_out_at)
-        ignored += [
-            name for name in _HELD_OUT if folder / name != held_out_at and (folder / name).exists()
-        ]
-    return Listing(
-        folder,
-        tuple(found),
-        tuple(found.values()),
-        None if held_out is None else tuple(held_out.values()),
-        tuple(ignored),
-    )
+    there = [name for name in _HELD_OUT if (folder / name).exists()]
+    tops = [folder / "train", *(folder / name for name in there if (folder / name).is_dir())][:2]
+    if len(tops) == 1 or not tops[0].is_dir():
+        classes = _classes(folder, folder, ignored.append)
+        if single := [name for name, files in classes.items() if len(files) < 2]:
+            raise DataError(
+                f"{folder}: class {', '.join(single)} has 1 image; a fifth of each class is "
+                "held out for validation, so at least 2 are needed. Add images, or make train/ and "
+                "test/ folders."
+            )
+        return Listing(folder, [classes], ignored)
+    parts = [_classes(top, folder, ignored.append) for top in tops]
+    if only := [
+        f"only in {top}: {', '.join(sorted(of.keys() - other.keys()))}"
+        for top, of, other in zip(tops, parts, parts[::-1], strict=True)
+        if of.keys() - other.keys()
+    ]:
+        raise DataError(f"training and held-out images have different classes: {'; '.join(only)}")
+    ignored += [name for name in there if name != tops[1].name]
+    return Listing(folder, parts, ignored)
 
 
-def _classes(
-    folder: Path, top: Path, ignore: Callable[[str], None]
-) -> dict[str, tuple[Picture, ...]]:
-    found: dict[str, tuple[Picture, ...]] = {}
+def _classes(folder: Path, top: Path, ignore: Callable[[str], None]) -> Classes:
+    found: Classes = {}
     for entry in _visible(folder, top, ignore):
         if not entry.is_dir():
             ignore(entry.name)
@@ -199,7 +166,7 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
         path = Path(entry.path)
         if entry.is_dir():
             yield from _pictures(path, top, ignore)
-        elif entry.is_file() and is_image(entry.name):
+        elif entry.is_file() and path.suffix.lower() in SUFFIXES:
             status = entry.stat()
             progress(f"listing {entry.path}")
             yield Picture(path.relative_to(top).as_posix(), status.st_size, status.st_mtime_ns)
@@ -236,18 +203,3 @@ def _refuse_link_outside(link: Path, top: Path) -> None:
             f"{link} is a link to {target}, which is no file: its images would count twice, or it "
             "is broken. Delete the link."
         )
-
-
-def _same_classes(
-    train: dict[str, tuple[Picture, ...]],
-    held_out: dict[str, tuple[Picture, ...]],
-    train_at: Path,
-    held_out_at: Path,
-) -> None:
-    only = [
-        f"only in {folder}: {', '.join(sorted(a.keys() - b.keys()))}"
-        for folder, a, b in ((train_at, train, held_out), (held_out_at, held_out, train))
-        if a.keys() - b.keys()
-    ]
-    if only:
-        raise DataError(f"training and held-out images have different classes: {'; '.join(only)}")

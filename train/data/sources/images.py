@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image
 
 from train.data.dataset import Pixels
 from train.data.waiting import progress, say
@@ -46,10 +46,6 @@ class Item(NamedTuple):
     name: PurePath
     content: Path | bytes
     bytes: int
-
-
-def is_image(name: str) -> bool:
-    return PurePath(name).suffix.lower() in SUFFIXES
 
 
 def decode_image(content: Path | bytes) -> tuple[Image.Image, bool]:
@@ -104,38 +100,23 @@ def _without_metadata(content: bytes) -> bytes:
     return b"".join(kept)
 
 
-def resized(size: int) -> Callable[[Image.Image], Pixels]:
-    """To a square of ``size`` pixels, the whole image, not cropped: bicubic with antialiasing."""
-
-    def shape(image: Image.Image) -> Pixels:
-        if image.size != (size, size):
-            image = image.resize((size, size), Image.Resampling.BICUBIC)
-        return np.asarray(image)
-
-    return shape
-
-
-def exactly(width: int, height: int) -> Callable[[Image.Image], Pixels]:
-    """As it is, where any other size is an error."""
-
-    def shape(image: Image.Image) -> Pixels:
-        if image.size != (width, height):
-            raise ValueError(f"{image.size[0]} x {image.size[1]} pixels, not {width} x {height}")
-        return np.asarray(image)
-
-    return shape
-
-
-def decode_images(
-    items: Sequence[Item], side: int, shape: Callable[[Image.Image], Pixels]
-) -> Pixels:
+def decode_images(items: Sequence[Item], side: int, *, resize: bool = False) -> Pixels:
     """All images in order, [N, side, side, 3].
+
+    resize: the whole of each image, not cropped, by bicubic interpolation with antialiasing; else
+    another size is an error.
 
     Raises:
         DataError: images cannot be decoded (named, up to ten of them), or all together need more
             memory than there is.
     """
-    _refuse_too_many(len(items), side)
+    needed, free = len(items) * side * side * 3, free_memory()
+    if free is not None and needed > free:  # say so before the kernel ends the process for it
+        raise DataError(
+            f"{len(items):,} images of {side} x {side} pixels need {needed / 1e9:.1f} GB of memory "
+            f"to prepare; {free / 1e9:.1f} GB are available. Choose a smaller --image-size, "
+            "or a machine with more memory."
+        )
     out = np.empty((len(items), side, side, 3), np.uint8)
     incomplete: list[str] = []
     stopped = threading.Event()
@@ -147,16 +128,23 @@ def decode_images(
                 break
             try:
                 image, complete = decode_image(item.content)
-                out[place] = shape(image)
+                if image.size != (side, side):
+                    if not resize:
+                        size = f"{image.width} x {image.height} pixels"
+                        raise ValueError(f"{size}, not {side} x {side}")
+                    image = image.resize((side, side), Image.Resampling.BICUBIC)
+                out[place] = np.asarray(image)
                 if not complete:
                     incomplete.append(str(item.name))
             except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
-                bad.append(f"{item.name}: {_reason(error)}")
+                bad.append(f"  {item.name}: {str(error) or type(error).__name__}")
         return bad
 
     bad = []
     large = sum(item.bytes for item in items) > _LARGE * len(items)
-    pool = ThreadPoolExecutor(_cores() if large else 1)
+    # on a Mac a process has no cores of its own
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    pool = ThreadPoolExecutor(cores if large else 1)
     try:
         for start, found in enumerate(pool.map(decode, range(0, len(items), _PART))):
             bad += found
@@ -166,7 +154,10 @@ def decode_images(
         stopped.set()  # an interrupt must not wait for all the rest
         pool.shutdown(cancel_futures=True)
     if bad:
-        raise DataError(_cannot_decode(bad, len(items)))
+        lines = [f"{len(bad):,} of {len(items):,} images cannot be decoded:", *bad[:_LISTED]]
+        if len(bad) > _LISTED:
+            lines.append(f"  and {len(bad) - _LISTED:,} more")
+        raise DataError("\n".join([*lines, "Replace or delete these files; none is skipped."]))
     if incomplete:
         say(
             f"{len(incomplete):,} images have metadata that cannot be read, e.g. "
@@ -174,34 +165,3 @@ def decode_images(
             "not seen"
         )
     return out
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # not on a Mac
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "no image that Pillow knows"
-    return str(error) or type(error).__name__
-
-
-def _cannot_decode(bad: Sequence[str], total: int) -> str:
-    lines = [f"{len(bad):,} of {total:,} images cannot be decoded:"]
-    lines += [f"  {text}" for text in bad[:_LISTED]]
-    if len(bad) > _LISTED:
-        lines.append(f"  and {len(bad) - _LISTED:,} more")
-    return "\n".join([*lines, "Replace or delete these files; none is skipped silently."])
-
-
-def _refuse_too_many(n: int, side: int) -> None:
-    """Say so before the kernel ends the process for it."""
-    needed, free = n * side * side * 3, free_memory()
-    if free is not None and needed > free:
-        raise DataError(
-            f"{n:,} images of {side} x {side} pixels need {needed / 1e9:.1f} GB of memory to "
-            f"prepare; {free / 1e9:.1f} GB are available. Choose a smaller --image-size, "
-            "or a machine with more memory."
-        )

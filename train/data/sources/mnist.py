@@ -15,12 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from train.data.dataset import Dataset, Pixels, Source, key_of, make_dataset
+from train.data.dataset import Dataset, Pixels, Source, make_dataset, name_of
 from train.data.sources.download import Remote
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
-
-_LIMIT = 1 << 28  # bytes; the largest of the files has 47 MB
 
 
 @dataclass(frozen=True)
@@ -42,16 +40,13 @@ FASHION = Family(
 )  # fmt: skip
 
 
-def keys(family: Family) -> tuple[str, ...]:
-    return (key_of("idx", [remote.sha256 for remote in PUBLISHED[family.slug].files], []),)
-
-
-def find(family: Family, root: Path) -> Source | None:
+def find(family: Family, root: Path) -> tuple[Source]:
     remotes = PUBLISHED[family.slug].files
+    name = name_of(family.slug, "idx", [remote.sha256 for remote in remotes], [])
     for folder in filter(None, (root / family.slug, family.system)):
         if all((folder / remote.name).is_file() for remote in remotes):
-            return Source(family.slug, keys(family)[0], partial(_decode, family, folder, remotes))
-    return None
+            return (Source(name, partial(_decode, family, folder, remotes)),)
+    return (Source(name, None),)
 
 
 def _decode(family: Family, folder: Path, remotes: Sequence[Remote]) -> Dataset:
@@ -71,7 +66,7 @@ def read_idx(path: Path, published: Remote) -> Pixels:
     """
     try:
         with gzip.open(path) as file:
-            content = file.read(_LIMIT)
+            content = file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
     found = hashlib.sha256(content).hexdigest()

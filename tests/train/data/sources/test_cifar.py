@@ -38,8 +38,7 @@ needs_pictures = pytest.mark.skipif(
 
 
 def decoded(root: Path) -> Dataset:
-    source = find(root)
-    assert source is not None
+    (source,) = find(root)
     return source.decode()
 
 
@@ -122,7 +121,6 @@ def test_what_was_downloaded_and_prepared_is_found_without_its_raw_files(
     """A user may delete the raw files to save quota."""
     publish(monkeypatch, "cifar10", write_tar(tmp_path / ARCHIVE, cifar_pickles(4)))
     root = tmp_path / "data"
-    assert find(root) is None
     made = prepare("cifar10", None, root)
     (root / ARCHIVE).unlink()
     assert prepare("cifar10", None, root) == made

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from train.config.datasets import DATASETS
 from train.data.dataset import Dataset
-from train.data.sources import digits_synthetic as digits
-from train.data.sources import digits_synthetic as synthetic
+from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
 
 
 @pytest.fixture(scope="module")
 def made() -> Dataset:
-    return digits.decode_digits()
+    return decode_digits()
 
 
 def test_digits_are_split_without_loss(made: Dataset) -> None:
@@ -42,7 +39,7 @@ def test_digits_never_change(made: Dataset) -> None:
 
 
 def test_synthetic_is_random_and_unlabelled() -> None:
-    data = synthetic.decode_synthetic()
+    data = decode_synthetic()
     assert data.train_x.shape == (50_000, 32, 32, 3)
     assert not data.labelled
     counts = np.bincount(data.train_x[:2000].ravel(), minlength=256)
@@ -50,9 +47,3 @@ def test_synthetic_is_random_and_unlabelled() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < 350  # 255 degrees of freedom, sd 22.6
     assert (np.abs(np.bincount(data.train_y) - 5000) < 5 * np.sqrt(4500)).all()
     assert data.fingerprint.startswith("168f2bbf45c04149")
-
-
-def test_a_fact_more_makes_no_other_synthetic_images(tmp_path: Path) -> None:
-    """What was prepared with the key of earlier versions is used on."""
-    source = synthetic.find_synthetic(tmp_path)
-    assert source.key == "2bfbff6f2a9e"

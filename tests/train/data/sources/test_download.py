@@ -128,12 +128,7 @@ def test_verify_keeps_what_the_user_put_there(tmp_path: Path, remote: Remote) ->
     file = tmp_path / "set.bin"
     file.write_bytes(noise(3_000_000))
     verify(file, remote)
-    for content, told in (
-        (noise(3_000_000, 1), f"expected {remote.sha256}"),
-        (noise(2_000_000), "2,000,000 bytes found, 3,000,000 expected"),
-    ):
-        file.write_bytes(content)
-        with pytest.raises(DataError, match="truncated or altered") as caught:
-            verify(file, remote)
-        assert told in str(caught.value)
-        assert file.read_bytes() == content
+    file.write_bytes(noise(2_000_000))
+    with pytest.raises(DataError, match=f"truncated or altered: .* expected {remote.sha256}"):
+        verify(file, remote)
+    assert file.read_bytes() == noise(2_000_000)

@@ -65,6 +65,7 @@ def test_own_split_is_used(tmp_path: Path, name: str) -> None:
 
 
 def test_other_files_are_counted(pets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (pets / "cat" / "000.png").rename(pets / "cat" / "000.PNG")
     (pets / "cat" / "notes.txt").write_text("x")
     (pets / "README.md").write_text("x")
     (pets / "cat" / ".hidden.png").write_text("no image")

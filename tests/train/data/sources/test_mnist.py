@@ -12,15 +12,14 @@ import pytest
 
 from tests.train.data.raw_files import IDX, idx, idx_files, publish
 from train.data.dataset import Dataset
-from train.data.registry import prepare
+from train.data.registry import _FINDERS, prepare
 from train.data.sources import cifar10
-from train.data.sources.mnist import FASHION, MNIST, Family, find, keys
+from train.data.sources.mnist import FASHION, MNIST, Family, find
 from train.errors import DataError
 
 
 def decoded(family: Family, root: Path) -> Dataset:
-    source = find(replace(family, system=None), root)
-    assert source is not None
+    (source,) = find(replace(family, system=None), root)
     return source.decode()
 
 
@@ -35,7 +34,8 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family) 
     assert np.array_equal(data.validation_x[..., 0], made[IDX[2]])
     assert np.array_equal(data.validation_y, made[IDX[3]])
     (tmp_path / family.slug / f"{IDX[3]}.gz").unlink()
-    assert find(replace(family, system=None), tmp_path) is None, "three of four files are no set"
+    (source,) = find(replace(family, system=None), tmp_path)
+    assert source.decode is None, "three of four files are no set"
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,7 @@ def test_files_compressed_again_are_the_published_data(
         (tmp_path / f"{name}.gz").write_bytes(buffer.getvalue())
         (folder / f"{name}.gz").write_bytes(gzip.compress(idx(made[name]), mtime=0))
     publish(monkeypatch, "fashion_mnist", *(tmp_path / f"{name}.gz" for name in IDX))
-    source = find(replace(FASHION, system=folder), tmp_path)
-    assert source is not None
+    (source,) = find(replace(FASHION, system=folder), tmp_path)
     assert np.array_equal(source.decode().train_x[..., 0], made[IDX[0]])
 
 
@@ -85,8 +84,7 @@ def test_files_compressed_again_are_the_published_data(
     reason="Debian's dataset-fashion-mnist is not installed",
 )
 def test_the_systems_package_is_found_and_is_as_published(tmp_path: Path) -> None:
-    source = find(FASHION, tmp_path)
-    assert source is not None
+    (source,) = find(FASHION, tmp_path)
     data = source.decode()
     assert np.bincount(data.train_y).tolist() == [6000] * 10
     assert np.bincount(data.validation_y).tolist() == [1000] * 10
@@ -102,7 +100,10 @@ def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(f.stem for f in (tmp_path / "data" / "mnist").iterdir()) == sorted(IDX)
 
 
-def test_keys_of_prepared_forms_stay() -> None:
+def test_names_of_prepared_forms_stay(tmp_path: Path) -> None:
     """What earlier versions prepared of the published files is used on."""
-    assert (keys(MNIST), keys(FASHION)) == (("6f66c86c2394",), ("7abf1aa9a69a",))
-    assert cifar10.keys()[0] == "c30f2fd3baec"
+    sources = [*find(MNIST, tmp_path), *find(FASHION, tmp_path), *cifar10.find(tmp_path)]
+    assert [source.folder_name for source in [*sources, *_FINDERS["synthetic"](tmp_path)]] == [
+        "mnist-6f66c86c2394", "fashion_mnist-7abf1aa9a69a", "cifar10-c30f2fd3baec",
+        "cifar10-ed397baac6a0", "synthetic-2bfbff6f2a9e",
+    ]  # fmt: skip
