@@ -12,6 +12,7 @@ import hashlib
 import math
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,10 +34,11 @@ from train.distributed.watchdog import Watchdog
 from train.distributed.world import start
 from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
-from train.program import EXIT_REQUEST, positive
+from train.program import positive
+from train.record.cell_folder import CHECKPOINT_NAME
 from train.run.failure import headline
 
-EXIT_FAILED = 1
+EXIT_FAILED, EXIT_REQUEST = 1, 2
 STEPS = 3  # of each of two epochs
 #: Of the norm of a step: what float32 makes of a sum in another order stays far below.
 TOLERANCE = 1e-3
@@ -150,12 +152,15 @@ def _findings(
     config: RunConfig, data: Dataset, file: Path | None, launch: Launch, folder: Path
 ) -> Iterator[Row]:
     """Collective."""
+    whole, resumed = folder / "whole", folder / "resumed"
+    for cell in (whole, resumed):
+        (cell / "logs").mkdir(parents=True)
     with Watchdog(folder / "beat", PATIENCE_S, launch.supervisor, print) as watchdog:
         runtime = start(config, launch)
         # only now: they load TensorFlow
         import tensorflow as tf  # noqa: PLC0415
 
-        from train.distributed.communicator import Ranks, weights_hash  # noqa: PLC0415
+        from train.distributed.communicator import Ranks  # noqa: PLC0415
         from train.models.normalisation import batch_norms  # noqa: PLC0415
         from train.run.build import build_parts  # noqa: PLC0415
         from train.trainer.checkpoint import Origin  # noqa: PLC0415
@@ -167,13 +172,17 @@ def _findings(
             tf.keras.backend.reset_uids()  # a layer without a name has the same one each time
             return build_parts(of, data, runtime, folder, file)
 
+        def beat(phase: str, *_: float) -> None:
+            watchdog.beat(phase)
+            if phase == "writing the checkpoint of epoch 2":  # which replaces that of the first
+                shutil.copy(whole / CHECKPOINT_NAME, resumed)
+
         parts, size = build(config), config.gpus
         trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
-        train = partial(
-            Trainer, config, runtime, data, out=folder, attempt=1, beat=watchdog.beat, origin=origin
-        )
-        step_s = train(parts=parts).train(resume=False).epochs[-1].train_s / STEPS
+        trainer = partial(Trainer, config, runtime, data, attempt=1, beat=beat, origin=origin)
+        straight = trainer(parts=parts, out=whole).train(resume=False)
+        step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
         count = len(runtime.claims.cores)
@@ -186,10 +195,9 @@ def _findings(
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
         alone = "not compared, since there is one: --ranks 2 starts two"
         yield "passed" if size > 1 else "-", "ranks", equal if size > 1 else alone
-        restored = build(config)
-        done = train(parts=restored).train(resume=True).resumed_from
-        same = done == 2 and weights_hash(restored.state) == weights_hash(parts.state)
-        text = f"a checkpoint restores all state to the bit: {same}"
+        again = trainer(parts=build(config), out=resumed).train(resume=True)
+        same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
+        text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
         yield "passed" if same else "FAILED", "resume", text
         if batch_norms(parts.model):
             text = "is no large batch: BatchNormalization takes statistics of each batch"
