@@ -59,6 +59,7 @@ def _cause(number: int, path: Path) -> str:
     quota = "a quota of the user, group or folder is used up"
     return {
         errno.EDQUOT: f"remove files on the file system of {_seen(path)}: {quota}",
+        errno.EISDIR: f"name a file: {path} is a folder",
         errno.EROFS: f"make the file system of {_seen(path)} writable, which is read-only",
         errno.ESTALE: "have its file server looked at",
         errno.ETIMEDOUT: "have its file server looked at",

@@ -44,8 +44,13 @@ CELL: Rows = (
      "out"),
     (lambda c, t: t.warmup_epochs > c.epochs
      or (t.warmup_epochs == c.epochs and t.schedule.name != "constant"),
-     "warmup_epochs {t.warmup_epochs:g} leave nothing of the run of {c.epochs} epochs to schedule "
-     "{t.schedule.name}: use a fifth of them or less"),
+     "warmup_epochs {t.warmup_epochs:g} are more than the run of {c.epochs} epochs has before "
+     "schedule {t.schedule.name} begins: use a fifth of them or less"),
+    (lambda c, t: isinstance(s := t.schedule, Step)
+     and (not _rise_within(s.milestones, 0, end := c.epochs if s.unit == "epochs" else 1)
+          or s.milestones[-1] == end) and ([*s.milestones], end),
+     "schedule: milestones {x[0]} with unit: {t.schedule.unit} must rise and be less than {x[1]}; "
+     "for epochs say unit: epochs, for parts of the run unit: fraction"),
     (lambda c, t: c.steps_per_epoch is not None and those(
         batch_growth=grows(t), regime_adaptation=t.regime_adaptation,
         lr_scaling=t.lr_scaling == "adascale"),
@@ -74,12 +79,13 @@ CELL: Rows = (
      or t.zero_gamma or t.initialisation != "glorot" or t.standardise),
      "model resnet50 is Keras' own network with its own batch norm and preparation of images: use "
      "normalisation: batch_norm, and leave out zero_gamma, initialisation and standardise"),
-    # novograd_tfa: in Horovod's own wrapper it starts with a step up to 32 times too long
     (lambda c, t: (c.accumulation > 1 or grows(t)) and those(
-        normalisation=t.normalisation == "sync_batch_norm", reduction=t.reduction == "adasum",
-        optimizer=t.optimizer.name == "novograd_tfa"),
+        normalisation=t.normalisation == "sync_batch_norm", reduction=t.reduction == "adasum"),
      "accumulation or batch_growth: {x} as given would act on one batch of each rank at a time, "
-     "not on all of a step: use gpus in place of accumulation, ghost_batch_norm, or novograd"),
+     "not on all of a step: use gpus in place of accumulation, or ghost_batch_norm"),
+    (lambda c, t: (c.accumulation > 1 or grows(t)) and t.optimizer.name == "novograd_tfa",
+     "optimizer novograd_tfa with accumulation is the form that starts with a step up to 32 "
+     "times too long in Horovod's own wrapper: use novograd, the published rule"),
     (lambda c, t: [round(m, 3) for m in _drops(c, t) if m < t.warmup_epochs - 1e-9],
      "schedule or batch_growth: the milestones after {x} epochs fall into the warm-up of "
      "{t.warmup_epochs:g}, when the learning rate still climbs: use later ones, or fewer "
@@ -87,7 +93,7 @@ CELL: Rows = (
     (lambda c, t: grows(t) and not _rise_within(_drops(c, t), 1, c.epochs - 1)
      and ([round(m, 3) for m in t.batch_growth.milestones], [*_drops(c, t)], c.epochs - 1),
      "batch_growth: in a run of {c.epochs} epochs the milestones {x[0]} fall on the ends of "
-     "epochs {x[1]}, which must differ and lie between 1 and {x[2]}: use fewer milestones or "
+     "epochs {x[1]}, which must rise and lie between 1 and {x[2]}: use fewer milestones or "
      "more epochs"),
     (lambda c, t: t.augmentation.name == "crop_flip" and t.augmentation.flip != "none" 
      and c.dataset in DATASETS and DATASETS[c.dataset].characters,
@@ -108,11 +114,6 @@ CELL: Rows = (
 #: ``rest: lamb`` with ``dense``. One rank, one ghost a batch and the base batch are the first
 #: points of a series: what acts between ranks, on ghosts or on larger batches has no effect there.
 NEW_CELL: Rows = (
-    # a vector minus its own mean is zero, whatever the image was
-    (lambda c, t: {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
-     .get(t.normalisation) == 1,
-     "normalisation {t.normalisation} over one image would make hidden vectors and maps of one "
-     "pixel the same for all images: use a batch_per_rank of 2 or more, or normalisation: none"),
     (lambda c, t: t.optimizer.name == "larc" and (t.optimizer.base, t.optimizer.clip)
      != ("sgd", True),
      "optimizer larc: base {t.optimizer.base} with clip {t.optimizer.clip} is no longer trained "
@@ -132,7 +133,7 @@ NEW_CELL: Rows = (
         and t.optimizer.weight_decay == 0 and t.optimizer.exclude != NOT_ADAPTED,
         rest_rate=t.optimizer.name == "lars" and not t.optimizer.exclude
         and t.optimizer.rest_rate != 1,
-        final=getattr(t.schedule, "final", 0) == 1,
+        schedule=getattr(t.schedule, "final", 0) == 1,
         augmentation=t.augmentation.name == "crop_flip" and t.augmentation.flip == "none"
         and t.augmentation.crop == t.augmentation.cutout == 0),
      "{x} as given has no effect here: leave it out, or set what it acts on"),
@@ -140,6 +141,13 @@ NEW_CELL: Rows = (
 
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.
 IMAGES: Rows = (
+    # a vector minus its own mean is zero, whatever the image was
+    (lambda c, t, shape, side: last_map_side(c.model, side) == 1 and
+     {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
+     .get(t.normalisation) == 1,
+     "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "
+     "vector or map of one pixel, which would be the same for all images: use a batch_per_rank "
+     "of 2 or more, normalisation: none, or larger images"),
     (lambda c, t, shape, side: c.model == "resnet50" and (side < 32 or shape[2] != 3),
      "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with {side}: use "
      "cnn or resnet_mini, or for a folder a larger image_size"),
@@ -180,9 +188,9 @@ PLAN: Rows = (
      and ([*s.milestones], steps, p.horizon - 1,
           least := (c.epochs if s.unit == "epochs" else 1) / p.horizon,
           least * (p.horizon - 1)),
-     "schedule: the milestones {x[0]} (unit: {t.schedule.unit}) come to the steps {x[1]} of "
-     "{p.horizon:,}; they must rise, and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to "
-     "{x[4]:.4g}, at least {x[3]:.2g} apart, or the other unit, fraction or epochs"),
+     "schedule: the milestones {x[0]} come to the steps {x[1]} of {p.horizon:,}; they must rise, "
+     "and lie within 1 to {x[2]:,}: use values from {x[3]:.2g} to {x[4]:.4g}, at least "
+     "{x[3]:.2g} apart"),
     (lambda p, c, t: c.target is not None and c.target.held_for > (n := len(p.epochs)) and n,
      "target: held_for {c.target.held_for} asks for more evaluations than a run of {x} epochs "
      "has: set held_for to {x} or less, or more epochs"),
@@ -228,6 +236,18 @@ def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
         unit = c.epochs if t.schedule.unit == "fraction" else 1
         return tuple(milestone * unit for milestone in t.schedule.milestones)
     return t.batch_growth.epochs(c.epochs) if isinstance(t.batch_growth, Grow) else ()
+
+
+def last_map_side(model: str, side: int) -> int | None:
+    """Side in pixels of the last map that is normalised, of images of ``side``; 1 for a vector;
+    None if the network is not built in."""
+    if model in ("mlp", "cnn"):
+        return 1
+    if model == "resnet50":
+        return -(-side // 32)
+    first = (side - 1) // 2 + 1
+    pooled = -(-first // 2) if side < 12 else (first - 3) // 2 + 1
+    return -(-pooled // 2) if model == "resnet_mini" else None
 
 
 def _rise_within(values: Sequence[float], least: float, most: float) -> bool:

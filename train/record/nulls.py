@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -40,17 +40,26 @@ def _look(
     elif kind is tuple:
         for item in value:
             _look(item, path, why, found, whole=whole)
-    elif hasattr(kind, "model_fields"):
+    elif kind not in _NEVER_NULL and hasattr(kind, "model_fields"):
         values, given = value.__dict__, value.__pydantic_fields_set__
-        for name, reason in _fields(kind):
+        for name, reason in _nullable(kind):
             item = values[name]
             if type(item) not in _NEVER_NULL and (whole or name in given):
                 _look(item, f"{path}.{name}" if path else name, reason, found, whole=whole)
 
 
 @cache
-def _fields(kind: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
+def _nullable(kind: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
     return tuple(
         (name, next((str(why) for why in field.metadata if isinstance(why, Why)), None))
         for name, field in kind.model_fields.items()
+        if _admits_null(field.annotation)
     )
+
+
+def _admits_null(kind: Any) -> bool:
+    """Whether the contract lets a value of this type be a null, or hold one: records are read by
+    the thousand."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return bool(_nullable(kind))
+    return kind in (None, type(None), Any) or any(map(_admits_null, get_args(kind)))

@@ -34,11 +34,11 @@ from train.distributed.watchdog import Watchdog
 from train.distributed.world import start
 from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
-from train.program import positive
+from train.program import EXIT_REQUEST, positive
 from train.record.cell_folder import CHECKPOINT_NAME
 from train.run.failure import headline
 
-EXIT_FAILED, EXIT_REQUEST = 1, 2
+EXIT_FAILED = 1
 STEPS = 3  # of each of two epochs
 #: Of the norm of a step: what float32 makes of a sum in another order stays far below.
 TOLERANCE = 1e-3

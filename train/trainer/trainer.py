@@ -266,5 +266,6 @@ class Trainer:
         """
         # Slurm moves the end of a job that it suspends by as long
         now = time.time() - suspended_s
-        if why := self.ranks.of_first(self.budget.why_stop(longest_s, now)):
+        why = self.budget.why_stop(longest_s, now) if self.runtime.rank == 0 else ""
+        if why := self.ranks.of_first(why):
             raise Unfinished(why, len(self.epochs), len(self.plans))

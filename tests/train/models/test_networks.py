@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import builders
+from train.config.checks import last_map_side
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
@@ -96,6 +97,21 @@ def test_without_a_shortcut_no_branch_starts_at_zero() -> None:
     net = build("resnet_mini", (16, 16, 3), 4, "batch_norm", row, shortcuts=False)
     images = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), np.uint8)
     assert np.ptp(net(images, training=True), axis=0).min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("model", "side"),
+    [
+        *(("resnet_mini", side) for side in (8, 9, 12, 13, 16, 32)),
+        ("resnet50", 32),
+        ("resnet50", 33),
+    ],
+)
+def test_the_side_of_the_last_map_is_known_without_the_network(model: str, side: int) -> None:
+    """What the plan goes by where it refuses batches of one image."""
+    net = build(model, (side, side, 3), 4, "batch_norm")
+    last = net.get_layer("resnet50" if model == "resnet50" else "block3_bn2")
+    assert last.output_shape[1:3] == (last_map_side(model, side),) * 2
 
 
 def test_same_seed_same_weights_other_seed_other_weights() -> None:
