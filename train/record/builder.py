@@ -134,7 +134,7 @@ def _record(
         **(nothing | known),
     )
     nulls = null_paths(draft, whole=True)
-    reasons = _reasons(config, status, labelled=not announced or announced.labelled)
+    reasons = _reasons(config, draft.world, status, labelled=not announced or announced.labelled)
     if status not in GOOD:
         unknown = f"the run ended as {status} before this was known"
         parts = {path for path in nulls if "." not in path} - {"why_no_overlap"}
@@ -143,11 +143,15 @@ def _record(
     return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
 
 
-def _reasons(config: RunConfig, status: Status, *, labelled: bool) -> dict[str, str]:
+def _reasons(
+    config: RunConfig, world: World | None, status: Status, *, labelled: bool
+) -> dict[str, str]:
     """Why nulls are null, where it depends on the run; all other reasons stand next to the fields
     of the record."""
     technique = config.technique
     reasons: dict[str, str] = {}
+    if world is not None:
+        reasons["world.interface"] = _why_no_interface(world)
     if why := why_no_noise(config):
         reasons["epochs.noise"] = why
     if not isinstance(technique.optimizer, Lamb | Larc | Lars):
@@ -197,6 +201,18 @@ def _with_interface(world: World, traffic: Sequence[LinkTraffic]) -> World:
     links = [t for t in traffic if t.host == world.hostnames[0] and t.interface != "lo"]
     most = max(links, key=lambda link: min(link.sent_bytes, link.received_bytes), default=None)
     return world.model_copy(update={"interface": most and most.interface})
+
+
+def _why_no_interface(world: World) -> str:
+    if world.size == 1:
+        return "a world of one talks to nobody"
+    if world.data_plane == "tf.distribute":  # of several processes, it always shows one
+        return "one process: its gradients take no network"
+    if world.controller == "mpi" or world.data_plane == "nccl":
+        plane = "NCCL" if world.data_plane == "nccl" else "MPI"
+        unread = ", and no counter of one was read" * (world.nodes > 1)
+        return f"{plane} does not show which interface it uses{unread}"
+    return "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
 
 
 def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:

@@ -67,14 +67,7 @@ class World(Frozen):
     launcher: Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
     controller: Literal["gloo", "mpi"]
     data_plane: DataPlane
-    # network interface really used between ranks
-    interface: Annotated[
-        str | None,
-        Why(
-            "one process alone, or ranks by MPI, by NCCL, or by Gloo without HOROVOD_GLOO_IFACE: "
-            "they do not show it, nor did counters of several nodes"
-        ),
-    ]
+    interface: str | None  # network interface really used between ranks
 
 
 class Provenance(Frozen):

@@ -127,7 +127,10 @@ UNMET = outcome(epochs(AIMING), AIMING.target, 2)
         (OF, {"classification": NOBODY}, "classification.classes.recall", "image is of this"),
         (AIMING, {"target": UNMET}, "target.seconds", "the target was not met"),
         (AIMING, {"target": UNMET}, "target.held.epoch", "this accuracy was never held"),
-        (OF, where(), "world.interface", "one process alone, or ranks by MPI"),
+        (OF, where(), "world.interface", "a world of one talks to nobody"),
+        (OF, where(size=2, controller="mpi"), "world.interface", "MPI does not show"),
+        (OF, where(size=2, nodes=2, data_plane="nccl"), "world.interface", "NCCL does not show"),
+        (OF, where(size=2), "world.interface", "HOROVOD_GLOO_IFACE was not set"),
     ],
 )  # fmt: skip
 def test_the_reason_of_a_null_is_the_true_one(of: Any, result: Any, path: str, why: str) -> None:
