@@ -64,7 +64,7 @@ def in_words(job: JobState) -> str:
 _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
-_LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
+_LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
 
 
 def is_submit_limit(refusal: str) -> bool:
