@@ -60,7 +60,8 @@ def plan_cluster(wish: SweepRequest) -> None:
     seconds = {row.cell_id: row.time.seconds for row in rows}
     lines = plan_lines(rows, {}, {cell.config.cell_id() for cell in cells if cell.done})
     lines += ["", *array_lines(arrays, seconds, wish.site, len(first))]
-    lines.append(f"{ORDER} in each array, so that a slow node affects all techniques")
+    if arrays:
+        lines.append(f"{ORDER} in each array, so that a slow node affects all techniques")
     if sending.minutes:
         lines.append(
             f"time limits: {MARGIN:g} x what earlier cells like them took at this site, at least "

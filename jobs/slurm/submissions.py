@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError, model_validator
 
 from jobs.config.site import NodeLayout
 from jobs.messages import NoAnswer, without_links
@@ -34,6 +34,7 @@ SBATCH_S = 120.0
 UNCLEAR = timedelta(seconds=3 * SBATCH_S)
 Kind = Literal["cells", "preflight", "interconnect"]
 OURS = "horoscale:"
+_UNITS = TypeAdapter(tuple[tuple[str], ...])  # one cell each
 #: In place of a run: of whichever a job is.
 ANY = "*"
 CLOCKS_DIFFER = timedelta(seconds=60)
@@ -54,9 +55,8 @@ class Array(Frozen, extra="ignore"):  # keys of earlier versions are no fault
     def _noted_earlier(cls, values: Any) -> Any:
         """Earlier versions noted a list of cells for each element. Notes of elements with several
         cells are not read."""
-        units = values.get("units") if isinstance(values, dict) else None
-        if units and all(len(cells) == 1 for cells in units):
-            return values | {"cells": [cell for (cell,) in units]}
+        if isinstance(values, dict) and "units" in values:
+            return values | {"cells": [cell for (cell,) in _UNITS.validate_python(values["units"])]}
         return values
 
     @property
@@ -187,6 +187,7 @@ def read_notes(sweep: Path, seen: dict[object, RunNote] | None = None) -> list[R
         NoAnswer: a file there is none.
     """
     notes: list[RunNote] = []
+    wrong: list[str] = []
     seen = {} if seen is None else seen
     try:
         files = sorted((sweep / NOTES_NAME).iterdir())
@@ -205,13 +206,15 @@ def read_notes(sweep: Path, seen: dict[object, RunNote] | None = None) -> list[R
             notes.append(seen[mark])
         except FileNotFoundError:
             continue  # sbatch refused, and who called it took the note away meanwhile
-        except ValidationError as error:
-            raise NoAnswer(
-                f"{file} is no note of a submission, or an earlier version's of jobs with several "
-                "cells (PACK=); what was submitted is not known without it: wait until no job of "
-                "the sweep is in the queue (squeue --me shows them, scancel ends them), then "
-                "remove it"
-            ) from error
+        except ValidationError:
+            wrong.append(str(file))
+    if wrong:
+        raise NoAnswer(
+            f"{', '.join(wrong)}: no note of a submission, or an earlier version's of jobs with "
+            "several cells (PACK=). What was submitted is not known: wait until no job of the "
+            "sweep is in the queue (squeue --me shows them, scancel ends them), then remove what "
+            "is named"
+        )
     return sorted(notes, key=lambda note: (note.submitted_at, note.run))
 
 

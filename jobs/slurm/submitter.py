@@ -8,9 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from jobs.cell.state import CellState
+from jobs.config.site import NodeLayout
 from jobs.messages import name_once, say
 from jobs.slurm.arrays import ORDER, arrays_of, fitting
-from jobs.slurm.client.reasons import is_dependency, is_group_limit, is_submit_limit
+from jobs.slurm.client.reasons import (
+    is_dependency,
+    is_group_limit,
+    is_submit_limit,
+    is_unnamed_limit,
+)
 from jobs.slurm.client.run import SlurmError, is_lasting
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT, SubmissionContext
@@ -22,8 +28,7 @@ from jobs.slurm.watch.endings import end_of
 from jobs.slurm.watch.preflight import Preflight, earlier_preflight, preflight_layout
 from train.config.run import RunConfig
 
-#: A full queue is tried again after this time, since others may share its limit, or when a job of
-#: ours has ended.
+#: After this time one job more than the queue took is tried, since others may share its limit.
 FULL_S = 300.0
 Cells = dict[str, RunConfig]  # by id
 
@@ -34,37 +39,39 @@ class Room:
 
     limit: int | None  # on jobs in the queue
     alive: int = 0  # jobs in the queue
-    _full: tuple[int, float] | None = None  # jobs in it when it took no more; until when that holds
+    full: int | None = None  # as many jobs as may fit, by the last refusal of more
+    _until: float = 0.0  # then one more is tried
     _part: int | None = None  # as many as may fit, after a refusal of more
 
     def look(self, queue: Mapping[str, JobState]) -> None:
         self._part = None
         self.alive = sum(not job.ended for job in queue.values())
-        if self._full and time.monotonic() > self._full[1]:
-            self._full, self._part = None, 1  # a single one shows whether there is room
+        if self.full is not None and self.alive > self.full:
+            self.full = None  # it takes more by now
 
     @property
     def left(self) -> int | None:
         """None: no limit is known."""
-        limits = [self.limit, self._full[0] if self._full else None]
-        known = [max(0, limit - self.alive) for limit in limits if limit is not None]
-        return min([*known, *([self._part] if self._part else [])], default=None)
+        full = self.full
+        if full is not None and time.monotonic() > self._until:
+            full += 1
+        known = [max(0, limit - self.alive) for limit in (self.limit, full) if limit is not None]
+        return min([*known, *([] if self._part is None else [self._part])], default=None)
 
-    def learn(self, error: SlurmError, size: int) -> None:
+    def learn(self, error: SlurmError, size: int, *, usual: bool) -> None:
         """From a refusal of ``size`` jobs for a limit on jobs: half as many are tried at once.
-        Raises where not even one more is taken."""
-        if size > 1:
-            name_once(
-                f"sbatch: {error.came}: fewer jobs are tried, and the others follow when jobs end; "
-                "with submit_limit in the site file no more are tried than the queue takes"
-            )
-            self._part = size // 2
-            return
-        if not (self.alive or is_group_limit(error.came)):
-            raise error  # it is another limit, or one of 0, as of a closed account
-        self._full = (self.alive, time.monotonic() + FULL_S)
-        why = f"{error.came}: the queue is full; tried again when there may be room"
-        raise SlurmError(error.asked, why, passing=True)
+        Raises where it is one of 0, as of a closed account, or one on size or time. ``usual``: jobs
+        of this layout were accepted before, so it is none of these."""
+        ours_fill_it = self.alive and (usual or is_submit_limit(error.came))
+        if size == 1 and not (ours_fill_it or is_group_limit(error.came)):
+            raise error
+        name_once(
+            "sbatch refuses more jobs: fewer are tried, and the others follow when jobs end; with "
+            "submit_limit in the site file no more are tried than the queue takes",
+            error.came,
+        )
+        self.full, self._until = self.alive + size - 1, time.monotonic() + FULL_S
+        self._part = size // 2
 
 
 @dataclass
@@ -84,6 +91,7 @@ class Submitter:
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _waiting: int = 0  # cells that were last reported to wait for room
+    _accepted: set[NodeLayout] = field(default_factory=set)  # of arrays
 
     def __post_init__(self, notes: Iterable[RunNote], cancelled: str | None) -> None:
         self.room = Room(self.context.site.submit_limit)
@@ -107,6 +115,7 @@ class Submitter:
         self._fresh, before = False, len(unended)
         self._confirm(notes, unended)
         self.throttle.look(self.context.folder, queue, notes, unended.keys())
+        self._accepted |= self.throttle.layouts
         try:
             self._submit(queue, notes, unended)
         except (SlurmError, OSError) as error:
@@ -173,9 +182,7 @@ class Submitter:
         """What a refusal complains of is changed, and the rest submitted: each change is made once,
         or leaves fewer jobs to try."""
         self.room.look(queue)
-        while True:
-            if not self.todo or self._is_cancelled() or self.room.left == 0:
-                return
+        while self.todo and not self._is_cancelled() and self.room.left != 0:
             configs = [cell.config for cell in self.todo]
             context = self.context
             arrays = arrays_of(configs, context.site, context.minutes)
@@ -186,14 +193,16 @@ class Submitter:
                 fit = fitting(arrays, self.room.left)
                 if admitted := self.throttle.admitted(fit):
                     self._send(admitted, unended)
-                if self.todo and len(self.todo) != self._waiting:
-                    self._waiting = len(self.todo)
-                    known = f"array_parallel {self.throttle.most}"
-                    known += f", submit_limit {self.room.limit}" if self.room.limit else ""
-                    say(f"{self._waiting} cells wait for room ({known})")
-                return
+                break
             except SlurmError as error:
                 self._adapt(error)
+        if self.todo and len(self.todo) != self._waiting:
+            self._waiting = len(self.todo)
+            known = [f"array_parallel {self.throttle.most}"]
+            known += [f"submit_limit {self.room.limit}"] if self.room.limit else []
+            full = self.room.full is not None
+            known += ["a limit of the cluster on submitted jobs"] if full else []
+            say(f"{self._waiting} cells wait for room ({', '.join(known)})")
 
     def _is_open(
         self, queue: Mapping[str, JobState], notes: Sequence[RunNote], arrays: Sequence[Array]
@@ -206,7 +215,7 @@ class Submitter:
             layout = preflight_layout(arrays)
             self.preflight = earlier_preflight(self.context, layout, notes, queue)
             if self.preflight is None:
-                self._asked = 1
+                self._asked = 1, layout
                 self.preflight = Preflight(*submit_preflight(self.context, layout))
                 self._fresh = True
                 self.room.alive += 1
@@ -238,9 +247,10 @@ class Submitter:
                     if not error.refused:
                         self.throttle.sent(array)
                         self.unclear, self.todo = [*self.unclear, *cells], rest
-                    self._asked = len(array.cells)
+                    self._asked = len(array.cells), array.shape
                     raise
                 self.throttle.sent(array)
+                self._accepted.add(array.shape)
                 self.todo = rest
                 unended |= {cell.name: cell.config for cell in cells}
                 self.room.alive += len(array.cells)
@@ -256,7 +266,8 @@ class Submitter:
         """Change what a refusal complains of; raises where there is nothing to change."""
         if is_dependency(error.came) and self.preflight and not self._forgotten:
             self._forgotten, self.preflight = self.preflight.job, None
-        elif is_submit_limit(error.came):
-            self.room.learn(error, self._asked)
+        elif is_submit_limit(error.came) or is_unnamed_limit(error.came):
+            size, layout = self._asked
+            self.room.learn(error, size, usual=layout in self._accepted)
         else:
             raise error

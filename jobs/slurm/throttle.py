@@ -25,9 +25,9 @@ class Throttle:
 
     most: int
     watched: bool  # the sweep looks again; else what is split stays so
+    layouts: set[NodeLayout] = field(default_factory=set)  # of arrays that have not ended
     _left: dict[str, int] = field(default_factory=dict)  # elements of arrays that have not ended
     _wanted: dict[str, int] = field(default_factory=dict)  # of arrays that need a share, too
-    _layouts: set[NodeLayout] = field(default_factory=set)  # of arrays that have not ended
     _limits: dict[str, int] = field(default_factory=dict)  # by Slurm's last answer
     _spare: int = 0
 
@@ -48,7 +48,7 @@ class Throttle:
             left[array.key] += len(array.cells) * (array.job_id is None and note.is_recent)
         self._left = {array: left[array] for array in layouts if left[array]}  # oldest first
         self._wanted = {}
-        self._layouts = {layouts[array] for array in self._left}
+        self.layouts = {layouts[array] for array in self._left}
         # a plain job has no throttle, and needs none
         waiting = {state.array for state in listed if state.waits and state.job != state.array}
         self._limits = {array: self._limits[array] for array in waiting & self._limits.keys()}
@@ -70,7 +70,7 @@ class Throttle:
         if self.watched and self._spare > 0:
             new = arrays[: self._spare]
             return shared(new, shares(self._spare, {one.key: len(one.cells) for one in new}))
-        new = [array for array in arrays if not self.watched or array.shape not in self._layouts]
+        new = [array for array in arrays if not self.watched or array.shape not in self.layouts]
         new = new[: max(0, self.most - len(self._left))]
         self._wanted = {array.key: len(array.cells) for array in new}
         return [] if self.watched else shared(new, shares(self.most, self._left | self._wanted))

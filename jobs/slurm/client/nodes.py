@@ -128,6 +128,14 @@ def hostnames(text: str, ask: Ask) -> list[str]:
     return re.findall(r"(?m)^\S+$", ask(("scontrol", "show", "hostnames", text)))
 
 
+def exclude_hint(nodes: str) -> str:
+    """The end of a sentence on nodes that failed, or one of which did, as Slurm writes them:
+    node1,node[3-4]; '' where none is known."""
+    line = f"sbatch: {{exclude: '{nodes}'}}"
+    todo = f"; to keep jobs off a bad node (sinfo -R lists them), write {line} in the site file"
+    return todo if nodes else ""
+
+
 def check_in_use(wanted: Wanted, site: Site, ask: Ask) -> None:
     """A sweep waits for nodes that are out of use; who measures an interconnect wants to know now.
 

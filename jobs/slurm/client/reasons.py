@@ -64,13 +64,17 @@ def in_words(job: JobState) -> str:
 _SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
-_LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc)[A-Z]\w+")
+_LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
 
 
 def is_submit_limit(refusal: str) -> bool:
     """Whether the user has, or would have, more jobs in the queue than allowed."""
-    named = _LIMIT_NAME.search(refusal)
-    return _SUBMIT_LIMIT.search(_ANY_LIMIT.sub("", refusal) if named else refusal) is not None
+    return _SUBMIT_LIMIT.search(_ANY_LIMIT.sub("", refusal)) is not None
+
+
+def is_unnamed_limit(refusal: str) -> bool:
+    """Whether it may be such a limit, or one on the size or time of a job."""
+    return bool(_ANY_LIMIT.search(refusal)) and not _LIMIT_NAME.search(refusal)
 
 
 def is_group_limit(refusal: str) -> bool:

@@ -119,7 +119,7 @@ def _end_for_good(allocation: Allocation) -> None:
     requeue it, whatever its exit code. The mark stays through the requeue that the preemption
     caused, until the job ends by itself: a finished second start would be started a third time
     (seen with 24.11.5: `Restarts` is 2; 22.05.8 has 1). With its requeue off such a job ends in
-    state PREEMPTED; what came of its cells stands in their records.
+    state PREEMPTED; what came of its cell stands in its record.
     """
     try:
         allocation.ask("scontrol", "update", f"JobId={allocation.job}", "Requeue=0", timeout_s=30)

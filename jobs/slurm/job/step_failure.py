@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.cell.failure import Verdict
 from jobs.cell.stop import Reason, Stop
+from jobs.slurm.client.nodes import exclude_hint
 from jobs.slurm.client.run import SlurmError, is_away
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
@@ -67,9 +68,13 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
     # a job that is being ended is COMPLETING there, and often without a reason
     for pattern, status, words in _ENDS:
         if re.search(pattern, facts, re.IGNORECASE):
-            return Reason(status, f"Slurm ended job {job}: {words} ({facts})")
-    if nodes := allocation.not_answering():
-        return Reason("lost", f"Slurm ended job {job}: it does not reach {', '.join(nodes)}")
+            text = f"Slurm ended job {job}: {words} ({facts})"
+            if status == "lost":
+                text += exclude_hint(",".join(allocation.not_answering()) or allocation.nodes)
+            return Reason(status, text)
+    if nodes := ",".join(allocation.not_answering()):
+        words = f"Slurm ended job {job}: it does not reach {nodes}{exclude_hint(nodes)}"
+        return Reason("lost", words)
     words = f"job {job} was ended before its time ({by_signal.text}): scancel, or the site"
     return Reason(by_signal.status, words)
 
@@ -105,11 +110,9 @@ def _node_failure(
         return None
     down = allocation.not_answering()
     what += f"; Slurm does not reach: {', '.join(down)}" if down else ""
-    names = [dead] if dead else down
+    names = down if dead in (None, "?") else [dead]
     where = f"node {names[0]}" if len(names) == 1 else "a node of the job"
-    exclude = f"sbatch: {{exclude: '{','.join(names) or 'NAME'}'}}"
-    todo = f"{GO_ON}. To keep jobs off a bad node, write {exclude} in the site file"
-    return "lost", _error(ranks.log, what, where, todo)
+    return "lost", _error(ranks.log, what, where, GO_ON + exclude_hint(",".join(names)))
 
 
 def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
@@ -118,9 +121,11 @@ def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
     # the controller was away; or a job that was requeued was given a node that died and is not yet
     # known to be dead
     away = is_away(said) or any(words in said for words in _RESTARTED)
-    passes = away or allocation.restarts > 0 or allocation.not_answering()
+    down = allocation.not_answering()
+    passes = away or allocation.restarts > 0 or down
     what = f"srun could not start the ranks: {said}"
     todo = f"read {ranks.log}, fix the site's file or the node, then make sweep again"
+    todo += exclude_hint(",".join(down or re.findall(r" failed on node ([^\s:]+):", said)))
     return "lost" if passes else "failed", _error(ranks.log, what, NOT_LAUNCHED, todo)
 
 

@@ -66,7 +66,7 @@ class StepLog:
     ends: dict[int, RankEnd] = field(default_factory=dict)  # by rank, in the order reported
     out_of_memory: str | None = None
     out_of_memory_rank: int | None = None  # in whose log Slurm said so
-    node_failure: str | None = None
+    node_failure: str | None = None  # the node; "?": one without its name
     cancelled: str | None = None  # "CANCELLED AT ... DUE TO TIME LIMIT"
     aborted: bool = False  # ended from outside: a signal to it, its job, or srun
     launch_failure: str | None = None
@@ -84,7 +84,7 @@ class StepLog:
             if self.out_of_memory_rank is None and _MEMORY.search(ended["how"]):
                 self.out_of_memory_rank = ranks[0]
         if node := _NODE.search(line):
-            self.node_failure = self.node_failure or node["host"] or _plain(line)
+            self.node_failure = node["host"] or self.node_failure or "?"
         if step := _STEP_ENDED.search(line):
             self.cancelled = self.cancelled or step["how"]
         # not printed when srun ends the step after a rank's bad exit

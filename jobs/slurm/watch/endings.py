@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jobs.config.site import Site
 from jobs.messages import say, seconds_of
+from jobs.slurm.client.nodes import exclude_hint
 from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
@@ -165,9 +166,8 @@ _ENDS: tuple[tuple[str, Status, str], ...] = (
     ("TIMEOUT *", "timeout", "Slurm ended it at its time limit"),
     ("DEADLINE *", "timeout", "Slurm ended it at its deadline"),
     ("PREEMPTED *", "preempted", "Slurm ended it for a job of higher priority"),
-    ("NODE_FAIL *", "lost", "a node that it ran on failed; to keep jobs off a bad node, write "
-     "sbatch: {{exclude: NAME}} in the site file"),
-    ("BOOT_FAIL *", "lost", "a node that it was to run on did not come up"),
+    ("NODE_FAIL *", "lost", "a node that it ran on failed{hint}"),
+    ("BOOT_FAIL *", "lost", "a node that it was to run on did not come up{hint}"),
     ("COMPLETED *", "lost", "Slurm says that it completed, yet it left no record"),
     # slurmstepd's "signal" for a job whose output files cannot be made
     ("FAILED *:53", "failed", "Slurm could not open the job's log on the node (ExitCode 0:53), so "
@@ -207,7 +207,8 @@ def status_of(job: str, ending: JobState | None, log: Path | None = None) -> tup
     nodes = f" (on {ending.nodes})" if ending.nodes else ""
     name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
     said = _said(log) if "{said}" in text else ""
-    text = text.format(signal=name, code=code, state=ending.state, because=because, said=said)
+    text = text.format(signal=name, code=code, state=ending.state, because=because, said=said,
+                       hint=exclude_hint(ending.nodes))  # fmt: skip
     return status, f"job {job}{nodes}: {text}"
 
 

@@ -52,11 +52,17 @@ SEVERAL = b"""{"run": "r0", "site": "s", "job_name": "n", "submitted_at": "2026-
 "arrays": [{"units": [["a", "b"]], "nodes": 1, "ranks_per_node": 1, "minutes": 9}]}"""
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b'{"run": 1}', b"\xff\xfe", SEVERAL])
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"[]", b'{"run": 1}', b"\xff\xfe", SEVERAL,
+     *(SEVERAL.replace(b'[["a", "b"]]', units) for units in (b"5", b"[1]", b'"ab"', b"[]"))],
+)  # fmt: skip
 def test_without_a_note_that_cannot_be_read_nothing_is_known(tmp_path: Path, raw: bytes) -> None:
     file = write_note(tmp_path, note(array("a", job_id="7"))).with_name("r0.json")
-    file.write_bytes(raw)
-    with pytest.raises(NoAnswer, match=f"^{file} is no note of a submission"):
+    for name in ("r0.json", "r2.json"):
+        file.with_name(name).write_bytes(raw)
+    files = f"{file}, {file.with_name('r2.json')}"
+    with pytest.raises(NoAnswer, match=f"^{files}: no note of a submission"):
         read_notes(tmp_path)
 
 

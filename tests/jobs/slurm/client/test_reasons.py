@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.slurm.client.reasons import in_words, is_submit_limit
+from jobs.slurm.client.reasons import in_words, is_submit_limit, is_unnamed_limit
 from jobs.slurm.client.run import is_away
 from jobs.slurm.client.squeue import JobState, parse
 from tests.jobs.slurm.client.clusters import SAID
@@ -58,6 +58,8 @@ def test_reasons_by_their_beginning_and_unusual_states(state: str, reason: str, 
         ("sbatch: error: AssocGrpSubmitJobsLimit", True),
         (f"sbatch: error: QOSMaxWallDurationPerJobLimit {ANY_LIMIT}", False),
         (f"sbatch: error: QOSMaxNodePerJobLimit {ANY_LIMIT}", False),
+        (f"sbatch: error: MaxNodePerAccount {ANY_LIMIT}", False),
+        (f"sbatch: error: MaxSubmitJobsPerAccount {ANY_LIMIT}", True),
         (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", False),
         (f"{FAILED}Invalid job array specification", False),
         ("sbatch: error: lua: teaching is over", False),
@@ -65,7 +67,7 @@ def test_reasons_by_their_beginning_and_unusual_states(state: str, reason: str, 
 )
 def test_arrays_are_cut_for_a_limit_on_jobs_alone(said: str, limit: bool) -> None:
     assert not is_away(said)
-    assert is_submit_limit(said) == limit
+    assert (is_submit_limit(said) or is_unnamed_limit(said)) == limit
 
 
 def test_what_passes() -> None:

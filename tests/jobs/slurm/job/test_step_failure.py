@@ -129,6 +129,36 @@ def test_why_a_job_is_being_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopped(STOP).status == "lost", "also where Slurm does not show the job"
 
 
+@pytest.mark.parametrize(
+    ("shown", "down", "nodes"),
+    [("JobState=NODE_FAIL", [], "n[2-3]"), ("JobState=NODE_FAIL", ["n2"], "n2"),
+     ("JobState=COMPLETING", ["n2"], "n2"), ("", [], "node4")],
+)  # fmt: skip
+def test_every_loss_gives_the_line_that_excludes_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str, down: list[str], nodes: str
+) -> None:
+    """The last one: a job that was requeued, and srun could not reach the same dead node."""
+    monkeypatch.setattr(Allocation, "not_answering", lambda _: down)
+    monkeypatch.setattr(Allocation, "shown", lambda _: shown)
+    job = replace(JOB, nodes="n[2-3]", restarts=1)
+    if shown:
+        status, text = stopped(STOP, job=job).status, stopped(STOP, job=job).text
+    else:
+        status, error = verdict(tmp_path, replayed(tmp_path, "launch"), job)
+        text = error.what_to_do
+    assert status == "lost" and f"write sbatch: {{exclude: '{nodes}'}} in the site file" in text
+
+
+def test_a_node_failure_without_its_name_names_no_node(tmp_path: Path) -> None:
+    ranks = replayed(tmp_path, "codes")
+    ranks.said.read("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED DUE TO NODE FAILURE ***")
+    found = verdict(tmp_path, ranks, JOB)
+    assert found is not None and "exclude" not in found[1].what_to_do
+    ranks.said.read("srun: error: Node failure on n2")
+    found = verdict(tmp_path, ranks, JOB)
+    assert found is not None and "{exclude: 'n2'}" in found[1].what_to_do
+
+
 def test_a_signal_that_is_on_its_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.3)
     ranks, began = StepRanks(Path("srun.log")), time.monotonic()

@@ -19,7 +19,7 @@ from jobs.slurm.watch.endings import status_of, wait_for
      ("TIMEOUT", None, None, "timeout", "time limit"),
      ("DEADLINE", None, None, "timeout", "deadline"),
      ("PREEMPTED", None, None, "preempted", "higher priority"),
-     ("NODE_FAIL", None, None, "lost", "write sbatch: {exclude: NAME} in"),
+     ("NODE_FAIL", None, None, "lost", "write sbatch: {exclude: 'node1'} in"),
      ("BOOT_FAIL", None, None, "lost", "did not come up"),
      ("COMPLETED", 0, None, "lost", "left no record"),
      ("OUT_OF_MEMORY", None, None, "failed", "memory"),
