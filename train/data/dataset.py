@@ -184,18 +184,21 @@ def read_prepared(folder: Path) -> Dataset:
 
     Raises:
         DataError: a file is not there, truncated, or not what meta.json says.
+        OSError: a file cannot be read now.
     """
     file, arrays = folder / META, dict[str, Any]()
     try:
         meta = Meta.model_validate_json(file.read_bytes())
         for name, expected in meta.arrays.items():
             file = folder / f"{name}.npy"
+            if (size := file.stat().st_size) != expected.file_size:
+                raise ValueError(f"{size:,} bytes found, {expected.file_size:,} expected")
             # a plain view: NumPy's memmap class makes each slice dearer
             array = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
             if (found := _facts(file, array)) != expected:
                 raise ValueError(f"{found} found, {expected} expected")
             arrays[name] = array
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, EOFError, ValueError) as error:
         raise _damaged(folder, file, explain(error).strip()) from error
     for name in ("train_y", "validation_y"):
         arrays[name] = np.array(arrays[name], np.int64)

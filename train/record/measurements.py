@@ -141,7 +141,7 @@ class EpochRecord(Frozen):
 
 class RankSteps(Frozen):
     """Steady-state step times of one rank in seconds, without the first epoch of a start, or if it
-    is the only one, without its first step.
+    is the only one, without its first step; the last 65,536 of each kind.
 
     One step of each epoch (of epochs of one step, every second one) is ``sampled``: its parts are
     taken one after the other. These steps have ``compute_s`` (forward, backward, update), its part

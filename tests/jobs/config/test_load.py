@@ -211,7 +211,7 @@ def test_what_a_file_says_of_the_whole_sweep_and_may_leave_out() -> None:
         ("epochs: 10", "epochs: 10\nghost_batch: 8", 6, "ghost_batch has no effect with norm"),
         ("gpus: [1, 2]", "gpus: [2, 3]\n  reduction: adasum", 10,
          "gpus must be a power of two, found 3: use 2 or 4 (cell: gpus=3, reduction=adasum, tech"),
-        ("base_lr: 0.01", "warmup_epochs: 11", 24, "warmup_epochs 11 leave nothing of the run"),
+        ("base_lr: 0.01", "warmup_epochs: 11", 24, "warmup_epochs 11 are more than the run"),
     ],
 )  # fmt: skip
 def test_what_is_refused(old: str, new: str, line: int, said: str) -> None:

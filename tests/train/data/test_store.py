@@ -70,12 +70,27 @@ def other_shape(file: Path) -> None:
     np.save(file, np.ascontiguousarray(np.moveaxis(array, 0, -1)))
 
 
-@pytest.mark.parametrize("damage", [truncate, lengthen, other_shape, Path.unlink])
+def empty(file: Path) -> None:
+    """As a node that crashed leaves it."""
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, lengthen, other_shape, Path.unlink])
 def test_damaged_array_is_refused(made: Path, damage: Callable[[Path], None]) -> None:
     damage(made / "train_x.npy")
     with pytest.raises(DataError, match="Delete the folder") as caught:
         store.read_prepared(made)
     assert str(made / "train_x.npy") in str(caught.value)
+
+
+def test_array_that_cannot_be_read_now_is_not_damaged(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is to delete what running cells use because a file server does not answer."""
+    stale = OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(made / "train_x.npy"))
+    monkeypatch.setattr(np, "load", lambda *_, **__: (_ for _ in ()).throw(stale))
+    with pytest.raises(OSError, match="Stale"):
+        store.read_prepared(made)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', '{"extra": 1}'])

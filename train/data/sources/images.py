@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from train.data.dataset import Pixels
 from train.data.waiting import progress, say
@@ -137,7 +137,9 @@ def decode_images(items: Sequence[Item], side: int, *, resize: bool = False) -> 
                 if not complete:
                     incomplete.append(str(item.name))
             except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
-                bad.append(f"  {item.name}: {str(error) or type(error).__name__}")
+                unknown = isinstance(error, UnidentifiedImageError)  # its text has an address
+                what = "no image that Pillow knows" if unknown else str(error)
+                bad.append(f"  {item.name}: {what or type(error).__name__}")
         return bad
 
     bad = []
