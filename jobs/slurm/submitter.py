@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from jobs.cell.state import CellState
-from jobs.config.site import NodeLayout
 from jobs.messages import name_once, say
 from jobs.slurm.arrays import ORDER, arrays_of, fitting
 from jobs.slurm.client.reasons import (
@@ -45,7 +44,11 @@ class Room:
 
     def look(self, queue: Mapping[str, JobState]) -> None:
         self._part = None
-        self.alive = sum(not job.ended for job in queue.values())
+        self.alive = 0
+        self.add(sum(not job.ended for job in queue.values()))
+
+    def add(self, jobs: int) -> None:
+        self.alive += jobs
         if self.full is not None and self.alive > self.full:
             self.full = None  # it takes more by now
 
@@ -60,8 +63,8 @@ class Room:
 
     def learn(self, error: SlurmError, size: int, *, usual: bool) -> None:
         """From a refusal of ``size`` jobs for a limit on jobs: half as many are tried at once.
-        Raises where it is one of 0, as of a closed account, or one on size or time. ``usual``: jobs
-        of this layout were accepted before, so it is none of these."""
+        Raises where it is one of 0, as of a closed account, or one on size or time. ``usual``:
+        cells were accepted before, so it is none of these while jobs of ours are alive."""
         ours_fill_it = self.alive and (usual or is_submit_limit(error.came))
         if size == 1 and not (ours_fill_it or is_group_limit(error.came)):
             raise error
@@ -91,7 +94,7 @@ class Submitter:
     _fresh: bool = False  # it was submitted a moment ago, so the queue may not show it
     _forgotten: str | None = None  # a preflight that sbatch refuses to wait for: unknown to Slurm
     _waiting: int = 0  # cells that were last reported to wait for room
-    _accepted: set[NodeLayout] = field(default_factory=set)  # of arrays
+    _accepted: bool = False  # an array of cells that has not ended, or one of this run
 
     def __post_init__(self, notes: Iterable[RunNote], cancelled: str | None) -> None:
         self.room = Room(self.context.site.submit_limit)
@@ -115,7 +118,7 @@ class Submitter:
         self._fresh, before = False, len(unended)
         self._confirm(notes, unended)
         self.throttle.look(self.context.folder, queue, notes, unended.keys())
-        self._accepted |= self.throttle.layouts
+        self._accepted = self._accepted or bool(self.throttle.layouts)
         try:
             self._submit(queue, notes, unended)
         except (SlurmError, OSError) as error:
@@ -215,10 +218,10 @@ class Submitter:
             layout = preflight_layout(arrays)
             self.preflight = earlier_preflight(self.context, layout, notes, queue)
             if self.preflight is None:
-                self._asked = 1, layout
+                self._asked = 1
                 self.preflight = Preflight(*submit_preflight(self.context, layout))
                 self._fresh = True
-                self.room.alive += 1
+                self.room.add(1)
                 say(f"preflight: job {self.preflight.job} on {layout} goes first; the cells start "
                     "when it has passed")  # fmt: skip
                 if self._is_cancelled():  # and make cancel did not see this job
@@ -247,13 +250,13 @@ class Submitter:
                     if not error.refused:
                         self.throttle.sent(array)
                         self.unclear, self.todo = [*self.unclear, *cells], rest
-                    self._asked = len(array.cells), array.shape
+                    self._asked = len(array.cells)
                     raise
                 self.throttle.sent(array)
-                self._accepted.add(array.shape)
+                self._accepted = True
                 self.todo = rest
                 unended |= {cell.name: cell.config for cell in cells}
-                self.room.alive += len(array.cells)
+                self.room.add(len(array.cells))
                 if self._is_cancelled():  # and make cancel did not see this job
                     self._end(jobs[-1])
                     return
@@ -267,7 +270,6 @@ class Submitter:
         if is_dependency(error.came) and self.preflight and not self._forgotten:
             self._forgotten, self.preflight = self.preflight.job, None
         elif is_submit_limit(error.came) or is_unnamed_limit(error.came):
-            size, layout = self._asked
-            self.room.learn(error, size, usual=layout in self._accepted)
+            self.room.learn(error, self._asked, usual=self._accepted)
         else:
             raise error

@@ -142,7 +142,7 @@ NEW_CELL: Rows = (
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.
 IMAGES: Rows = (
     # a vector minus its own mean is zero, whatever the image was
-    (lambda c, t, shape, side: last_map_side(c.model, side) == 1 and
+    (lambda c, t, shape, side: last_map_side(c.model, max(shape[:2])) == 1 and
      {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
      .get(t.normalisation) == 1,
      "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "

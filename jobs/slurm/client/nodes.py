@@ -128,10 +128,11 @@ def hostnames(text: str, ask: Ask) -> list[str]:
     return re.findall(r"(?m)^\S+$", ask(("scontrol", "show", "hostnames", text)))
 
 
-def exclude_hint(nodes: str) -> str:
-    """The end of a sentence on nodes that failed, or one of which did, as Slurm writes them:
-    node1,node[3-4]; '' where none is known."""
-    line = f"sbatch: {{exclude: '{nodes}'}}"
+def exclude_hint(nodes: str, *, failed: bool = True) -> str:
+    """The end of a sentence on nodes that failed, as Slurm writes them: node1,node[3-4]; '' where
+    none is known. Not ``failed``: nodes of a job, one of which did."""
+    one_of = not failed and bool(set(nodes) & set("[,"))
+    line = f"sbatch: {{exclude: '{'NAME' if one_of else nodes}'}}"
     todo = f"; to keep jobs off a bad node (sinfo -R lists them), write {line} in the site file"
     return todo if nodes else ""
 

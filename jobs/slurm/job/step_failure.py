@@ -70,7 +70,8 @@ def _why_ended(allocation: Allocation, by_signal: Reason) -> Reason:
         if re.search(pattern, facts, re.IGNORECASE):
             text = f"Slurm ended job {job}: {words} ({facts})"
             if status == "lost":
-                text += exclude_hint(",".join(allocation.not_answering()) or allocation.nodes)
+                down = ",".join(allocation.not_answering())
+                text += exclude_hint(down or allocation.nodes, failed=bool(down))
             return Reason(status, text)
     if nodes := ",".join(allocation.not_answering()):
         words = f"Slurm ended job {job}: it does not reach {nodes}{exclude_hint(nodes)}"

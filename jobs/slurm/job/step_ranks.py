@@ -83,8 +83,8 @@ class StepLog:
             self.ends |= dict.fromkeys(ranks, end)
             if self.out_of_memory_rank is None and _MEMORY.search(ended["how"]):
                 self.out_of_memory_rank = ranks[0]
-        if node := _NODE.search(line):
-            self.node_failure = node["host"] or self.node_failure or "?"
+        if (node := _NODE.search(line)) and self.node_failure in (None, "?"):
+            self.node_failure = node["host"] or "?"
         if step := _STEP_ENDED.search(line):
             self.cancelled = self.cancelled or step["how"]
         # not printed when srun ends the step after a rank's bad exit

@@ -208,7 +208,7 @@ def status_of(job: str, ending: JobState | None, log: Path | None = None) -> tup
     name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
     said = _said(log) if "{said}" in text else ""
     text = text.format(signal=name, code=code, state=ending.state, because=because, said=said,
-                       hint=exclude_hint(ending.nodes))  # fmt: skip
+                       hint=exclude_hint(ending.nodes, failed=False))  # fmt: skip
     return status, f"job {job}{nodes}: {text}"
 
 

@@ -277,7 +277,8 @@ def test_a_limit_that_others_fill_is_tried_again_with_one_job(
     assert sweep.turn(others(2)) == 0, "nothing has changed"
     later = time.monotonic() + FULL_S + 1
     monkeypatch.setattr(module.time, "monotonic", lambda: later)
-    assert sweep.turn(others(2)) == 1 and sweep.turn(others(3)) == 5
+    assert sweep.turn(others(2)) == 1
+    assert sweep.turn(others(2)) == 5, "also if a job has ended since"
 
 
 @pytest.mark.parametrize("words", ["AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerAccountLimit"])
@@ -310,3 +311,6 @@ def test_a_limit_without_a_name_is_one_on_jobs_where_such_a_job_was_accepted(
     sweep = submitter(tmp_path, 3)
     sbatch.errors += [refused(UNNAMED), None, refused(UNNAMED)]
     assert [sweep.turn(others(alive)) for alive in (0, 1, 0)] == [1, 0, 1]
+    two = submitter(tmp_path, 1, (1, 2))  # layouts: the first of them fills the queue
+    sbatch.errors += [None, refused(UNNAMED)]
+    assert [two.turn(others(alive)) for alive in (0, 1)] == [1, 0] and two.waits()
