@@ -44,16 +44,16 @@ def build_parts(
     technique = config.technique
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, config.data_fraction)
-    height, width, channels = shape = data.train_x.shape[1:]
+    height, width, channels = data.train_x.shape[1:]
+    shape = (height, width, channels)
     if text := image_problem(config, shape):
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 
     def build(seed: StepSeed) -> tf.keras.Model:
         model = build_model(
-            config, (height, width, channels), len(data.classes), seed, pixels, folder, model_file,
-            runtime.rank,
-        )  # fmt: skip
+            config, shape, len(data.classes), seed, pixels, folder, model_file, runtime.rank
+        )
         if technique.initialisation == "whitened":
             whiten_first_layer(model, data.train_x, used)
         return model

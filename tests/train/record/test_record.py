@@ -126,7 +126,7 @@ def test_a_read_error_that_stays_is_no_verdict_on_the_record(tmp_path) -> None:
         with pytest.raises(Unreadable):
             write_record(file, record(status=status, error=error))
     with pytest.raises(Unreadable):
-        earlier_attempts(tmp_path, config())  # else the numbers of attempts would begin anew
+        earlier_attempts(tmp_path, config())  # else attempts would be counted from 1 again
     assert is_untouched(tmp_path, file)
     with pytest.raises(NoRecord):
         read_record(tmp_path / "absent" / "record.json")
