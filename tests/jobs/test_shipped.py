@@ -161,6 +161,7 @@ def test_every_row_has_a_plan_for_one_rank_and_for_many(name: str, ranks: int) -
         ("batch_norm", "fp16_compression", {"compression"}),
         ("batch_norm", "bf16_compression", {"compression"}),
         ("batch_norm", "mixed_precision", {"precision"}),
+        ("tuned", "tuned_any", {"initialisation", "zero_gamma"}),
     ],
 )  # fmt: skip
 def test_rows_differ_in_what_their_names_say(one: str, other: str, what: set[str]) -> None:
