@@ -60,21 +60,22 @@ def in_words(job: JobState) -> str:
     return next((f"Slurm says: {said}" for said in words if said), "")
 
 
-#: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.
-_SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
+#: A limit on jobs in the queue, by Slurm's names: passes for a smaller array, or when jobs have
+#: ended. Other words are those of a site, and may speak of anything.
+_SUBMIT_LIMIT = re.compile(r"\b(?:(?:QOS|Assoc)\w*SubmitJob|MaxSubmitJobs)\w*")
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
-_ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
+_ANY_LIMIT = "Job violates accounting/QOS policy"
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
 
 
 def is_submit_limit(refusal: str) -> bool:
     """Whether the user has, or would have, more jobs in the queue than allowed."""
-    return _SUBMIT_LIMIT.search(_ANY_LIMIT.sub("", refusal)) is not None
+    return _SUBMIT_LIMIT.search(refusal) is not None
 
 
 def is_unnamed_limit(refusal: str) -> bool:
     """Whether it may be such a limit, or one on the size or time of a job."""
-    return bool(_ANY_LIMIT.search(refusal)) and not _LIMIT_NAME.search(refusal)
+    return _ANY_LIMIT in refusal and not _LIMIT_NAME.search(refusal)
 
 
 def is_group_limit(refusal: str) -> bool:
@@ -84,4 +85,4 @@ def is_group_limit(refusal: str) -> bool:
 
 def is_dependency(refusal: str) -> bool:
     """Whether the job that was to end first is not known any more."""
-    return "dependency" in refusal.lower()
+    return "Job dependency problem" in refusal
