@@ -64,16 +64,22 @@ def cluster_name(config: Row) -> str:
     return config.get("ClusterName", "cluster")
 
 
-def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
-    """scontrol's records, one a line, by its own names; none where it refuses, as where users may
-    not see nodes. Of values with blanks, the first word."""
+def ask_if_allowed(ask: Ask, argv: Sequence[str]) -> str:
+    """Its answer; none where it is refused for good: a site may keep nodes, or srun, from users of
+    its login nodes."""
     try:
-        return read_lines(" ".join(argv), ask(argv), _row)
+        return ask(argv)
     except SlurmError as error:
         if error.passing:
             raise
         name_once(f"{error}: SITE=auto goes without it")
-        return []
+        return ""
+
+
+def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
+    """scontrol's records, one a line, by its own names; none where it refuses. Of values with
+    blanks, the first word."""
+    return read_lines(" ".join(argv), ask_if_allowed(ask, argv), _row)
 
 
 def _row(line: str) -> Row:
