@@ -48,16 +48,13 @@ def name_once(text: str, example: str = "") -> None:
         say(f"{text}: {example!r}" if example else text)
 
 
-def read_lines(program: str, text: str, read: Callable[[str], Line]) -> list[Line]:
-    """What ``read`` makes of each line of an answer. Where it raises ValueError, as for a site's
-    greeting, the line is named and left out; without a word, a cluster's name (SLURM_CLUSTERS)."""
+def read_lines(text: str, read: Callable[[str], Line]) -> list[Line]:
+    """What ``read`` makes of each line of an answer, except where it raises ValueError, as for a
+    site's greeting."""
     found = []
     for line in filter(str.strip, text.splitlines()):
-        try:
+        with suppress(ValueError):
             found.append(read(line))
-        except ValueError:
-            if not line.startswith("CLUSTER:"):
-                name_once(f"{program}: a line of an unknown form is left out", line)
     return found
 
 

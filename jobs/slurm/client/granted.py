@@ -79,7 +79,7 @@ def ask_if_allowed(ask: Ask, argv: Sequence[str]) -> str:
 def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
     """scontrol's records, one a line, by its own names; none where it refuses. Of values with
     blanks, the first word."""
-    return read_lines(" ".join(argv), ask_if_allowed(ask, argv), _row)
+    return read_lines(ask_if_allowed(ask, argv), _row)
 
 
 def _row(line: str) -> Row:

@@ -51,7 +51,7 @@ def read_sinfo(text: str) -> tuple[Nodes, ...]:
     Raises:
         ConfigError: no line has the form.
     """
-    nodes = read_lines("sinfo", text, _nodes_of)
+    nodes = read_lines(text, _nodes_of)
     if not nodes and text.strip():
         raise ConfigError(f"sinfo answered in an unknown form: {text[:200]!r}")
     return tuple(nodes)

@@ -18,7 +18,6 @@ from jobs.slurm.client.squeue import (
     NOTHING,
     JobState,
     exit_codes,
-    name_unknown,
     query,
     read_exit,
 )
@@ -112,9 +111,8 @@ def parse_sacct(text: str) -> dict[str, JobState]:
     sacct prints the elements that never started as one job: 16_[2-4,9%2].
     """
     found: dict[str, JobState] = {}
-    for name, state, exit_text, *rest in read_lines("sacct", text, _fields):
+    for name, state, exit_text, *rest in read_lines(text, _fields):
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
-        name_unknown("sacct", word)
         job, _, step = name.partition(".")
         if not step:
             code, signal = read_exit(exit_text)
