@@ -121,12 +121,16 @@ def _has_slurm() -> bool:
     missing = [name for name in _PROGRAMS if name not in there]
     signs = _signs() + there
     if missing and signs:
-        raise NoAnswer(
-            f"{', '.join(signs)} found here, as on the login node of a cluster, but not on PATH: "
-            f"{', '.join(missing)}; nothing was set up or run. Load Slurm (module load slurm, for "
-            "instance) or add the folder of its programs to PATH; SITE=local runs on this machine"
-        )
+        raise _not_loaded(signs, f"not on PATH: {', '.join(missing)}")
     return not missing
+
+
+def _not_loaded(signs: Sequence[str], lacks: str) -> NoAnswer:
+    return NoAnswer(
+        f"{', '.join(signs)} found here, as on the login node of a cluster, but {lacks}; nothing "
+        "was set up or run. Load Slurm (module load slurm, for instance) or set PATH and "
+        "SLURM_CONF; SITE=local runs on this machine"
+    )
 
 
 def _found(given: Mapping[str, Setting]) -> NamedSite | None:
@@ -149,14 +153,10 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
     except SlurmError as error:
         # as on a laptop: there is no cluster that could be meant
         if _NO_CONFIGURATION.search(error.came) and not _signs():
-            if not (modules := _given(_MODULES)):
-                return None
-            raise NoAnswer(
-                "Slurm's programs are here and find no configuration, and modules are in use "
-                f"({', '.join(modules)}), as on the login node of a cluster; nothing was set up or "
-                "run. Load Slurm (module load slurm, for instance), which names its configuration; "
-                "SITE=local runs on this machine"
-            ) from error
+            if modules := _given(_MODULES):
+                lacks = "no configuration that Slurm's programs find"
+                raise _not_loaded(modules, lacks) from error
+            return None
         raise NoAnswer(
             f"Slurm is here but gives no answer ({error}), so nothing was set up or run. Where "
             "this is a login node, try again later or tell its administrators; where users may "

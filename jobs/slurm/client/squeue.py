@@ -111,11 +111,9 @@ def parse(text: str) -> dict[str, JobState]:
         fields = line.removesuffix("\n").split(FIELD, len(_COLUMNS) - 1)
         if fields[0] == _HEADER:
             continue
-        if missing := len(_COLUMNS) - len(fields):
-            if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
-                reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected in {line!r}"
-                raise SlurmError("squeue", reason, passing=False)
-            fields += [""] * missing
+        if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
+            raise SlurmError("squeue", f"no id or no state of a job in {line!r}", passing=False)
+        fields += [""] * (len(_COLUMNS) - len(fields))
         number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
             "" if field in NOTHING else field for field in fields
         )
