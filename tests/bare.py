@@ -128,7 +128,7 @@ def part(folder: Path) -> None:
         if Path("/etc", name).exists():
             mount("--bind", str(folder / name), f"/etc/{name}")
     for file in detect.CONFIGURATIONS:  # programs that tests start look for them, too
-        if Path(file).exists():
+        if os.path.lexists(file):
             mount("-t", "tmpfs", "tmpfs", str(Path(file).parent))
     # also for who names no PATH, or the whole path; some are links to others
     found = {name: shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in INSTALLERS}
