@@ -32,12 +32,11 @@ class SetupError(Exception):
 
 def cache_folders() -> list[Path]:
     """What set-up keeps for the next checkout: as the user says, and as the home says."""
-    home, named = Path.home(), Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    home, named = Path.home(), errors.named_folder("XDG_CACHE_HOME")
     if writable_by_others(home):  # sudo and CI let root have another user's
         with suppress(KeyError):  # not every id has a name
             home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    # a relative name does not count, as the XDG specification says
-    return [c / "horoscale" for c in (named, home / ".cache") if c.is_absolute()]
+    return [c / "horoscale" for c in (named, home / ".cache") if c]
 
 
 def cache_folder() -> Path:

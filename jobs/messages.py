@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import TypeVar
 
 import typer
 
@@ -17,8 +16,6 @@ from train.errors import ConfigError, remedy
 
 ROOT = Path(__file__).resolve().parent.parent
 EXIT_CELL_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
-
-Line = TypeVar("Line")
 
 
 class Interrupted(Exception):
@@ -32,33 +29,6 @@ class NoAnswer(Exception):
 def say(text: str) -> None:
     with suppress(OSError):  # a reader that is gone must not end a sweep
         print(f"[sweep] {text}", file=sys.stderr, flush=True)
-
-
-#: What this command has named already.
-NAMED: set[str] = set()
-
-
-def name_once(text: str, example: str = "") -> None:
-    """Say what is not understood and does no harm; a command that looks again says it no more.
-
-    ``example``: of what the text is on, which may be another one at each look.
-    """
-    if text not in NAMED:
-        NAMED.add(text)
-        say(f"{text}: {example!r}" if example else text)
-
-
-def read_lines(program: str, text: str, read: Callable[[str], Line]) -> list[Line]:
-    """What ``read`` makes of each line of an answer. Where it raises ValueError, as for a site's
-    greeting, the line is named and left out; without a word, a cluster's name (SLURM_CLUSTERS)."""
-    found = []
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            found.append(read(line))
-        except ValueError:
-            if not line.startswith("CLUSTER:"):
-                name_once(f"{program}: a line of an unknown form is left out", line)
-    return found
 
 
 @contextmanager

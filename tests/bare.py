@@ -1,11 +1,11 @@
 """Quick tests see a bare machine, whatever was installed or started on it, and leave it as it is.
 
 A session of quick tests (``-m "not slow and not slurm"``) has a PATH of links, without Apptainer
-and Slurm, and an empty home. Programs that install packages or make users are stand-ins that
-refuse. Root's session also has a network of its own, which is loopback alone, and mounts of its
-own: the practice user is hidden, and what a test mounts ends with the session. Another user cannot
-have these, so proxies that lead nowhere stand in for the network. A refusal, and a process that
-outlives the session, fail the session.
+and Slurm, no configuration of Slurm, and an empty home. Programs that install packages or make
+users are stand-ins that refuse. Root's session also has a network of its own, which is loopback
+alone, and mounts of its own: the practice user is hidden, and what a test mounts ends with the
+session. Another user cannot have these, so proxies that lead nowhere stand in for the network. A
+refusal, and a process that outlives the session, fail the session.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from jobs.slurm.client import detect
 from tests.sweeps import executable
 
 #: Only tests with one of these marks see what is installed.
@@ -47,6 +48,7 @@ echo "{name}: refused, since quick tests install nothing (tests/bare.py)" >&2
 exit 1
 """
 PRACTICE = "practice:"  # the user, and the group and ids of that name
+SITES = ("SLURM_", "XDG_", "MODULESHOME", "LMOD_CMD")  # variables of a cluster, or of its user
 SESSION = "BARE_SESSION"  # variable that all its processes inherit: its folder
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 PR_SET_CHILD_SUBREAPER = 36
@@ -62,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="horoscale-bare-", dir="/var/tmp"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     folder.chmod(0o755)
-    for name in [name for name in os.environ if name.startswith(("SLURM_", "XDG_"))]:
+    for name in [name for name in os.environ if name.startswith(SITES)]:
         del os.environ[name]
     (folder / "home").mkdir()
     os.environ |= {
@@ -79,6 +81,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["no_proxy"] = "localhost,127.0.0.1,::1"
         print(f"[bare] network and mounts are the machine's ({error}); proxies lead nowhere",
               file=sys.stderr)  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_configuration() -> Iterator[None]:
+    """Of Slurm, wherever this machine has one. Root's session hides the files, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if SESSION in os.environ:
+            patch.setattr(detect, "CONFIGURATIONS", ())
+        yield
 
 
 def links(folder: Path) -> Path:
@@ -116,8 +127,9 @@ def part(folder: Path) -> None:
         (folder / name).write_text(text)
         if Path("/etc", name).exists():
             mount("--bind", str(folder / name), f"/etc/{name}")
-    if Path("/etc/slurm").is_dir():
-        mount("-t", "tmpfs", "tmpfs", "/etc/slurm")
+    for file in detect.CONFIGURATIONS:  # programs that tests start look for them, too
+        if os.path.lexists(file):
+            mount("-t", "tmpfs", "tmpfs", str(Path(file).parent))
     # also for who names no PATH, or the whole path; some are links to others
     found = {name: shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in INSTALLERS}
     for real, name in {os.path.realpath(at): name for name, at in found.items() if at}.items():

@@ -10,10 +10,13 @@ from tests.sweeps import ROOT, executable, ran
 
 TESTS = """
 import os, shutil, subprocess, urllib.request
+from jobs.slurm.client import detect
 
 def test_that_looks_around():
     assert [shutil.which(name) for name in ("sbatch", "apptainer", "munged")] == [None] * 3
-    assert shutil.which("sbatches") and "SLURM_CONF" not in os.environ
+    assert shutil.which("sbatches")
+    assert not {"SLURM_CONF", "MODULESHOME", "LMOD_CMD"} & os.environ.keys()
+    assert detect.CONFIGURATIONS == ()
 
 def test_that_installs():
     subprocess.run(["apt-get", "install", "hello"])
@@ -38,7 +41,8 @@ def test_what_quick_tests_may_not_do_fails_their_session(tmp_path: Path) -> None
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
     argv = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", tmp_path, tmp_path]
     argv += ["-p", "no:cacheprovider", "-p", "tests.bare", "-m", "not slow and not slurm"]
-    done = ran(argv, cwd=ROOT, env=os.environ | {"PATH": path, "SLURM_CONF": "/x"})
+    named = dict.fromkeys(("SLURM_CONF", "MODULESHOME", "LMOD_CMD"), "/x")
+    done = ran(argv, cwd=ROOT, env=os.environ | named | {"PATH": path})
     assert done.returncode == 1 and "1 failed, 4 passed" in done.stdout, done.stdout
     assert "test_it.py::test_that_downloads" in done.stdout.rpartition("FAILED ")[2]
     assert "test_that_installs (call): apt-get install hello\n" in done.stderr

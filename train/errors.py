@@ -93,6 +93,13 @@ def expanded(written: str | Path) -> Path:
     return Path(os.path.expanduser(written))  # noqa: PTH111
 
 
+def named_folder(variable: str) -> Path | None:
+    """The one that a variable of the XDG specification names. A relative path does not count there,
+    nor one with ~, which no shell has expanded."""
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else None
+
+
 def start_error(error: OSError, program: str, environment: Mapping[str, str]) -> OSError:
     """Why a program could not be started in this environment, from the error of the attempt.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from train.errors import ConfigError, expanded, is_private, remedy
+from train.errors import ConfigError, expanded, is_private, named_folder, remedy
 from train.record.atomic import write_atomically
 
 #: The image's own Python; without a container it is the one that runs the supervisor.
@@ -183,8 +183,8 @@ def digest_of(file: BufferedReader, mark: FileMark) -> str:
     Raises:
         OSError: the file cannot be read, or is written at this moment.
     """
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    note = Path(root) / "horoscale" / "digests" / "-".join(f"{number:x}" for number in mark)
+    root = named_folder("XDG_CACHE_HOME") or Path.home() / ".cache"
+    note = root / "horoscale" / "digests" / "-".join(f"{number:x}" for number in mark)
     with contextlib.suppress(OSError, ValueError), note.open(encoding="ascii") as noted:
         text = noted.read()
         if is_private(noted.fileno()) and re.fullmatch("[0-9a-f]{64}", text):

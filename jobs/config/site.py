@@ -5,7 +5,6 @@ jobs/sites/*.yaml, strictly. And the nodes that so many ranks take there.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from jobs.config.yamlfile import find_file, load_yaml, names_in
 from train.config.frozen import Frozen
-from train.errors import ConfigError, expanded
+from train.errors import ConfigError, expanded, named_folder
 
 #: How a job asks for GPUs; ``none``: ranks compute on CPU cores.
 GpuRequest = Literal["none", "gres", "gpus-per-node", "gpus-per-task"]
@@ -180,9 +179,7 @@ class NamedSite:
 
 def own_sites() -> Path:
     """The user's own site files: an installation that users share may be read-only."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    home = home if home.is_absolute() else Path.home() / ".config"  # as its specification says
-    return home / "horoscale" / "sites"
+    return (named_folder("XDG_CONFIG_HOME") or Path.home() / ".config") / "horoscale" / "sites"
 
 
 def auto_file(cluster: str) -> Path:

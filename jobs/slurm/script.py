@@ -23,6 +23,15 @@ TASKS_NAME = "tasks.json"
 NO_TASKS = os.EX_NOINPUT
 #: ... and where a line of the site's file failed, which its log names after the mark.
 SETUP_FAILED, SETUP_MARK = os.EX_CONFIG, "[batch] "
+#: Environment Modules 3 always end with 0: there, even a module without a file seems to load. What
+#: an alias loads has another name, and may be loaded already.
+_LOAD = """hs_load() {
+  hs_before=${LOADEDMODULES-}
+  module load "$1" || return
+  [[ ":${LOADEDMODULES-}:" == *:"$1"[:/]* || ${LOADEDMODULES-} != "$hs_before" ]] && return
+  ! (module load no-such-module) &>/dev/null && return
+  (unset LOADEDMODULES _LMFILES_; module load "$1"; [[ ${LOADEDMODULES-} ]]) &>/dev/null
+}"""
 
 
 def script_text(
@@ -109,14 +118,11 @@ def _setup(site: Site, root: Path) -> list[str]:
         lines.append("trap hs_failed EXIT")
     if site.modules:
         # a batch shell is no login shell, and at some sites only that knows `module`
-        lines += ["hs_line='. /etc/profile'", "type module >/dev/null 2>&1 || . /etc/profile"]
-        # Environment Modules 3 always end with 0: there, even a module without a file seems to load
-        ask = "! (module load no-such-module) >/dev/null 2>&1"
-        lines.append(f'hs_loaded() {{ [[ ":${{LOADEDMODULES-}}:" == *:"$1"[:/]* ]] || {ask}; }}')
-    names = [shlex.quote(module) for module in site.modules]
-    checked = [(f"module load {name}", f" && hs_loaded {name}") for name in names]
-    for line, check in (*checked, *((line, "") for line in site.setup)):
-        lines += [f"hs_line={shlex.quote(line)}", f'eval -- "$hs_line"{check} || hs_failed']
+        lines += ["hs_line='. /etc/profile'", "type module &>/dev/null || . /etc/profile", _LOAD]
+    for name in map(shlex.quote, site.modules):
+        lines += [f"hs_line={shlex.quote(f'module load {name}')}", f"hs_load {name} || hs_failed"]
+    for line in site.setup:
+        lines += [f"hs_line={shlex.quote(line)}", 'eval -- "$hs_line" || hs_failed']
     if site.modules or site.setup:
         # Python looks for modules in the working folder first, wherever a line has gone
         lines += ["trap - EXIT", f"builtin cd {shlex.quote(str(root))} || exit {NO_TASKS}"]

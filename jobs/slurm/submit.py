@@ -55,6 +55,8 @@ _ON_ITS_WAY = (
     "timed out", "zero bytes", "connection reset", "reset by peer", "send failure",
     "receive failure", "shutdown failure",
 )  # fmt: skip
+#: ... and for one that was granted.
+_GRANTED = "submitted batch job"
 #: The word job and a number that is no amount, time or name.
 _NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
 
@@ -137,7 +139,7 @@ def batch_script(context: JobContext, run: str, part: str, array: Array, **optio
 
 def _sbatch(script: Path, note: RunNote) -> Accepted:
     """Call sbatch once; where it does not name the job, the queue does."""
-    refused = False
+    named, refused = None, False
     try:
         argv = ["sbatch", "--parsable", str(script)]
         answer = answer_of(argv, timeout_s=SBATCH_S)
@@ -147,21 +149,23 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
             raise
         said, printed, passing = error.came, error.came, True
     else:
-        failed = answer.code != 0
-        # a number is a wrapper's own where sbatch itself complains
-        accepted = None if failed and answer.own else job_in(answer.out, certain=failed)
-        if accepted:
-            return accepted
-        printed, passing = answer.words, not failed
-        if passing:
+        # of a wrapper that failed, a number is an amount as likely as a job
+        failed, named = answer.code != 0, job_in(answer.out)
+        if named and not failed:
+            return named
+        printed = answer.words
+        if not failed:
             printed = (
                 f"it ended well, but printed no job id ({printed}), and no job of this submission "
                 "is in the queue: look at what this site puts before sbatch"
             )
         said = answer.own or printed  # a greeting decides nothing
-        refused = failed and not any(words in said.lower() for words in _ON_ITS_WAY)
-    passing = passing or is_away(said)
-    for look in range(1 if refused else LOOKS):
+        granted = _GRANTED in answer.out.lower() or any(
+            words in said.lower() for words in _ON_ITS_WAY
+        )
+        refused = failed and not granted
+        passing = not refused or is_away(said)
+    for look in range(1 if refused and not named else LOOKS):
         time.sleep(LOOK_S if look else 0)
         try:
             job = adopt(note, query()).arrays[0].job_id
@@ -175,16 +179,14 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
     raise failure
 
 
-def job_in(text: str, *, certain: bool = False) -> Accepted | None:
+def job_in(text: str) -> Accepted | None:
     """The one job that sbatch, or what a site put before it, names in its output; None where it
     names none, or several. A number alone, or after the word job: other numbers are hours, or days.
-
-    ``certain``: only in a form of sbatch's own.
     """
-    plain = re.findall(r"^\s*(\d+)(?:;(\S+))?\s*$", text, re.MULTILINE)
-    words = re.findall(r"submitted batch job (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
+    plain = re.findall(r"^\s*([1-9]\d*)(?:;(\S+))?\s*$", text, re.MULTILINE)
+    words = re.findall(rf"{_GRANTED} (\d+)(?: on cluster (\S+))?", text, re.IGNORECASE)
     other = re.findall(_NAMED, text, re.IGNORECASE)
-    named = next((jobs for jobs in (words, plain, [] if certain else other) if jobs), [])
+    named = next((jobs for jobs in (words, plain, other) if jobs), [])
     if len({job for job, _ in named}) != 1:
         return None
     return named[0][0], next((cluster for _, cluster in named if cluster), None)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from jobs.cell.state import CellState
-from jobs.messages import name_once, say
+from jobs.messages import say
 from jobs.slurm.arrays import ORDER, arrays_of, fitting
 from jobs.slurm.client.reasons import (
     is_dependency,
@@ -41,6 +41,7 @@ class Room:
     full: int | None = None  # as many jobs as may fit, by the last refusal of more
     _until: float = 0.0  # then one more is tried
     _part: int | None = None  # as many as may fit, after a refusal of more
+    _said: bool = False  # that it is full
 
     def look(self, queue: Mapping[str, JobState]) -> None:
         self._part = None
@@ -68,11 +69,11 @@ class Room:
         ours_fill_it = self.alive and (usual or is_submit_limit(error.came))
         if size == 1 and not (ours_fill_it or is_group_limit(error.came)):
             raise error
-        name_once(
-            "sbatch refuses more jobs: fewer are tried, and the others follow when jobs end; with "
-            "submit_limit in the site file no more are tried than the queue takes",
-            error.came,
-        )
+        if not self._said:
+            say(f"sbatch refuses more jobs ({error.came}): fewer are tried, and the others follow "
+                "when jobs end; with submit_limit in the site file no more are tried than the "
+                "queue takes")  # fmt: skip
+        self._said = True
         self.full, self._until = self.alive + size - 1, time.monotonic() + FULL_S
         self._part = size // 2
 

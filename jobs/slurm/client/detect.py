@@ -34,6 +34,9 @@ CONFIGURATIONS = (
     "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf",
     "/opt/slurm/etc/slurm.conf", "/run/slurm/conf/slurm.conf",
 )  # fmt: skip
+#: Of Environment Modules and of Lmod. Where programs come from packages, only a module may name the
+#: configuration.
+_MODULES = ("MODULESHOME", "LMOD_CMD")
 _WHERE = "jobs run on the cluster of site file"
 #: They say so where there is no slurm.conf and the name service knows no controller to ask for one
 #: (tried with 22.05 and 24.11). Their last words would not do: a login node whose controller does
@@ -100,9 +103,12 @@ def site_for(
 
 def _signs() -> list[str]:
     """What is here of a configuration of Slurm."""
-    values = {name: os.environ.get(name, "").strip() for name in _VARIABLES}
-    signs = [f"{name}={value}" for name, value in values.items() if value]
-    return signs + [file for file in CONFIGURATIONS if os.path.lexists(file)]
+    return _given(_VARIABLES) + [file for file in CONFIGURATIONS if os.path.lexists(file)]
+
+
+def _given(variables: Sequence[str]) -> list[str]:
+    values = {name: os.environ.get(name, "").strip() for name in variables}
+    return [f"{name}={value}" for name, value in values.items() if value]
 
 
 def _has_slurm() -> bool:
@@ -115,12 +121,16 @@ def _has_slurm() -> bool:
     missing = [name for name in _PROGRAMS if name not in there]
     signs = _signs() + there
     if missing and signs:
-        raise NoAnswer(
-            f"{', '.join(signs)} found here, as on the login node of a cluster, but not on PATH: "
-            f"{', '.join(missing)}; nothing was set up or run. Load Slurm (module load slurm, for "
-            "instance) or add the folder of its programs to PATH; SITE=local runs on this machine"
-        )
+        raise _not_loaded(signs, f"not on PATH: {', '.join(missing)}")
     return not missing
+
+
+def _not_loaded(signs: Sequence[str], lacks: str) -> NoAnswer:
+    return NoAnswer(
+        f"{', '.join(signs)} found here, as on the login node of a cluster, but {lacks}; nothing "
+        "was set up or run. Load Slurm (module load slurm, for instance) or set PATH and "
+        "SLURM_CONF; SITE=local runs on this machine"
+    )
 
 
 def _found(given: Mapping[str, Setting]) -> NamedSite | None:
@@ -143,11 +153,15 @@ def _found(given: Mapping[str, Setting]) -> NamedSite | None:
     except SlurmError as error:
         # as on a laptop: there is no cluster that could be meant
         if _NO_CONFIGURATION.search(error.came) and not _signs():
+            if modules := _given(_MODULES):
+                lacks = "no configuration that Slurm's programs find"
+                raise _not_loaded(modules, lacks) from error
             return None
         raise NoAnswer(
             f"Slurm is here but gives no answer ({error}), so nothing was set up or run. Where "
-            "this is a login node, try again later or tell its administrators; SITE=local runs "
-            "on this very machine"
+            "this is a login node, try again later or tell its administrators; where users may "
+            "not run sinfo, write a site file (jobs/sites/cpu.yaml is an example) and name it with "
+            "SITE=; SITE=local runs on this very machine"
         ) from error
     with TemporaryDirectory() as folder:
         draft = Path(folder) / file.name

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from grp import getgrgid
 
-from jobs.messages import name_once, read_lines
+from jobs.messages import say
 from jobs.slurm.client.run import Ask, SlurmError
 
 #: sinfo says neither which cores a node keeps for itself nor who may use a partition (22.05).
@@ -64,24 +64,27 @@ def cluster_name(config: Row) -> str:
     return config.get("ClusterName", "cluster")
 
 
-def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
-    """scontrol's records, one a line, by its own names; none where it refuses, as where users may
-    not see nodes. Of values with blanks, the first word."""
+def ask_if_allowed(ask: Ask, argv: Sequence[str]) -> str:
+    """Its answer; none where it is refused for good: a site may keep nodes, or srun, from users of
+    its login nodes."""
     try:
-        return read_lines(" ".join(argv), ask(argv), _row)
+        return ask(argv)
     except SlurmError as error:
         if error.passing:
             raise
-        name_once(f"{error}: SITE=auto goes without it")
-        return []
+        say(f"{error}: SITE=auto goes without it")
+        return ""
 
 
-def _row(line: str) -> Row:
-    """Raises ValueError where it is no record of a node or a partition."""
-    if not line.startswith(("NodeName=", "PartitionName=")):
-        raise ValueError(line)
-    pairs = re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)
-    return dict(reversed(pairs))  # the first of a name counts
+def read_rows(ask: Ask, argv: Sequence[str]) -> list[Row]:
+    """scontrol's records, one a line, by its own names; none where it refuses. Of values with
+    blanks, the first word."""
+    rows = list[Row]()
+    for line in ask_if_allowed(ask, argv).splitlines():
+        if line.startswith(("NodeName=", "PartitionName=")):
+            pairs = re.findall(r"(?:^|\s)([A-Za-z][\w/:]*)=(\S*)", line)
+            rows.append(dict(reversed(pairs)))  # the first of a name counts
+    return rows
 
 
 def shut(row: Row, user: User) -> str:

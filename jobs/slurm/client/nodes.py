@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.config.site import Site
-from jobs.messages import read_lines, seconds_of
+from jobs.messages import seconds_of
 from jobs.slurm.client.run import Ask, SlurmError
 from train.errors import ConfigError
 
@@ -51,7 +51,10 @@ def read_sinfo(text: str) -> tuple[Nodes, ...]:
     Raises:
         ConfigError: no line has the form.
     """
-    nodes = read_lines("sinfo", text, _nodes_of)
+    nodes = list[Nodes]()
+    for line in text.splitlines():
+        with suppress(ValueError):
+            nodes.append(_nodes_of(line))
     if not nodes and text.strip():
         raise ConfigError(f"sinfo answered in an unknown form: {text[:200]!r}")
     return tuple(nodes)

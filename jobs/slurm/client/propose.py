@@ -20,6 +20,7 @@ from jobs.slurm.client.granted import (
     PARTITIONS,
     Row,
     User,
+    ask_if_allowed,
     cluster_name,
     read_rows,
     shut,
@@ -237,9 +238,11 @@ def _what(
 
 def _how(kind: Nodes, kinds: Sequence[Nodes], ask: Ask) -> Iterator[Line | str]:
     """How ranks are launched."""
-    words = ask(MPI_LIST).split()
-    pmix = next((word for word in sorted(words) if re.fullmatch(r"pmix(_v\d+)?", word)), None)
-    yield Line("mpi", pmix or "gloo", f"srun --mpi=list names {'it' if pmix else 'no pmix'}")
+    plugins = ask_if_allowed(ask, MPI_LIST).split()
+    pmix = next((word for word in sorted(plugins) if re.fullmatch(r"pmix(_v\d+)?", word)), None)
+    lists = f"names {'it' if pmix else 'no pmix'}"
+    refused = "is refused here: write pmix if the nodes have it"
+    yield Line("mpi", pmix or "gloo", f"srun --mpi=list {lists if plugins else refused}")
     yield "# interface: eth0       # where ranks should talk: ip -brief address, on a node"
     gpu_type, *gpus = _main_gpu(kind)
     yield Line("image", "gpu" if any(gpus) else "cpu", "make image builds it")

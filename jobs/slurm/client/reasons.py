@@ -1,4 +1,4 @@
-"""Why a job waits, by Slurm's codes of reasons, in plain words; which refusals of sbatch are limits
+"""Why a job waits, in plain words or by Slurm's own reason; which refusals of sbatch are limits
 on jobs in the queue.
 
 A refusal is permanent unless it is known to pass: a request that cannot be granted, tried again
@@ -11,41 +11,28 @@ import re
 
 from jobs.slurm.client.squeue import JobState
 
-#: How Slurm's reason, or an unusual state, begins -> what it means. The first that fits counts:
-#: longer ones come first. What is not here says as much in Slurm's own word.
+#: How Slurm's reason, or an unusual state, begins -> what it means, if that is not what Slurm's own
+#: word says, or asks for something. The first that fits counts: longer ones come first.
 _MEANING: tuple[tuple[str, str], ...] = (
     ("JobArrayTaskLimit", "as many jobs of this array run as it may run at once (array_parallel)"),
     ("JobHeldUser|job requeued in held state|REQUEUE_HOLD|SPECIAL_EXIT|RESV_DEL_HOLD", "it is held "
      "(by a user, after a requeue, or since its reservation is gone): scontrol release {job} lets "
      "it start"),
-    ("JobHeldAdmin", "an administrator held it: ask the site"),
     ("DependencyNeverSatisfied", "the job that it depends on ended otherwise than asked for, so it "
      "will never start: make cancel, then make sweep again"),
     ("Dependency", "another job has to end first"),
     ("Priority", "other jobs come first"),
     ("Resources", "nodes have to become free first"),
-    ("BeginTime", "it may start only from a set time on; a requeued job waits about 2 minutes"),
     ("JobHoldMaxRequeue", "it was requeued too often and is held now: read its log, then make "
      "cancel and make sweep again"),
     ("launch failed requeued held", "its nodes could not start it, and it is held: tell the site "
      "(prolog or node fault), then scontrol release {job}"),
-    ("ReqNodeNotAvail", "nodes that it needs are down, drained or reserved ({said})"),
-    ("Reservation", "its reservation has not begun, or nodes are reserved for maintenance"),
     ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
      "time than the partition, the QoS or the account allows, so it will never start: lower "
      "time_min or max_time_min in the site file, then make cancel and make sweep again"),
     ("PartitionNodeLimit|BadConstraints", "its partition does not have what it asks for: "
      "look at partition, max_nodes, constraint, GPUs and memory in the site file, then make cancel "
      "and make sweep again"),
-    ("PartitionDown|PartitionInactive", "the partition starts no jobs now: ask the site, or name "
-     "another one in the site file"),
-    ("AccountNotAllowed|InvalidAccount|QOSNotAllowed|InvalidQOS", "its account or QoS is unknown "
-     "to Slurm, or may not be used here: look at account and qos in the site file"),
-    ("QOSMin", "it asks for less than the QoS wants: look at qos in the site file"),
-    ("AssocGrpBilling", "the account has used up its budget: ask for more, or name another one"),
-    (r"QOS|Assoc|Max\w+PerAccount", "a limit of the QoS or of the account ({said})"),
-    ("SUSPENDED|STOPPED", "suspended: other jobs use its nodes for now"),
-    ("COMPLETING|STAGE_OUT", "it has ended, and its nodes are being cleaned up"),
 )  # fmt: skip
 
 
@@ -56,25 +43,26 @@ def in_words(job: JobState) -> str:
     for said in filter(None, words):
         for start, meaning in _MEANING:
             if re.match(start, said):
-                return meaning.format(job=job.job, said=said)
+                return meaning.format(job=job.job)
     return next((f"Slurm says: {said}" for said in words if said), "")
 
 
-#: A limit on jobs in the queue: passes for a smaller array, or when jobs have ended.
-_SUBMIT_LIMIT = re.compile(r"Max\w*Submit|SubmitJob|job submit limit|max\w* .{0,30}submit", re.I)
+#: A limit on jobs in the queue, by Slurm's names: passes for a smaller array, or when jobs have
+#: ended. Other words are those of a site, and may speak of anything.
+_SUBMIT_LIMIT = re.compile(r"\b(?:(?:QOS|Assoc)\w*SubmitJob|MaxSubmitJobs)\w*")
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
-_ANY_LIMIT = re.compile(r"\(job submit limit, user's size and/or time limits\)")
+_ANY_LIMIT = "Job violates accounting/QOS policy"
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
 
 
 def is_submit_limit(refusal: str) -> bool:
     """Whether the user has, or would have, more jobs in the queue than allowed."""
-    return _SUBMIT_LIMIT.search(_ANY_LIMIT.sub("", refusal)) is not None
+    return _SUBMIT_LIMIT.search(refusal) is not None
 
 
 def is_unnamed_limit(refusal: str) -> bool:
     """Whether it may be such a limit, or one on the size or time of a job."""
-    return bool(_ANY_LIMIT.search(refusal)) and not _LIMIT_NAME.search(refusal)
+    return _ANY_LIMIT in refusal and not _LIMIT_NAME.search(refusal)
 
 
 def is_group_limit(refusal: str) -> bool:
@@ -84,4 +72,4 @@ def is_group_limit(refusal: str) -> bool:
 
 def is_dependency(refusal: str) -> bool:
     """Whether the job that was to end first is not known any more."""
-    return "dependency" in refusal.lower()
+    return "Job dependency problem" in refusal

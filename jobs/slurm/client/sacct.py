@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jobs.messages import read_lines
 from jobs.slurm.client.run import SCONTROL, SlurmError, asker, read_config, run
 from jobs.slurm.client.squeue import (
     ENDED,
@@ -18,7 +17,6 @@ from jobs.slurm.client.squeue import (
     NOTHING,
     JobState,
     exit_codes,
-    name_unknown,
     query,
     read_exit,
 )
@@ -112,9 +110,12 @@ def parse_sacct(text: str) -> dict[str, JobState]:
     sacct prints the elements that never started as one job: 16_[2-4,9%2].
     """
     found: dict[str, JobState] = {}
-    for name, state, exit_text, *rest in read_lines("sacct", text, _fields):
+    for line in text.splitlines():
+        if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
+            continue  # a site's greeting
+        fields = [*line.split(FIELD), *[""] * len(_COLUMNS)][: len(_COLUMNS)]
+        name, state, exit_text, *rest = fields
         word = state.partition(" ")[0]  # "CANCELLED by 1000"
-        name_unknown("sacct", word)
         job, _, step = name.partition(".")
         if not step:
             code, signal = read_exit(exit_text)
@@ -126,13 +127,6 @@ def parse_sacct(text: str) -> dict[str, JobState]:
         elif word == "OUT_OF_MEMORY" and job in found and found[job].state in ENDED - {"COMPLETED"}:
             found[job] = replace(found[job], state=word)
     return found
-
-
-def _fields(line: str) -> list[str]:
-    """Raises ValueError where the line has no job's id and state."""
-    if re.match(rf"\d[^{FIELD}]*{FIELD}[A-Z]", line) is None:
-        raise ValueError(line)
-    return [*line.split(FIELD), *[""] * len(_COLUMNS)][: len(_COLUMNS)]
 
 
 def _elements(name: str) -> list[str]:

@@ -15,17 +15,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from jobs.messages import name_once
 from jobs.slurm.client.run import SlurmError, run
 
 #: The job waits; those of the second row until somebody releases them.
 PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED",
                      "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})  # fmt: skip
-#: It has nodes, or is about to give them back: its programs may still write. REVOKED: another
-#: cluster of the federation runs it.
-RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT",
-                     "RESIZING", "REVOKED"})  # fmt: skip
-#: It will not run again under this id unless it is requeued, and then its state is another one.
+#: It will not run again under this id unless it is requeued, and then its state is another one. In
+#: any other state its programs may still write.
 ENDED = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY",
                    "PREEMPTED", "BOOT_FAIL", "DEADLINE"})  # fmt: skip
 
@@ -104,7 +100,7 @@ def query(*, arrays: Collection[str] | None = None, patience_s: float = 0) -> di
 
 
 def parse(text: str) -> dict[str, JobState]:
-    """The jobs in squeue's answer, by job id; columns that are missing are empty, and named.
+    """The jobs in squeue's answer, by job id; columns that are missing are empty.
 
     Raises:
         SlurmError: a line lacks a job's id or state: left out, that job would be taken for gone.
@@ -115,16 +111,12 @@ def parse(text: str) -> dict[str, JobState]:
         fields = line.removesuffix("\n").split(FIELD, len(_COLUMNS) - 1)
         if fields[0] == _HEADER:
             continue
-        if missing := len(_COLUMNS) - len(fields):
-            reason = f"{len(fields)} fields found, {len(_COLUMNS)} expected"
-            if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
-                raise SlurmError("squeue", f"{reason} in {line!r}", passing=False)
-            name_once(f"squeue: {reason}, so that the others are taken for empty", line)
-            fields += [""] * missing
+        if len(fields) < 4 or not (fields[0].isdigit() and fields[3]):
+            raise SlurmError("squeue", f"no id or no state of a job in {line!r}", passing=False)
+        fields += [""] * (len(_COLUMNS) - len(fields))
         number, array, index, state, reason, start, elapsed, nodes, comment, command, name = (
             "" if field in NOTHING else field for field in fields
         )
-        name_unknown("squeue", state)
         job = f"{array}_{index}" if index.isdigit() else number
         jobs[job] = JobState(
             job, state, reason, _time(start), elapsed, nodes, name, comment, command
@@ -140,12 +132,6 @@ def _time(text: str) -> datetime | None:
             return datetime.fromtimestamp(int(text), UTC)
         return datetime.fromisoformat(text).replace(fold=1).astimezone(UTC)
     return None
-
-
-def name_unknown(program: str, state: str) -> None:
-    """Name a state of jobs that is in none of the tables."""
-    if state not in PENDING | RUNNING | ENDED:
-        name_once(f"{program}: jobs in the unknown state {state!r} count as alive")
 
 
 def exit_codes(arrays: Collection[str]) -> dict[str, tuple[int | None, int | None]]:

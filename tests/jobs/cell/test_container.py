@@ -128,6 +128,18 @@ def test_a_note_that_another_could_have_written_or_that_is_broken_is_not_believe
     assert note.read_text() == sha256(path), "it was written again"
 
 
+@pytest.mark.parametrize("named", ["~/.cache", "cache", ""])
+def test_a_cache_that_is_no_absolute_path_is_not_used(tmp_path: Path, monkeypatch, named) -> None:
+    """As the XDG specification says. Seen: a folder named ~ in the working folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", named)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    found(sif(tmp_path / "own.sif"))
+    assert not list((tmp_path / "here").iterdir())
+    assert len(list((tmp_path / "home/.cache/horoscale/digests").iterdir())) == 1
+
+
 def test_without_a_note_the_file_is_read(tmp_path: Path, cache: Path, monkeypatch) -> None:
     """A file of this moment has none: it may change once more within the same tick, unseen."""
     path = sif(tmp_path / "own.sif")

@@ -14,12 +14,6 @@ from tests.jobs.slurm.sweeping import Sweeping, in_folder
 from tests.practice import Practice
 
 
-@pytest.fixture(autouse=True)
-def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test is a command of its own."""
-    monkeypatch.setattr("jobs.messages.NAMED", set())
-
-
 @pytest.fixture
 def sweeping(cluster: Practice, shared_folder: Path) -> Iterator[Sweeping]:
     with in_folder(cluster, shared_folder) as made:

@@ -68,8 +68,17 @@ def test_scripts_are_word_for_word_what_they_were(case, monkeypatch) -> None:
 
 
 #: Stand-ins of module systems, and what they print when a module is not there.
-LMOD = """module() { case $2 in good*) LOADEDMODULES="$LOADEDMODULES:$2/1.0";;
-*) echo "Lmod: unknown: $2" >&2; return 1;; esac; }"""
+LMOD = """module() {
+    local name=$2
+    case $name in
+        good*) ;;
+        latest | newest) name=real ;; # one module
+        behind) [[ $LOADEDMODULES == *good* ]] && name=other || name= ;;
+        *) name= ;;
+    esac
+    [ "$name" ] || { echo "Lmod: unknown: $2" >&2; return 1; }
+    [[ ":$LOADEDMODULES:" == *":$name/"* ]] || LOADEDMODULES="$LOADEDMODULES:$name/1.0"
+}"""
 MODULES_3 = LMOD.replace("return 1", "return 0")  # seen with 3.2.10
 
 
@@ -130,6 +139,18 @@ def test_lines_of_the_site_that_are_well(tmp_path: Path, system: str) -> None:
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[:2] == ["1 2", str(tmp_path)], "the frozen code is not run"
     assert "began -u -m jobs.slurm.job" in done.stdout
+
+
+@pytest.mark.parametrize("system", [LMOD, MODULES_3], ids=["lmod", "modules 3"])
+@pytest.mark.parametrize(
+    "modules",
+    [("latest",), ("latest", "newest"), ("good", "behind")],
+    ids=["an alias", "of a module that is loaded", "of a module that needs another"],
+)
+def test_a_module_may_have_another_name_than_the_one_asked_for(tmp_path, system, modules) -> None:
+    """Seen: `module load gcc/latest` loads gcc/12.2.0, and no other name is listed."""
+    done = run_batch(tmp_path, Site(ranks_per_node=1, modules=modules), system)
+    assert done.returncode == 0 and "began" in done.stdout, done.stdout
 
 
 def test_a_site_without_gpus_asks_for_none() -> None:

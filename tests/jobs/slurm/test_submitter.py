@@ -273,7 +273,8 @@ def test_a_limit_that_others_fill_is_tried_again_with_one_job(
     sweep = submitter(tmp_path)
     assert sweep.turn(others(2)) == 0
     words = "6 cells wait for room (array_parallel 64, a limit of the cluster on submitted jobs)"
-    assert words in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert words in said and said.count("sbatch refuses more jobs (AssocGrpSubmitJobsLimit)") == 1
     assert sweep.turn(others(2)) == 0, "nothing has changed"
     later = time.monotonic() + FULL_S + 1
     monkeypatch.setattr(module.time, "monotonic", lambda: later)

@@ -33,7 +33,8 @@ def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(detect, "asker", lambda: asker(patience_s=0))
     monkeypatch.setattr(detect, "CONFIGURATIONS", ())  # whatever this machine has
-    monkeypatch.delenv("SLURM_CONF_SERVER", raising=False)
+    for name in ("SLURM_CONF_SERVER", "MODULESHOME", "LMOD_CMD"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def found_for(name: str = "auto", **how: Any) -> NamedSite:
@@ -114,6 +115,23 @@ def test_programs_that_find_no_configuration_where_there_is_one(fake, monkeypatc
         site_for("auto")
 
 
+@pytest.mark.parametrize("variable", ["MODULESHOME", "LMOD_CMD"])
+def test_a_module_may_bring_the_configuration(fake, monkeypatch, variable) -> None:
+    """Seen: clients from packages are on each login node, and only `module load slurm` sets
+    SLURM_CONF: cells ran there. Modules alone, on a machine without Slurm, are no sign."""
+    fake.put("scontrol", f"cat '{AWAY / 'no_configuration.err'}' >&2; exit 1")
+    monkeypatch.setenv(variable, "/usr/share/modules")
+    words = rf"{variable}=/usr/share/modules.*module load slurm.*SITE=local"
+    with pytest.raises(NoAnswer, match=words):
+        site_for("auto")
+    assert site_for("local") is None
+    monkeypatch.setenv(variable, " ")
+    assert site_for("auto") is None
+    monkeypatch.setenv(variable, "/usr/share/modules")
+    monkeypatch.setenv("PATH", str(fake.folder / "none"))
+    assert site_for("auto") is None
+
+
 @pytest.mark.parametrize("name", ["auto", "dgx", "local"])
 def test_the_first_line_is_where_cells_run(fake: FakeSlurm, monkeypatch, capsys, name) -> None:
     """Before what was found, and before what is ignored."""
@@ -133,7 +151,8 @@ def test_the_first_line_is_where_cells_run(fake: FakeSlurm, monkeypatch, capsys,
             ("no_name_service", "sinfo .*Host name lookup failure"),
             ("conf_missing", "sinfo .*cannot stat file"),
         )),
-        ("srun", "echo 'use sbatch on this cluster' >&2; exit 1", "srun --mpi=list: use sbatch"),
+        ("sinfo", "echo 'not on login nodes' >&2; exit 1", "not on login nodes.*cpu.yaml"),
+        ("srun", "kill $$", "srun --mpi=list: a signal ended it.*try again later"),
         ("sinfo", None, "sinfo .*Permission denied"),
     ],
 )  # fmt: skip
@@ -150,6 +169,28 @@ def test_auto_where_slurm_fails_runs_nothing_here(
         fake.put(program, script)
     with pytest.raises(NoAnswer, match=f"(?s){words}.*SITE=local"):
         site_for("auto")
+
+
+@pytest.mark.parametrize("forbids", ["echo 'use sbatch on this cluster' >&2; exit 1", None])
+def test_a_login_node_without_srun_gets_a_site_file(
+    fake: FakeSlurm, monkeypatch, capsys, forbids: str | None
+) -> None:
+    """Seen: each command ended with 3, and its advice was to try again later. Gloo needs nothing of
+    srun; who knows that the nodes have PMIx writes it into the file."""
+    if forbids is None:
+        (fake.folder / "srun").unlink()
+        for tool in ("cat", "printf"):
+            (fake.folder / tool).symlink_to(f"/usr/bin/{tool}")
+        monkeypatch.setenv("PATH", str(fake.folder))
+    else:
+        fake.put("srun", forbids)
+    found = found_for()
+    assert found.site.mpi == "gloo"
+    (line,) = (line for line in found.source.read_text().splitlines() if line.startswith("mpi:"))
+    assert "srun --mpi=list is refused here" in line and "pmix" in line
+    said = capsys.readouterr().err
+    assert f"wrote {found.source}: look it over" in said
+    assert "no such program" in said if forbids is None else "use sbatch on this cluster" in said
 
 
 def test_make_sets_up_and_runs_nothing_where_slurm_fails(fake: FakeSlurm, tmp_path: Path) -> None:

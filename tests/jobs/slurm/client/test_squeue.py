@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jobs.slurm.client.run import Answer, SlurmError
-from jobs.slurm.client.squeue import ENDED, FIELD, PENDING, RUNNING, START, JobState, parse, query
+from jobs.slurm.client.squeue import ENDED, FIELD, PENDING, START, JobState, parse, query
 from tests.jobs.slurm.client.clusters import SAID
 from tests.jobs.slurm.fakes import HEADER, FakeSlurm, squeue_text
 
@@ -131,32 +131,22 @@ def test_answers_that_are_not_as_asked_for() -> None:
     """squeue prints the cluster's name where SLURM_CLUSTERS is set; written by hand."""
     assert parse(f"CLUSTER: big\n{ENDED_TEXT}") == parse(ENDED_TEXT)
     for line in (f"1{FIELD}2", f"x{FIELD * 9}RUNNING", f"1{FIELD}1{FIELD}N/A{FIELD}"):
-        with pytest.raises(SlurmError, match="fields found, 11 expected"):
+        with pytest.raises(SlurmError, match="no id or no state of a job"):
             parse(f"{ENDED_TEXT}{START}{line}\n")
 
 
-def test_a_job_without_some_columns_is_a_job(capsys) -> None:
-    """Left out, it would be taken for gone."""
-    text, later = (
-        "".join(
-            START + FIELD.join([job, job, "N/A", state, "None", "N/A", elapsed]) + "\n"
-            for job, state in (("7", "HIBERNATING"), ("8", "EXPEDITING"), ("9", "EXPEDITING"))
-        )
-        for elapsed in ("0:10", "0:40")
-    )
-    job, *_ = parse(text).values()
+def test_a_job_without_some_columns_is_a_job() -> None:
+    """Left out, it would be taken for gone. A state that we do not know counts as alive."""
+    text = START + FIELD.join(["7", "7", "N/A", "HIBERNATING", "None", "N/A", "0:10"]) + "\n"
+    (job,) = parse(text).values()
     assert (job.job, job.state, job.ended, job.comment) == ("7", "HIBERNATING", False, "")
-    parse(later)
-    said = capsys.readouterr().err
-    assert said.count("7 fields found, 11 expected") == 1, "though it differs at each look"
-    for state in ("HIBERNATING", "EXPEDITING"):
-        assert said.count(f"jobs in the unknown state {state!r} count as alive") == 1
 
 
-def test_every_state_of_slurms_manual_is_in_one_table() -> None:
+def test_every_state_of_slurms_manual_waits_runs_or_has_ended() -> None:
     """squeue(1) of 22.05, JOB STATE CODES; those that cannot be produced here are in it, too."""
     manual = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED NODE_FAIL
         OUT_OF_MEMORY PENDING PREEMPTED RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED
         RESIZING REVOKED SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED TIMEOUT"""
-    assert set(manual.split()) == PENDING | RUNNING | ENDED
-    assert not PENDING & RUNNING and not ENDED & (PENDING | RUNNING)
+    runs = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",
+            "REVOKED"}  # fmt: skip
+    assert set(manual.split()) - runs == PENDING | ENDED and not PENDING & ENDED

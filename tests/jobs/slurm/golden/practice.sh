@@ -29,12 +29,18 @@ trap '' USR2
 hs_failed() { echo "[batch] $hs_line failed on ${SLURMD_NODENAME-$HOSTNAME} (exit code $?)"; trap - EXIT; exit 78; }
 trap hs_failed EXIT
 hs_line='. /etc/profile'
-type module >/dev/null 2>&1 || . /etc/profile
-hs_loaded() { [[ ":${LOADEDMODULES-}:" == *:"$1"[:/]* ]] || ! (module load no-such-module) >/dev/null 2>&1; }
+type module &>/dev/null || . /etc/profile
+hs_load() {
+  hs_before=${LOADEDMODULES-}
+  module load "$1" || return
+  [[ ":${LOADEDMODULES-}:" == *:"$1"[:/]* || ${LOADEDMODULES-} != "$hs_before" ]] && return
+  ! (module load no-such-module) &>/dev/null && return
+  (unset LOADEDMODULES _LMFILES_; module load "$1"; [[ ${LOADEDMODULES-} ]]) &>/dev/null
+}
 hs_line='module load apptainer/1.3'
-eval -- "$hs_line" && hs_loaded apptainer/1.3 || hs_failed
+hs_load apptainer/1.3 || hs_failed
 hs_line='module load '"'"'it'"'"'"'"'"'"'"'"'s'"'"''
-eval -- "$hs_line" && hs_loaded 'it'"'"'s' || hs_failed
+hs_load 'it'"'"'s' || hs_failed
 hs_line='ulimit -l unlimited'
 eval -- "$hs_line" || hs_failed
 trap - EXIT

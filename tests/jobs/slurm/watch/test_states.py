@@ -57,7 +57,6 @@ FAILED, PREEMPTED, COMPLETED = ({"ended": end} for end in ("failed", "preempted"
         ({}, JOB, squeue("PENDING", AFTER, "Priority"), "waiting", "other jobs come first"),
         ({}, JOB, squeue("STAGE_OUT"), "ending", ""),
         (BEGUN, JOB, squeue("RUNNING"), "running", ""),
-        (BEGUN, JOB, squeue("SUSPENDED"), "running", "suspended"),
         (BEGUN, JOB, squeue("EXPEDITING"), "running", "Slurm says: EXPEDITING"),
         # an attempt of an earlier job is not this one's
         ({"begun": "3_0"}, JOB, squeue("RUNNING"), "starting", ""),
