@@ -40,7 +40,7 @@ class OneGraphStep(TrainStep):
         accumulated = batches.images.shape[1] // self.replicas
         assert len(rates) == len(batches)
         assert accumulated == 1 or len(rates) == 1, "accumulated steps are taken one by one"
-        gain = self.adascale.next_gain if self.adascale else 1.0
+        gain = self.adascale.gain if self.adascale else 1.0
         assert gain == 1 or len(rates) == 1, "AdaScale's gain follows from the step before"
         rates = [rate * gain for rate in rates]
         images = batches.labels[0].size

@@ -7,7 +7,6 @@ are the same code for every framework.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ class ReplicaSeed(StepSeed):
 
 class DistributedStep(OneGraphStep):
     """One optimizer step on the batches of this process' replicas, one of each. Model and
-    optimizer are made in the strategy's scope."""
+    optimizer are made in the strategy's scope, ``shown`` outside of it, of the same layers."""
 
     def __init__(
         self,
@@ -53,11 +52,50 @@ class DistributedStep(OneGraphStep):
         technique: Technique,
         seed: StepSeed,
         strategy: tf.distribute.Strategy,
+        shown: tf.keras.Model,
     ) -> None:
         super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
-        self.strategy = strategy
+        self.strategy, self.shown = strategy, shown
         self.replicas = len(strategy.extended.worker_devices)  # of this process
         self._replicas_graph = graph(self._on_replicas)
+        self.push()
+
+    @property
+    def state(self) -> list[Any]:
+        # of several workers the own copy: an aggregated variable would wait for the others
+        own = [*self.optimizer.variables(), *self.loss_scale.variables]
+        if self.replicas == 1:
+            own = [self._local_results(variable)[0] for variable in own]
+        return [*self.shown.variables, *own]
+
+    def pull(self) -> None:
+        """Statistics of batch norm, which each replica has of its own images, are pooled over
+        this process' replicas, as :func:`train.trainer.batch_statistics.reduce_statistics` does
+        over ranks.
+
+        Raises:
+            UnequalRanks: the replicas' weights differ.
+        """
+        for plain, shared in zip(self.shown.variables, self.model.variables, strict=True):
+            plain.assign(self._local_results(shared)[0])
+        for weight in self.model.trainable_variables:
+            first, *others = (copy.numpy().tobytes() for copy in self._local_results(weight))
+            if any(other != first for other in others):
+                raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
+        layers = zip(batch_norms(self.shown), batch_norms(self.model), strict=True)
+        for plain, shared in layers:
+            means = tf.stack(self._local_results(shared.moving_mean))
+            variances = tf.stack(self._local_results(shared.moving_variance))
+            mean = tf.reduce_mean(means, axis=0)
+            plain.moving_mean.assign(mean)
+            plain.moving_variance.assign(
+                tf.reduce_mean(variances + tf.square(means - mean), axis=0)
+            )
+
+    def push(self) -> None:
+        for plain, shared in zip(self.shown.variables, self.model.variables, strict=True):
+            for copy in self._local_results(shared):
+                copy.assign(plain)
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
         """As the parent's, but every tensor is one of each replica, of a batch of its own."""
@@ -121,73 +159,3 @@ class DistributedStep(OneGraphStep):
 
     def _local_results(self, value: Any) -> Any:
         return self.strategy.experimental_local_results(value)
-
-
-class Copies:
-    """One mirrored variable of this process, all of its copies at once, for checkpoints."""
-
-    def __init__(self, copies: Sequence[tf.Variable]) -> None:
-        self._copies = tuple(copies)
-
-    @property
-    def name(self) -> str:
-        return str(self._copies[0].name)
-
-    @property
-    def shape(self) -> tf.TensorShape:
-        return self._copies[0].shape
-
-    def numpy(self) -> npt.NDArray[Any]:
-        return np.asarray(self._copies[0].numpy())
-
-    def assign(self, value: Any) -> None:
-        for copy in self._copies:
-            copy.assign(value)
-
-
-def local_state(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> list[Any]:
-    """As this process holds them: an aggregated variable would wait for the other processes."""
-    found = [strategy.experimental_local_results(variable) for variable in variables]
-    return [copies[0] if len(copies) == 1 else Copies(copies) for copies in found]
-
-
-@dataclass(frozen=True)
-class EvaluationModel:
-    """The strategy's model, and the plain one that is evaluated in its place."""
-
-    strategy: tf.distribute.Strategy
-    trained: tf.keras.Model
-    evaluated: tf.keras.Model  # of the same layers, made outside of the scope
-
-    def pull(self) -> None:
-        """Bring the plain model up to what was trained. Statistics of batch norm, which each
-        replica has of its own images, are pooled over this process' replicas, as
-        :func:`train.trainer.batch_statistics.reduce_statistics` does over ranks.
-
-        Raises:
-            UnequalRanks: the replicas' weights differ.
-        """
-        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
-            plain.assign(self._copies(shared)[0])
-        for weight in self.trained.trainable_variables:
-            first, *others = (copy.numpy().tobytes() for copy in self._copies(weight))
-            if any(other != first for other in others):
-                raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
-        layers = zip(batch_norms(self.evaluated), batch_norms(self.trained), strict=True)
-        for plain, shared in layers:
-            means = tf.stack(self._copies(shared.moving_mean))
-            variances = tf.stack(self._copies(shared.moving_variance))
-            mean = tf.reduce_mean(means, axis=0)
-            plain.moving_mean.assign(mean)
-            plain.moving_variance.assign(
-                tf.reduce_mean(variances + tf.square(means - mean), axis=0)
-            )
-
-    def push(self) -> None:
-        """Give every replica what the plain model has."""
-        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
-            for copy in self._copies(shared):
-                copy.assign(plain)
-
-    def _copies(self, variable: Any) -> Any:
-        return self.strategy.experimental_local_results(variable)

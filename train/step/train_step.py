@@ -73,6 +73,17 @@ class TrainStep:
         self._reduce_graph, self._update_graph = graph(self._reduce), graph(self._update)
 
     @property
+    def state(self) -> list[tf.Variable]:
+        """All variables that a checkpoint holds."""
+        return [*self.model.variables, *self.optimizer.variables(), *self.loss_scale.variables]
+
+    def pull(self) -> None:
+        """Bring the model that is evaluated up to the trained one, if that is another."""
+
+    def push(self) -> None:
+        """Give the model that is trained what the evaluated one has, if that is another."""
+
+    @property
     def wire_bytes(self) -> int:
         """Of one gradient, as it travels."""
         count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
@@ -80,7 +91,7 @@ class TrainStep:
 
     def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
         """batches: whose gradients are averaged, of equal size; step: 0-based, over the run."""
-        gain = self.adascale.next_gain if self.adascale else 1.0
+        gain = self.adascale.gain if self.adascale else 1.0
         rate *= gain
         own = self._gradients(batches, step)
         accumulated = len(batches) > self.replicas
@@ -124,7 +135,7 @@ class TrainStep:
         if applied:
             self.last_rate = rate
         if self.adascale:
-            self.adascale.take_in(small_sq, big_sq)
+            self.adascale = self.adascale.after(small_sq, big_sq)
         # half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
         # are finite
         wire = self.technique.compression == "fp16" and math.isfinite(small_sq)

@@ -20,6 +20,7 @@ from train.errors import ConfigError, read_whole
 from train.record.atomic import write_atomically
 from train.record.cell_folder import EPOCHS_NAME, read_epochs
 from train.record.measurements import EpochRecord
+from train.step.adascale import AdaScale
 
 
 class Origin(Frozen):
@@ -47,7 +48,7 @@ class Progress(Frozen):
     last: EpochRecord  # those before it are in epochs.jsonl
     last_rate: float | None  # of the last step that was applied, if one was
     position: float  # of the schedule's clock
-    adascale: tuple[float, ...] | None  # its averages, if there are any
+    adascale: AdaScale | None
     skipped_in_a_row: int  # steps up to the last one
     alarms: tuple[str, ...]
     oversubscribed: bool  # in one of these epochs

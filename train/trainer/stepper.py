@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import tensorflow as tf
 
@@ -20,7 +19,6 @@ from train.distributed.world import Runtime
 from train.record.run import RunError
 from train.step.one_graph import OneGraphStep
 from train.step.result import StepResult
-from train.step.tf_distribute import EvaluationModel
 from train.trainer.divergence import fatal
 from train.trainer.step_summaries import StepSamples, StepTimes, usual_median
 
@@ -39,8 +37,6 @@ class Parts:
     used: Indices  # training images of this cell
     model: tf.keras.Model  # that is evaluated
     step: OneGraphStep
-    state: list[Any]  # all that a checkpoint holds
-    evaluation: EvaluationModel | None = None  # None: the model that is trained is evaluated
 
 
 @dataclass
@@ -73,19 +69,18 @@ class Stepper:
         if plan.accumulation in self.warm:
             return
         self.warm.add(plan.accumulation)
-        step, state = self.parts.step, self.parts.state
+        step = self.parts.step
         phase = f"preparing the steps of epoch {plan.number + 1}"
         step.beat = lambda _, part: self.beat(phase + part, PREPARING_S)
-        values, last_rate = [variable.numpy() for variable in state], step.last_rate
-        averages = step.adascale.state() if step.adascale else None
+        values = [variable.numpy() for variable in step.state]
+        last_rate, adascale = step.last_rate, step.adascale
         (batches,) = self._blocks(replace(plan, steps=1), [1])
         for sampled in (False, True):
             self._take(batches, plan, 0, sampled=sampled)
-        for variable, value in zip(state, values, strict=True):
+        for variable, value in zip(step.state, values, strict=True):
             variable.assign(value)
-        step.last_rate = last_rate
-        if step.adascale and averages is not None:
-            step.adascale.restore(averages)
+        step.push()
+        step.last_rate, step.adascale = last_rate, adascale
 
     def epoch(self, plan: EpochPlan) -> tuple[list[StepResult], RunError | None]:
         """Of all steps, or those up to a fatal one, and what was fatal."""

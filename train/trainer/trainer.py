@@ -127,9 +127,7 @@ class Trainer:
         self.beat("broadcasting the initial state")
         restored, file = None, self.out / CHECKPOINT_NAME
         if resume and self.runtime.rank == 0:
-            restored = checkpoint.restore(
-                file, self.config, self.data.fingerprint, self.parts.state
-            )
+            restored = checkpoint.restore(file, self.config, self.data.fingerprint, self.step.state)
             if restored is None and file.exists():
                 self.alarms.append(
                     f"training began again at epoch 1: {file.name} is damaged, without the epochs "
@@ -138,10 +136,9 @@ class Trainer:
         # also the number of the start, or ranks with other views of the folder would judge the pace
         # of epochs, and so their target, each in its own way
         restored, self.alarms, self.attempt = self.ranks.of_first(
-            (restored, self.alarms, self.attempt), self.parts.state
+            (restored, self.alarms, self.attempt), self.step.state
         )
-        if self.parts.evaluation:
-            self.parts.evaluation.pull()
+        self.step.push()
         if restored:
             self._continue(*restored)
         if target := self.config.target:
@@ -154,11 +151,9 @@ class Trainer:
 
     def _continue(self, progress: checkpoint.Progress, epochs: list[EpochRecord]) -> None:
         self.epochs = epochs
-        self.step.last_rate = progress.last_rate
+        self.step.last_rate, self.step.adascale = progress.last_rate, progress.adascale
         self.stepper.position = progress.position
         self.stepper.skipped_in_a_row = progress.skipped_in_a_row
-        if self.step.adascale and progress.adascale:
-            self.step.adascale.restore(progress.adascale)
         self.oversubscribed |= progress.oversubscribed
         self.alarms += progress.alarms
         self.origin_from = progress.origin_from
@@ -213,10 +208,12 @@ class Trainer:
         began = self.awake.now()
         # also if the epoch was broken off: the ranks end with one model in any case
         settling = f"settling the batch-norm statistics after epoch {plan.number + 1}"
+        self.step.pull()
         settle_statistics(
-            self.config, self.data, self.parts.used, self.model, self.parts.evaluation,
-            self.runtime, lambda part: self.beat(settling + part),
+            self.config, self.data, self.parts, self.runtime,
+            lambda part: self.beat(settling + part),
         )  # fmt: skip
+        self.step.push()
         self.checked = self.evaluate() if error is None else None
         ended, suspended_s = self.awake.read()
         mine = (trained_s, ended - began, sampled_s, suspended_s - self.suspended_s)
@@ -246,16 +243,15 @@ class Trainer:
             return
         self.beat(f"writing the checkpoint of epoch {len(self.epochs)}")
         if whole:
-            adascale = self.step.adascale
             progress = checkpoint.Progress(
                 last=self.epochs[-1], last_rate=self.step.last_rate,
-                position=self.stepper.position, adascale=adascale.state() if adascale else None,
+                position=self.stepper.position, adascale=self.step.adascale,
                 skipped_in_a_row=self.stepper.skipped_in_a_row, alarms=tuple(self.alarms),
                 oversubscribed=self.oversubscribed, origin=self.origin,
                 origin_from=self.origin_from,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
-            checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)
+            checkpoint.save(file, self.config, self.data.fingerprint, self.step.state, progress)
         append_line(self.out / EPOCHS_NAME, self.epochs[-1].model_dump_json())
 
     def _keep_within(self, longest_s: float, suspended_s: float) -> None:

@@ -43,10 +43,12 @@ EPOCHS = [epoch(1, config()), epoch(2, config(), validation_loss=None)]
 
 
 def progress() -> Any:
+    from train.step.adascale import AdaScale
     from train.trainer.checkpoint import Origin, Progress
 
     return Progress(
-        last=EPOCHS[1], last_rate=0.04, position=2.5, adascale=(0.5,), skipped_in_a_row=3,
+        last=EPOCHS[1], last_rate=0.04, position=2.5, adascale=AdaScale(4, 8, 4, 3, 0.1, 0.3),
+        skipped_in_a_row=3,
         alarms=("same",), oversubscribed=True, origin_from=1,
         origin=Origin(device="A", ranks=1, nodes=1, commit="c1", image=""),
     )  # fmt: skip
