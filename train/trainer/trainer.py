@@ -20,13 +20,12 @@ from train.distributed.world import Runtime
 from train.errors import Unfinished
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
-from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
+from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME
 from train.record.measurements import EpochRecord
 from train.record.run import RunError
 from train.record.target import Pursuit
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
-from train.trainer.budget import Budget
 from train.trainer.checks import check_nodes
 from train.trainer.classification import classification
 from train.trainer.divergence import divergence
@@ -36,6 +35,10 @@ from train.trainer.sharpness import sharpness
 from train.trainer.stepper import Parts, Stepper
 
 Beat = Callable[..., None]  # of Watchdog.beat
+#: The next epoch may take this much longer than the longest so far,
+MARGIN = 1.15
+#: and then ranks leave and the supervisor writes down what became of them: seconds.
+LEAVE_S = 5.0
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Trainer:
     attempt: int
     beat: Beat
     origin: checkpoint.Origin
-    budget: Budget = field(default_factory=Budget)
+    stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
     awake: Awake = field(default_factory=Awake)
     oversubscribed: bool = False  # so far, in earlier starts, too
 
@@ -74,7 +77,7 @@ class Trainer:
 
         Raises:
             ConfigError: ranks have other images, or too little memory for the run.
-            Unfinished: the budget ends before the epochs do; on all ranks at the same epoch end.
+            Unfinished: a stop is asked for, or due; on all ranks at the same epoch end.
             UnequalRanks: the ranks' weights differ after an epoch.
             tf.errors.UnknownError: a peer ended (Horovod's way to say so).
         """
@@ -257,11 +260,15 @@ class Trainer:
     def _keep_within(self, longest_s: float, suspended_s: float) -> None:
         """Collective: rank 0 decides, since clocks and file systems may differ between nodes.
 
+        ``longest_s``: the longest epoch of this start, with validation and checkpoint.
         ``suspended_s``: seconds since training began; a library that takes long to load keeps all
         threads waiting, and looks the same.
         """
         # Slurm moves the end of a job that it suspends by as long
-        now = time.time() - suspended_s
-        why = self.budget.why_stop(longest_s, now) if self.runtime.rank == 0 else ""
+        now, why = time.time() - suspended_s, ""
+        if (self.out / "logs" / STOP_NAME).exists():
+            why = "a stop at the next epoch end was asked for"
+        elif self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
+            why = "the time budget has no room for another epoch"
         if why := self.ranks.of_first(why):
             raise Unfinished(why, len(self.epochs), len(self.plans))
