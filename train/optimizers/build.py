@@ -66,7 +66,7 @@ def build_optimizer(
         case Lars():
             made = LarsSgd(config, variables)
         case Larc():
-            made = LarcSgd(config, variables, config.nesterov)
+            made = LarcSgd(config, variables)
         case Adam(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
             made = keras.Adam(0.0, beta_1, beta_2, epsilon, jit_compile=False)
         # w -= rate decay w, then Adam's step of the same rate. The paper's Algorithm 2 decays by
@@ -76,8 +76,8 @@ def build_optimizer(
             made = keras.AdamW(0.0, decay, beta_1, beta_2, epsilon, jit_compile=False)
             made.exclude_from_weight_decay(var_names=list(config.exclude))
         case NovoGrad():
-            made = NovoGradOptimizer(config)
+            made = NovoGradOptimizer(config, variables)
         case Muon():
-            made = MuonOptimizer(config, kernels)
+            made = MuonOptimizer(config, variables, kernels)
     made.build(variables)
     return made

@@ -82,19 +82,11 @@ def trust_log(optimizer: Any) -> TrustLog | None:
 
 
 class OwnOptimizer(tf.keras.optimizers.Optimizer):
-    """A subclass makes its slots in ``_make_slots`` and steps in ``update_step``."""
+    """A subclass makes its slots when it is made, and steps in ``update_step``."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, variables: list[tf.Variable]) -> None:
         super().__init__(config.name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(0.0)
         self._config = config
-
-    def build(self, var_list: list[tf.Variable]) -> None:
-        super().build(var_list)
-        if getattr(self, "_built", False):
-            return
-        self._built = True
-        self._make_slots(var_list)
-
-    def _make_slots(self, var_list: list[tf.Variable]) -> None:
-        raise NotImplementedError
+        self.build(variables)
+        self._built = True  # Keras builds before each step what is not

@@ -33,16 +33,15 @@ class MuonOptimizer(OwnOptimizer):
 
     _config: Muon
 
-    def __init__(self, config: Muon, kernels: Sequence[tf.Variable]) -> None:
+    def __init__(
+        self, config: Muon, variables: list[tf.Variable], kernels: Sequence[tf.Variable]
+    ) -> None:
         """kernels: of convolutions."""
-        super().__init__(config)
-        self._kernels = {self._var_key(one) for one in kernels}
-
-    def _make_slots(self, var_list: list[tf.Variable]) -> None:
-        add = self.add_variable_from_reference
-        key = self._var_key
-        self._momenta = {key(variable): add(variable, "m") for variable in var_list}
-        rest = [variable for variable in var_list if not self._orthogonalises(variable)]
+        super().__init__(config, variables)
+        add, key = self.add_variable_from_reference, self._var_key
+        self._kernels = {key(kernel) for kernel in kernels}
+        self._momenta = {key(variable): add(variable, "m") for variable in variables}
+        rest = [variable for variable in variables if not self._orthogonalises(variable)]
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
     def _is_convolution(self, variable: tf.Variable) -> bool:

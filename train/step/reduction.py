@@ -86,19 +86,12 @@ def _adasum(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced
 
 
 def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    summed = hvd.grouped_allreduce([to_half(gradient) for gradient in gradients], op=hvd.Sum)
-    mean = [mean_of_halves(total, size) for total in summed]
+    halves = [tf.cast(gradient, tf.float16) for gradient in gradients]
+    summed = hvd.grouped_allreduce(halves, op=hvd.Sum)
+    # divided after the cast back: dividing first would lose the smallest elements
+    mean = [tf.cast(total, tf.float32) / size for total in summed]
     # not in the group, which has one type
     return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
-
-
-def to_half(gradient: tf.Tensor) -> tf.Tensor:
-    return tf.cast(gradient, tf.float16)
-
-
-def mean_of_halves(total: tf.Tensor, size: int) -> tf.Tensor:
-    """Divided after the cast back: dividing first would lose the smallest elements."""
-    return tf.cast(total, tf.float32) / size
 
 
 def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:

@@ -169,9 +169,9 @@ def test_a_damaged_file_loads_nothing_wrong(file: Path) -> None:
 def test_a_history_of_another_version_of_the_code_is_refused(file: Path) -> None:
     with np.load(file) as stored:
         arrays = dict(stored)
-    meta = json.loads(arrays["meta"].tobytes())
-    del meta["progress"]["last"]["train_s"]
-    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    progress = json.loads(arrays["progress"].tobytes())
+    del progress["last"]["train_s"]
+    arrays["progress"] = np.frombuffer(json.dumps(progress).encode(), np.uint8)
     np.savez(file, **arrays)
     assert refused(file)
 
@@ -182,6 +182,6 @@ def test_a_pickle_in_the_file_is_never_loaded(file: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         kept = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(file, "w") as archive:
-        for name, content in (kept | {"v0.npy": pickled.getvalue()}).items():
+        for name, content in (kept | {"m:0.npy": pickled.getvalue()}).items():
             archive.writestr(name, content)
     assert refused(file)
