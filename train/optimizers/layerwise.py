@@ -7,6 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+# of a variable and of its copies under tf.distribute, which an update sees one by one
+from keras.src.optimizers.legacy.optimizer_v2 import _var_key
+
 from train.config.optimizer import AnyOptimizer, Larc, NovoGradTfa, Sgd
 
 
@@ -31,25 +34,17 @@ class TrustLog:
     def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
         adapted = [variable for variable in variables if not excluded(variable, exclude)]
         self.names = tuple(variable.name for variable in adapted)
-        self._rows = {_key(variable): row for row, variable in enumerate(adapted)}
+        self._rows = {_var_key(variable): row for row, variable in enumerate(adapted)}
         self.ratios = tf.Variable(tf.ones(len(adapted)), trainable=False, name="trust_ratios")
         self.kept = tf.Variable(tf.zeros(len(adapted)), trainable=False, name="rates_kept")
 
     def adapts(self, variable: tf.Variable) -> bool:
-        return _key(variable) in self._rows
+        return _var_key(variable) in self._rows
 
     def record(self, variable: tf.Variable, ratio: tf.Tensor, kept: Any = 0.0) -> None:
-        row = self._rows[_key(variable)]
+        row = self._rows[_var_key(variable)]
         self.ratios[row].assign(ratio)
         self.kept[row].assign(kept)
-
-
-def _key(variable: tf.Variable) -> str:
-    """One for a variable and its copies under tf.distribute, which an update sees one by one."""
-    if not isinstance(variable, tf.distribute.DistributedValues):
-        container = getattr(variable.handle, "_distributed_container", None)
-        variable = variable if container is None else container()
-    return str(variable._unique_id)
 
 
 def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:

@@ -38,7 +38,6 @@ class OneGraphStep(TrainStep):
         last are calls of their own. first: 0-based number of the first step over the run.
         """
         accumulated = batches.images.shape[1] // self.replicas
-        assert len(rates) == len(batches)
         assert accumulated == 1 or len(rates) == 1, "accumulated steps are taken one by one"
         gain = self.adascale.gain if self.adascale else 1.0
         assert gain == 1 or len(rates) == 1, "AdaScale's gain follows from the step before"
@@ -57,7 +56,7 @@ class OneGraphStep(TrainStep):
         )  # fmt: skip
         rows = table.numpy()[: int(taken)].tolist()
         return [
-            self._result(loss, int(hits), images, tuple(squares), rate, gain, own)
+            self._result(loss, int(hits), images, squares, rate, gain, own)
             for (loss, hits, *squares), rate, own in zip(rows, rates, ratios.numpy(), strict=False)
         ]
 
@@ -97,10 +96,8 @@ class OneGraphStep(TrainStep):
                 own = self._mean(self._add(earlier, own), accumulated)
             if self.size > 1:  # who waits for the others must not look as if it were computing
                 self._reported(numbers[step], ADDING_UP, *self._local_results(own.square))
-            gradients, small, big = self._reduce(own.gradients, own.square)
-            alone = earlier is None or self.size == 1
-            own_sq = small if alone else self._own_square(own.gradients)
-            applied = tf.math.is_finite(big)
+            gradients, *squares = self._reduce(own.gradients, own.square, earlier is not None)
+            applied = tf.math.is_finite(squares[-1])
 
             def update() -> tf.Tensor:
                 with tf.control_dependencies(
@@ -112,7 +109,7 @@ class OneGraphStep(TrainStep):
             self.loss_scale.update(applied)
             hits = tf.add_n([tf.cast(hits, tf.float32) for hits in self._local_results(own.hits)])
             loss = tf.reduce_mean(tf.stack(self._local_results(own.loss)))
-            table = table.write(step, tf.stack([loss, hits, small, own_sq, big]))
+            table = table.write(step, tf.stack([loss, hits, *squares]))
             if self._factors:
                 with tf.control_dependencies([applied]):
                     factors = [part.read_value() for part in self._factors]

@@ -20,7 +20,6 @@ from train.models.layers import StepSeed, graph
 from train.models.normalisation import batch_norms
 from train.step.backward import Backward, squared_norm
 from train.step.one_graph import OneGraphStep
-from train.step.train_step import first_elements
 
 _MEAN = tf.distribute.ReduceOp.MEAN
 
@@ -57,7 +56,7 @@ class DistributedStep(OneGraphStep):
         super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
         self.strategy, self.shown = strategy, shown
         self.replicas = len(strategy.extended.worker_devices)  # of this process
-        self._replicas_graph = graph(self._on_replicas)
+        self._replicas_graph = graph(lambda *batch: strategy.run(self._local, args=batch))
         self.push()
 
     @property
@@ -118,15 +117,12 @@ class DistributedStep(OneGraphStep):
             lambda _: tf.constant(next(own))
         )
 
-    def _on_replicas(self, *batch: Any) -> Any:
-        return self.strategy.run(self._local, args=batch)
-
     def _of_one(
         self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
     ) -> Any:
         return self.strategy.run(super()._of_one, args=(images, labels, step, number, sigma))
 
-    def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+    def _reduce(self, gradients: list[Any], square: Any, accumulated: bool) -> tuple[Any, ...]:
         def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:
             # the strategy looks for the device of each, which an argument of a graph has not
             own = [tf.identity(value) for value in (*gradients, square)]
@@ -134,7 +130,8 @@ class DistributedStep(OneGraphStep):
             return mean, small, squared_norm(mean)
 
         mean, small, big = self.strategy.run(on_one, args=(gradients, square))
-        return mean, self._local_results(small)[0], self._local_results(big)[0]
+        small, big = self._local_results(small)[0], self._local_results(big)[0]
+        return mean, small, small, big
 
     def _update(self, gradients: list[Any], rate: tf.Tensor, correction: tf.Tensor) -> tf.Tensor:
         # outside of the replicas, where a mirrored variable may be written without an aggregation
@@ -144,17 +141,7 @@ class DistributedStep(OneGraphStep):
                 velocity, lambda own, factor: own.assign(own * factor), args=(correction,)
             )
 
-        def on_one(gradients: list[tf.Tensor]) -> tf.Tensor:
-            if self.technique.clip_norm is not None:
-                gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
-            variables = self.model.trainable_variables
-            # they are the mean already, and an optimizer would sum them over the replicas again
-            self.optimizer.apply_gradients(
-                zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
-            )
-            return first_elements(variables)
-
-        done = self.strategy.run(on_one, args=(gradients,))
+        done = self.strategy.run(self._apply, args=(gradients,))
         return tf.concat(self._local_results(done), axis=0)
 
     def _local_results(self, value: Any) -> Any:

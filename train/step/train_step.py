@@ -69,8 +69,8 @@ class TrainStep:
         self.last_rate: float | None = None
         self._local = partial(backward, model, technique, seed, self.loss_scale)
         self._local_graph, self._add_graph = graph(self._local), graph(self._add)
-        self._mean_graph, self._own_square_graph = graph(self._mean), graph(self._own_square)
-        self._reduce_graph, self._update_graph = graph(self._reduce), graph(self._update)
+        self._mean_graph, self._reduce_graph = graph(self._mean), graph(self._reduce)
+        self._update_graph = graph(self._update)
 
     @property
     def state(self) -> list[tf.Variable]:
@@ -99,13 +99,10 @@ class TrainStep:
             self.beat(step, ADDING_UP)
         waiting_s, negotiation_s = self._meet()
         begin = time.perf_counter()
-        gradients, small, big = self._reduce_graph(own.gradients, own.square)
-        small_sq, big_sq = float(small), float(big)  # waits for the device
-        own_sq = small_sq
-        if accumulated and self.size > 1:
-            own_sq = float(self._own_square_graph(own.gradients))
+        gradients, *squares = self._reduce_graph(own.gradients, own.square, accumulated)
+        squares = [float(square) for square in squares]  # waits for the device
         reduced = time.perf_counter()
-        applied = math.isfinite(big_sq)
+        applied = math.isfinite(squares[-1])
         if applied:
             correction = self._corrections([rate])[0]
             done = self._update_graph(
@@ -117,7 +114,7 @@ class TrainStep:
             float(np.mean([float(loss) for loss in self._local_results(own.loss)])),
             sum(int(hits) for hits in self._local_results(own.hits)),
             sum(len(labels) for _, labels in batches),
-            (small_sq, own_sq, big_sq), rate, gain, self._factors,
+            squares, rate, gain, self._factors,
             StepParts(
                 waiting_s, negotiation_s,
                 (waiting_s or 0.0) + reduced - begin if self.size > 1 else 0.0,
@@ -126,10 +123,10 @@ class TrainStep:
         )  # fmt: skip
 
     def _result(
-        self, loss: float, correct: int, images: int, squares: tuple[float, float, float],
+        self, loss: float, correct: int, images: int, squares: Sequence[float],
         rate: float, gain: float, trust: Sequence[Any], parts: StepParts | None = None,
     ) -> StepResult:  # fmt: skip
-        """Of a step that was taken. ``squares``: of batches, ranks and all together."""
+        """Of a step that was taken. ``squares``: as of ``_reduce``."""
         small_sq, own_sq, big_sq = squares
         applied = math.isfinite(big_sq)
         if applied:
@@ -210,29 +207,35 @@ class TrainStep:
         return Backward([g / count for g in gradients], square / count, loss / count, hits)
 
     def _reduce(
-        self, gradients: list[tf.Tensor], square: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Mean gradient, mean squared norm of the ranks' batches, squared norm of the mean."""
+        self, gradients: list[tf.Tensor], square: tf.Tensor, accumulated: bool
+    ) -> tuple[Any, ...]:
+        """Mean gradient; mean squared norms of the batches' and of the ranks' gradients; that of
+        the mean gradient."""
         reduced = self._reduce_over_ranks(self._wire_scale.scaled(gradients), square)
         mean = self._wire_scale.unscaled(reduced.gradients)
-        return mean, reduced.small, squared_norm(mean)
-
-    def _own_square(self, own: list[tf.Tensor]) -> tf.Tensor:
-        """Mean over the ranks: it shows ranks that repeat each other if their batches differ."""
-        return hvd.allreduce(
-            squared_norm(own), op=hvd.Average, name="own_square", ignore_name_scope=True
-        )
+        own = reduced.small
+        if accumulated and self.size > 1:  # ranks may repeat each other, whose batches differ
+            own = hvd.allreduce(
+                squared_norm(gradients), op=hvd.Average, name="own_square", ignore_name_scope=True
+            )
+        return mean, reduced.small, own, squared_norm(mean)
 
     def _update(
         self, gradients: list[tf.Tensor], rate: tf.Tensor, correction: tf.Tensor
     ) -> tf.Tensor:
-        if self.technique.clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
         for velocity in self._velocities:
             velocity.assign(velocity * correction)
         self.optimizer.learning_rate.assign(rate)
+        return self._apply(gradients)
+
+    def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
+        if self.technique.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
         variables = self.model.trainable_variables
-        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        # they are the mean already, and an optimizer would sum them over replicas again
+        self.optimizer.apply_gradients(
+            zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
+        )
         return first_elements(variables)
 
     def _local_results(self, value: Any) -> Any:

@@ -3,7 +3,6 @@ one call, and how long they took."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -52,7 +51,7 @@ class Stepper:
     data: Dataset
     parts: Parts
     beat: Callable[..., None]  # of Watchdog.beat
-    clock: Callable[[], float] = time.perf_counter  # seconds, without suspensions
+    clock: Callable[[], float]  # seconds, without suspensions
     samples: StepSamples = field(default_factory=StepSamples)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one

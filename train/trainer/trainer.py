@@ -34,7 +34,6 @@ from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.sharpness import sharpness
 from train.trainer.stepper import Parts, Stepper
 
-Beat = Callable[..., None]  # of Watchdog.beat
 #: The next epoch may take this much longer than the longest so far,
 MARGIN = 1.15
 #: and then ranks leave and the supervisor writes down what became of them: seconds.
@@ -51,7 +50,7 @@ class Trainer:
     parts: Parts
     out: Path
     attempt: int
-    beat: Beat
+    beat: Callable[..., None]  # of Watchdog.beat
     origin: checkpoint.Origin
     stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
     awake: Awake = field(default_factory=Awake)
