@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 from keras.src.mixed_precision.policy import policy_scope
@@ -69,13 +69,9 @@ class _Parts:
         self.technique = technique
         # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
         he = technique.initialisation in ("he", "whitened")
-        self._kernel = {"kernel_initializer": "he_normal" if he else "glorot_uniform"}
-
-    def conv(self, filters: int, kernel: int, **options: Any) -> tf.keras.layers.Layer:
-        return L.Conv2D(filters, kernel, **self._kernel, **options)
-
-    def dense(self, units: int, **options: Any) -> tf.keras.layers.Layer:
-        return L.Dense(units, **self._kernel, **options)
+        kernel = "he_normal" if he else "glorot_uniform"
+        self.conv = partial(L.Conv2D, kernel_initializer=kernel)
+        self.dense = partial(L.Dense, kernel_initializer=kernel)
 
     def normalise(self, x: tf.Tensor, name: str, *, last_of_branch: bool = False) -> tf.Tensor:
         """last_of_branch: of a residual branch, where ``zero_gamma`` starts gamma at 0, so that the

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -29,11 +28,8 @@ from train.step.adasum import collect, hand_back, over_ranks
 ALONE_BYTES = 1 << 16
 
 
-class Reduced(NamedTuple):
-    """What clipping and the optimizer get, and what the noise scale needs; equal on all ranks."""
-
-    gradients: list[tf.Tensor]  # float32
-    small: tf.Tensor  # float32 scalar: mean over the ranks of |own gradient|^2
+#: float32: what clipping and the optimizer get, and the mean over the ranks of |own gradient|^2.
+Reduced = tuple[list[tf.Tensor], tf.Tensor]
 
 
 def build_reducer(
@@ -42,9 +38,9 @@ def build_reducer(
     """Makes Reduced of this rank's float32 gradients and their squared norm, a float32 scalar, in
     the graph. A world of one has nothing to reduce, nor to compress."""
     if size == 1:
-        return Reduced
+        return lambda gradients, square: (gradients, square)
     if technique.reduction == "adasum":
-        return partial(_adasum, size=size)
+        return partial(over_ranks, size=size)
     if technique.compression == "fp16":
         return partial(_fp16, size=size)
     if technique.compression == "bf16":
@@ -55,7 +51,7 @@ def build_reducer(
 def _mean(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
     """One group, so one negotiation: the scalar costs no round of its own."""
     *mean, small = _grouped([*gradients, square], 0)
-    return Reduced(mean, small)
+    return mean, small
 
 
 def _mean_by_groups(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
@@ -69,7 +65,7 @@ def _mean_by_groups(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
     *together, own = _grouped([*(gradients[n] for n in small), square], len(gradients))
     for number, one in zip(small, together, strict=True):
         mean[number] = one
-    return Reduced(mean, own)
+    return mean, own
 
 
 def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
@@ -81,17 +77,13 @@ def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
     )
 
 
-def _adasum(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    return Reduced(*over_ranks(gradients, square, size))
-
-
 def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
     halves = [tf.cast(gradient, tf.float16) for gradient in gradients]
     summed = hvd.grouped_allreduce(halves, op=hvd.Sum)
     # divided after the cast back: dividing first would lose the smallest elements
     mean = [tf.cast(total, tf.float32) / size for total in summed]
     # not in the group, which has one type
-    return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
+    return mean, hvd.allreduce(square, op=hvd.Average)
 
 
 def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
@@ -101,7 +93,7 @@ def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
         [_to_bits(mean) for mean in means], [gradient.shape for gradient in gradients], size
     )
     mean = [_from_bits(bits) for bits in whole]
-    return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
+    return mean, hvd.allreduce(square, op=hvd.Average)
 
 
 def _to_bits(tensor: tf.Tensor) -> tf.Tensor:

@@ -211,14 +211,13 @@ class TrainStep:
     ) -> tuple[Any, ...]:
         """Mean gradient; mean squared norms of the batches' and of the ranks' gradients; that of
         the mean gradient."""
-        reduced = self._reduce_over_ranks(self._wire_scale.scaled(gradients), square)
-        mean = self._wire_scale.unscaled(reduced.gradients)
-        own = reduced.small
+        scaled, small = self._reduce_over_ranks(self._wire_scale.scaled(gradients), square)
+        mean, own = self._wire_scale.unscaled(scaled), small
         if accumulated and self.size > 1:  # ranks may repeat each other, whose batches differ
             own = hvd.allreduce(
                 squared_norm(gradients), op=hvd.Average, name="own_square", ignore_name_scope=True
             )
-        return mean, reduced.small, own, squared_norm(mean)
+        return mean, small, own, squared_norm(mean)
 
     def _update(
         self, gradients: list[tf.Tensor], rate: tf.Tensor, correction: tf.Tensor
