@@ -13,7 +13,7 @@ from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
 from train.models.layers import StepSeed, seed_random_layers
-from train.models.normalisation import replace_batch_norms
+from train.models.normalisation import batch_norms, replace_batch_norms
 from train.models.own import Shape, own_network
 from train.models.standardise import ChannelStatistics, scaled
 
@@ -170,9 +170,8 @@ def _resnet50(
                 "ResNet-50 weights without the top "
                 "(resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
             ) from error
-    for layer in body.layers:
-        if isinstance(layer, L.BatchNormalization):
-            layer.momentum = technique.bn_momentum
+    for layer in batch_norms(body):
+        layer.momentum = technique.bn_momentum
     x = L.GlobalAveragePooling2D()(body(x))
     logits = L.Dense(classes, name="logits", dtype="float32")(x)
     return tf.keras.Model(inputs, logits, name="resnet50")

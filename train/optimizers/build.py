@@ -27,11 +27,10 @@ from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
 keras = tf.keras.optimizers
-Variables = list[tf.Variable]
 
 
 def build_optimizer(
-    config: AnyOptimizer, variables: Variables, kernels: Sequence[tf.Variable] = ()
+    config: AnyOptimizer, variables: list[tf.Variable], kernels: Sequence[tf.Variable] = ()
 ) -> Any:
     """An optimizer with its slots made, so that a checkpoint can be loaded into it.
 

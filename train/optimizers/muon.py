@@ -15,11 +15,6 @@ from train.optimizers.layerwise import OwnOptimizer, excluded, where_both
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
-def as_matrix(kernel: tf.Tensor) -> tf.Tensor:
-    """[..., inputs, outputs] as [outputs, all inputs of one]: a row is what one channel sees."""
-    return tf.transpose(tf.reshape(kernel, [-1, kernel.shape[-1]]))
-
-
 class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
@@ -61,7 +56,9 @@ class MuonOptimizer(OwnOptimizer):
         m = self._momenta[self._var_key(variable)]
         m.assign(config.momentum * m + gradient)
         direction = gradient + config.momentum * m if config.nesterov else m
-        matrix = newton_schulz(as_matrix(direction), config.newton_schulz_steps)
+        # [..., inputs, outputs] as [outputs, all inputs of one]: a row is what one channel sees
+        matrix = tf.transpose(tf.reshape(direction, [-1, variable.shape[-1]]))
+        matrix = newton_schulz(matrix, config.newton_schulz_steps)
         weight = tf.convert_to_tensor(variable)
         if config.fix_norm and self._is_convolution(variable):
             norm = tf.norm(weight)

@@ -14,6 +14,7 @@ rounded once more on its way back: relative error at most about 2 x 2^-8 whateve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -45,20 +46,16 @@ def build_reducer(
         return partial(_fp16, size=size)
     if technique.compression == "bf16":
         return partial(_bf16, size=size)
-    return _mean if technique.why_no_overlap() else _mean_by_groups
+    # without overlap one group, so one negotiation: the scalar costs no round of its own
+    return partial(_mean, alone=math.inf if technique.why_no_overlap() else ALONE_BYTES)
 
 
-def _mean(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
-    """One group, so one negotiation: the scalar costs no round of its own."""
-    *mean, small = _grouped([*gradients, square], 0)
-    return mean, small
-
-
-def _mean_by_groups(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
-    """Large gradients travel as soon as each is there, those of the last layers first, as the
-    backward pass goes, and overlap the rest of it; all others go together at its end."""
+def _mean(gradients: list[tf.Tensor], square: tf.Tensor, alone: float) -> Reduced:
+    """Gradients of at least ``alone`` bytes travel as soon as each is there, those of the last
+    layers first, as the backward pass goes, and overlap the rest of it; all others go together at
+    its end."""
     mean = list(gradients)
-    small = [n for n, g in enumerate(gradients) if 4 * g.shape.num_elements() < ALONE_BYTES]
+    small = [n for n, g in enumerate(gradients) if 4 * g.shape.num_elements() < alone]
     for number in reversed(range(len(gradients))):
         if number not in small:
             (mean[number],) = _grouped([gradients[number]], number)

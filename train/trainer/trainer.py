@@ -85,9 +85,7 @@ class Trainer:
         broken_off = self._train_epochs()
         # a run that its target ended early was not given the time to learn
         judged = self.data.labelled and len(self.epochs) == len(self.plans)
-        error = broken_off or divergence(
-            self.epochs[-1], len(self.data.classes), labelled=judged
-        )  # fmt: skip
+        error = broken_off or divergence(self.epochs[-1], len(self.data.classes), labelled=judged)
         traffic = self.ranks.allgather(
             moved(socket.gethostname(), counters, read_counters())
             if self.runtime.local_rank == 0 and self.runtime.size > 1
