@@ -10,11 +10,8 @@ from itertools import pairwise
 import tensorflow as tf
 
 from train.config.plan import EpochPlan, RunPlan
-from train.config.run import RunConfig
-from train.data.batches import Batches, process_batches
-from train.data.dataset import Dataset
+from train.data.batches import Batches
 from train.data.sampling import Indices
-from train.distributed.world import Runtime
 from train.record.run import RunError
 from train.step.one_graph import OneGraphStep
 from train.step.result import StepResult
@@ -46,10 +43,8 @@ class Stepper:
     taken in calls of several steps, as many as rank 0 finds to last some tenths of a second.
     """
 
-    config: RunConfig
-    runtime: Runtime
-    data: Dataset
     parts: Parts
+    batches: Callable[[EpochPlan, Sequence[int]], Iterator[Batches]]  # of calls of so many steps
     beat: Callable[..., None]  # of Watchdog.beat
     clock: Callable[[], float]  # seconds, without suspensions
     samples: StepSamples = field(default_factory=StepSamples)
@@ -73,7 +68,7 @@ class Stepper:
         step.beat = lambda _, part: self.beat(phase + part, PREPARING_S)
         values = [variable.numpy() for variable in step.state]
         last_rate, adascale = step.last_rate, step.adascale
-        (batches,) = self._blocks(replace(plan, steps=1), [1])
+        (batches,) = self.batches(replace(plan, steps=1), [1])
         for sampled in (False, True):
             self._take(batches, plan, 0, sampled=sampled)
         for variable, value in zip(step.state, values, strict=True):
@@ -96,7 +91,7 @@ class Stepper:
 
         self.parts.step.beat = beat
         asked = self.clock()
-        for block in self._blocks(plan, cut):
+        for block in self.batches(plan, cut):
             left = block
             while len(left) and error is None:
                 got = self.clock()
@@ -125,12 +120,6 @@ class Stepper:
         """Count the last epoch's step times: no rank was suspended in it."""
         self.samples.add(self.steps)
         self.usual_s = usual_median(self.steps) or self.usual_s
-
-    def _blocks(self, plan: EpochPlan, cut: Sequence[int]) -> Iterator[Batches]:
-        return process_batches(
-            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
-            self.runtime.replicas, cut,
-        )  # fmt: skip
 
     def _take(
         self, batches: Batches, plan: EpochPlan, done: int, *, sampled: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
+from train.data.batches import Batches, process_batches
 from train.data.dataset import Dataset
 from train.distributed.awake import Awake
 from train.distributed.communicator import Ranks, equal_hash, weights_hash
@@ -61,9 +62,7 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, self.ranks, self.beat)
-        self.stepper = Stepper(
-            self.config, self.runtime, self.data, self.parts, self.beat, self.awake.now
-        )
+        self.stepper = Stepper(self.parts, self._batches, self.beat, self.awake.now)
         self.pursuit: Pursuit | None = None
         self.epochs: list[EpochRecord] = []  # of all starts
         self.checked: Evaluation | None = None  # the last evaluation
@@ -236,6 +235,12 @@ class Trainer:
             steps_per_call=self.stepper.per_call,
         )  # fmt: skip
         return record, error
+
+    def _batches(self, plan: EpochPlan, calls: Sequence[int]) -> Iterator[Batches]:
+        rank, size, replicas = self.runtime.rank, self.runtime.size, self.runtime.replicas
+        return process_batches(
+            self.config, self.data, self.parts.used, plan, rank, size, replicas, calls
+        )
 
     def _save(self, *, whole: bool) -> None:
         """Rank 0: checkpoint first, progress line second, so that a line is never ahead of it."""
