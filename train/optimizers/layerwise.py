@@ -24,9 +24,9 @@ def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor)
 
 
 class TrustLog:
-    """Of the last step, two float32 vectors with one place for each adapted variable: by what the
-    rate was multiplied (lambda of Lars and of Larc, clipped and over the rate; |w| / |update| of
-    Lamb), and 1 if LARC kept the plain rate, else 0.
+    """``factors`` of the last step, float32 [2, adapted variables]: by what the rate was multiplied
+    (lambda of Lars and of Larc, clipped and over the rate; |w| / |update| of Lamb), and 1 if LARC
+    kept the plain rate, else 0.
 
     Not part of an optimizer's state: every step writes all of it before anything reads it.
     """
@@ -34,17 +34,14 @@ class TrustLog:
     def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
         adapted = [variable for variable in variables if not excluded(variable, exclude)]
         self.names = tuple(variable.name for variable in adapted)
-        self._rows = {_var_key(variable): row for row, variable in enumerate(adapted)}
-        self.ratios = tf.Variable(tf.ones(len(adapted)), trainable=False, name="trust_ratios")
-        self.kept = tf.Variable(tf.zeros(len(adapted)), trainable=False, name="rates_kept")
+        self._columns = {_var_key(variable): n for n, variable in enumerate(adapted)}
+        self.factors = tf.Variable(tf.zeros([2, len(adapted)]), trainable=False, name="factors")
 
     def adapts(self, variable: tf.Variable) -> bool:
-        return _var_key(variable) in self._rows
+        return _var_key(variable) in self._columns
 
     def record(self, variable: tf.Variable, ratio: tf.Tensor, kept: Any = 0.0) -> None:
-        row = self._rows[_var_key(variable)]
-        self.ratios[row].assign(ratio)
-        self.kept[row].assign(kept)
+        self.factors[:, self._columns[_var_key(variable)]].assign(tf.stack([ratio, kept]))
 
 
 def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:

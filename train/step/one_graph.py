@@ -85,7 +85,7 @@ class OneGraphStep(TrainStep):
         self, images: Any, labels: Any, numbers: tf.Tensor, rates: tf.Tensor,
         corrections: tf.Tensor, sigma: tf.Tensor | None, earlier: Any, accumulated: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
-        """Rows of loss, hits, and squares of batches, ranks and all; trust ratios; steps taken."""
+        """Rows of loss, hits, and squares of batches, ranks and all; trust factors; steps taken."""
         steps = tf.shape(rates)[0]
 
         def take(step: tf.Tensor, _: tf.Tensor, table: Any, ratios: Any) -> tuple[Any, ...]:
@@ -110,13 +110,12 @@ class OneGraphStep(TrainStep):
             hits = tf.add_n([tf.cast(hits, tf.float32) for hits in self._local_results(own.hits)])
             loss = tf.reduce_mean(tf.stack(self._local_results(own.loss)))
             table = table.write(step, tf.stack([loss, hits, *squares]))
-            if self._factors:
+            if self.trust:
                 with tf.control_dependencies([applied]):
-                    factors = [part.read_value() for part in self._factors]
-                    ratios = ratios.write(step, tf.stack(factors))
+                    ratios = ratios.write(step, self.trust.factors.read_value())
             return step + 1, applied, table, ratios
 
-        width = self._factors[0].shape[0] if self._factors else 0
+        width = len(self.trust.names) if self.trust else 0
         empty = [tf.TensorArray(tf.float32, steps, element_shape=s) for s in ([5], [2, width])]
         taken, _, table, ratios = tf.while_loop(
             lambda step, applied, *_: (step < steps) & applied,

@@ -64,7 +64,6 @@ class TrainStep:
         self._reduce_over_ranks = build_reducer(technique, size)
         self._velocities = velocities(optimizer, technique.optimizer)
         self.trust = trust_log(optimizer)
-        self._factors = [self.trust.ratios, self.trust.kept] if self.trust else []
         #: of the last step that was applied, which momentum correction starts from
         self.last_rate: float | None = None
         self._local = partial(backward, model, technique, seed, self.loss_scale)
@@ -114,7 +113,7 @@ class TrainStep:
             float(np.mean([float(loss) for loss in self._local_results(own.loss)])),
             sum(int(hits) for hits in self._local_results(own.hits)),
             sum(len(labels) for _, labels in batches),
-            squares, rate, gain, self._factors,
+            squares, rate, gain, self.trust and self.trust.factors,
             StepParts(
                 waiting_s, negotiation_s,
                 (waiting_s or 0.0) + reduced - begin if self.size > 1 else 0.0,
@@ -124,7 +123,7 @@ class TrainStep:
 
     def _result(
         self, loss: float, correct: int, images: int, squares: Sequence[float],
-        rate: float, gain: float, trust: Sequence[Any], parts: StepParts | None = None,
+        rate: float, gain: float, trust: Any, parts: StepParts | None = None,
     ) -> StepResult:  # fmt: skip
         """Of a step that was taken. ``squares``: as of ``_reduce``."""
         small_sq, own_sq, big_sq = squares
@@ -147,7 +146,7 @@ class TrainStep:
             skipped=not applied and overflows,
             rate=rate,
             gain=gain,
-            trust=(np.asarray(trust[0]), np.asarray(trust[1])) if applied and self.trust else None,
+            trust=np.asarray(trust) if applied and self.trust else None,
             parts=parts,
         )
 

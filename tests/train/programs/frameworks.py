@@ -47,7 +47,7 @@ def factors_are_equal(parts) -> bool:
     show there first."""
     if parts.step.trust is None:
         return True
-    copies = parts.step._local_results(parts.step.trust.ratios)
+    copies = parts.step._local_results(parts.step.trust.factors)
     return len({copy.numpy().tobytes() for copy in copies}) == 1
 
 

@@ -61,7 +61,7 @@ def factors(toy: Toy) -> list[Any]:
     from train.optimizers.layerwise import trust_log
 
     log = trust_log(toy.optimizer)
-    return [log.ratios, log.kept] if log else []
+    return [log.factors] if log else []
 
 
 def main() -> None:
