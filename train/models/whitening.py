@@ -41,9 +41,9 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> 
         for start in range(0, len(chosen), _AT_ONCE)
     ]
     height, width, channels, filters = layer.kernel.shape
-    found = principal_patches(scaled, (height, width))[: filters // 2]
+    components = principal_patches(scaled, (height, width))[: filters // 2]
     # the length that He's rule gives a filter: variance 2/n for each of its n numbers
-    pair = math.sqrt(2) * np.concatenate([found, -found])
+    pair = math.sqrt(2) * np.concatenate([components, -components])
     kernel = layer.kernel.numpy()
     kernel[..., : len(pair)] = np.moveaxis(pair.reshape(-1, height, width, channels), 0, -1)
     layer.kernel.assign(kernel)

@@ -100,10 +100,10 @@ class DistributedStep(OneGraphStep):
         """As the parent's, but every tensor is one of each replica, of a batch of its own."""
         sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
-        found = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
-        for own in self._local_results(found.square):
+        result = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
+        for own in self._local_results(result.square):
             float(own)  # made of all gradients: they are there when it is
-        return found
+        return result
 
     def _meet(self) -> tuple[None, None]:
         return None, None
