@@ -47,9 +47,12 @@ def main() -> None:
     step.pull()
     layer = shown.get_layer("bn")
     every = rows.reshape(-1, WIDTH).astype(np.float64)
+    mean = float(np.abs(layer.moving_mean.numpy() - every.mean(0)).max())
+    variance = float(np.abs(layer.moving_variance.numpy() - every.var(0)).max())
     step.push()
     statistics = trained.get_layer("bn").moving_mean
     first, second = strategy.experimental_local_results(statistics)
+    adopted = float(np.abs(first.numpy() - second.numpy()).max())
 
     for variable in step.state:
         variable.assign(np.full(variable.shape, 7))
@@ -68,9 +71,9 @@ def main() -> None:
     print(
         json.dumps(
             {
-                "mean": float(np.abs(layer.moving_mean.numpy() - every.mean(0)).max()),
-                "variance": float(np.abs(layer.moving_variance.numpy() - every.var(0)).max()),
-                "adopted": float(np.abs(first.numpy() - second.numpy()).max()),
+                "mean": mean,
+                "variance": variance,
+                "adopted": adopted,
                 "restored": restored,
                 "unequal": said,
             }
