@@ -19,7 +19,6 @@ from train.errors import ConfigError, RecordError, Unfinished, WorldError, remed
 from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
-    STOP_NAME,
     forget_earlier,
     rank_file,
     read_epochs,
@@ -30,7 +29,6 @@ from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell, RunRecord, read_own_record
 from train.run.failure import describe, headline, leave
 from train.run.task import Task
-from train.trainer.budget import Budget
 
 EXIT_FAILED = 1
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
@@ -93,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_REQUEST
         task = Task(
             out, data, options.store, options.resume, options.force, number, started_at,
-            Budget(options.stop_at, out / "logs" / STOP_NAME), options.model_file,
+            options.stop_at, options.model_file,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 from keras.src.mixed_precision.policy import policy_scope
@@ -13,7 +13,7 @@ from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError
 from train.models.layers import StepSeed, seed_random_layers
-from train.models.normalisation import replace_batch_norms
+from train.models.normalisation import batch_norms, replace_batch_norms
 from train.models.own import Shape, own_network
 from train.models.standardise import ChannelStatistics, scaled
 
@@ -69,13 +69,9 @@ class _Parts:
         self.technique = technique
         # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
         he = technique.initialisation in ("he", "whitened")
-        self._kernel = {"kernel_initializer": "he_normal" if he else "glorot_uniform"}
-
-    def conv(self, filters: int, kernel: int, **options: Any) -> tf.keras.layers.Layer:
-        return L.Conv2D(filters, kernel, **self._kernel, **options)
-
-    def dense(self, units: int, **options: Any) -> tf.keras.layers.Layer:
-        return L.Dense(units, **self._kernel, **options)
+        kernel = "he_normal" if he else "glorot_uniform"
+        self.conv = partial(L.Conv2D, kernel_initializer=kernel)
+        self.dense = partial(L.Dense, kernel_initializer=kernel)
 
     def normalise(self, x: tf.Tensor, name: str, *, last_of_branch: bool = False) -> tf.Tensor:
         """last_of_branch: of a residual branch, where ``zero_gamma`` starts gamma at 0, so that the
@@ -174,9 +170,8 @@ def _resnet50(
                 "ResNet-50 weights without the top "
                 "(resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
             ) from error
-    for layer in body.layers:
-        if isinstance(layer, L.BatchNormalization):
-            layer.momentum = technique.bn_momentum
+    for layer in batch_norms(body):
+        layer.momentum = technique.bn_momentum
     x = L.GlobalAveragePooling2D()(body(x))
     logits = L.Dense(classes, name="logits", dtype="float32")(x)
     return tf.keras.Model(inputs, logits, name="resnet50")

@@ -163,8 +163,8 @@ def channels_back(layer: tf.keras.layers.BatchNormalization, x: tf.Tensor) -> tf
 
 def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalization]:
     """The layers that normalise by the batch in training: those that are frozen do not."""
-    kind = tf.keras.layers.BatchNormalization
-    return [layer for layer in all_layers(model) if isinstance(layer, kind) and layer.trainable]
+    norms = (layer for layer in all_layers(model) if isinstance(layer, L.BatchNormalization))
+    return [layer for layer in norms if layer.trainable]
 
 
 def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,31 +28,25 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> 
     images: uint8 [N, H, W, C], the training set; used: sorted indices of those that the run trains
     on, of which evenly spaced ones are looked at: equal on all ranks, whatever the seed.
     """
-    layer, seen = _first_layer(model)
+    network = user_network(model)
+    layer = network.get_layer("conv1")
+    if network is model:
+        seen = model.get_layer("scale")  # without the padding that may stand between
+    else:
+        before = tf.keras.Model(network.input, layer.input)
+        seen = tf.keras.Model(model.input, before(model.get_layer("network").input))
     chosen = used[np.linspace(0, len(used) - 1, min(len(used), _IMAGES)).astype(np.int64)]
     scaled = [
         seen(images[chosen[start : start + _AT_ONCE]]).numpy().astype(np.float32)
         for start in range(0, len(chosen), _AT_ONCE)
     ]
     height, width, channels, filters = layer.kernel.shape
-    found = principal_patches(scaled, (height, width))[: filters // 2]
+    components = principal_patches(scaled, (height, width))[: filters // 2]
     # the length that He's rule gives a filter: variance 2/n for each of its n numbers
-    pair = math.sqrt(2) * np.concatenate([found, -found])
+    pair = math.sqrt(2) * np.concatenate([components, -components])
     kernel = layer.kernel.numpy()
     kernel[..., : len(pair)] = np.moveaxis(pair.reshape(-1, height, width, channels), 0, -1)
     layer.kernel.assign(kernel)
-
-
-def _first_layer(model: tf.keras.Model) -> tuple[Any, Callable[[Pixels], Any]]:
-    """``conv1``, and the function from images to what it sees: in our networks without its padding,
-    in others whatever comes before it."""
-    network = user_network(model)
-    layer = network.get_layer("conv1")
-    if network is model:
-        return layer, model.get_layer("scale")
-    before = tf.keras.Model(model.input, model.get_layer("network").input)
-    within = tf.keras.Model(network.input, layer.input)
-    return layer, lambda images: within(before(images))
 
 
 def principal_patches(

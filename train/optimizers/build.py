@@ -27,11 +27,10 @@ from train.optimizers.muon import MuonOptimizer
 from train.optimizers.novograd import NovoGradOptimizer
 
 keras = tf.keras.optimizers
-Variables = list[tf.Variable]
 
 
 def build_optimizer(
-    config: AnyOptimizer, variables: Variables, kernels: Sequence[tf.Variable] = ()
+    config: AnyOptimizer, variables: list[tf.Variable], kernels: Sequence[tf.Variable] = ()
 ) -> Any:
     """An optimizer with its slots made, so that a checkpoint can be loaded into it.
 
@@ -66,7 +65,7 @@ def build_optimizer(
         case Lars():
             made = LarsSgd(config, variables)
         case Larc():
-            made = LarcSgd(config, variables, config.nesterov)
+            made = LarcSgd(config, variables)
         case Adam(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon):
             made = keras.Adam(0.0, beta_1, beta_2, epsilon, jit_compile=False)
         # w -= rate decay w, then Adam's step of the same rate. The paper's Algorithm 2 decays by
@@ -76,8 +75,8 @@ def build_optimizer(
             made = keras.AdamW(0.0, decay, beta_1, beta_2, epsilon, jit_compile=False)
             made.exclude_from_weight_decay(var_names=list(config.exclude))
         case NovoGrad():
-            made = NovoGradOptimizer(config)
+            made = NovoGradOptimizer(config, variables)
         case Muon():
-            made = MuonOptimizer(config, kernels)
+            made = MuonOptimizer(config, variables, kernels)
     made.build(variables)
     return made

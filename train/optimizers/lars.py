@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from train.config.optimizer import Larc, Lars, Sgd
@@ -24,17 +22,14 @@ class L2Sgd(tf.keras.optimizers.SGD):
 
 
 class _LayerwiseSgd(tf.keras.optimizers.SGD):
-    def __init__(self, config: Any, variables: list[tf.Variable], nesterov: bool = False) -> None:
+    def __init__(self, config: Lars | Larc, variables: list[tf.Variable]) -> None:
+        nesterov = isinstance(config, Larc) and config.nesterov
         super().__init__(0.0, config.momentum, nesterov, jit_compile=False)
         self._config = config
         self.trust = TrustLog(variables, config.exclude)
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        rate = tf.cast(self.learning_rate, variable.dtype)
-        super().update_step(self._ruled(gradient, variable, rate), variable)
-
-    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
-        raise NotImplementedError
+        super().update_step(self._ruled(gradient, variable), variable)
 
 
 class LarsSgd(_LayerwiseSgd):
@@ -47,7 +42,7 @@ class LarsSgd(_LayerwiseSgd):
 
     _config: Lars
 
-    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
         if not self.trust.adapts(variable):
             return self._config.rest_rate * gradient
         eta, decay = self._config.eta, self._config.weight_decay
@@ -67,7 +62,7 @@ class LarcSgd(_LayerwiseSgd):
 
     _config: Larc
 
-    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable, rate: tf.Tensor) -> tf.Tensor:
+    def _ruled(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
         if not self.trust.adapts(variable):
             return gradient
         config = self._config
@@ -75,7 +70,7 @@ class LarcSgd(_LayerwiseSgd):
         moving = tf.logical_and(w > 0, g > 0)
         # one sum: a chain of additions is put into another order in each replica's graph
         below = tf.reduce_sum(tf.stack([g, config.weight_decay * w, config.epsilon]))
-        local = config.trust * w / below
+        local, rate = config.trust * w / below, tf.cast(self.learning_rate, variable.dtype)
         # a rate of zero, as where a warm-up starts, makes this 1
         factor = tf.minimum(local / rate, 1.0)
         kept = tf.logical_and(moving, local >= rate)

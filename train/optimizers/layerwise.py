@@ -7,6 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+# of a variable and of its copies under tf.distribute, which an update sees one by one
+from keras.src.optimizers.legacy.optimizer_v2 import _var_key
+
 from train.config.optimizer import AnyOptimizer, Larc, NovoGradTfa, Sgd
 
 
@@ -21,9 +24,9 @@ def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor)
 
 
 class TrustLog:
-    """Of the last step, two float32 vectors with one place for each adapted variable: by what the
-    rate was multiplied (lambda of Lars and of Larc, clipped and over the rate; |w| / |update| of
-    Lamb), and 1 if LARC kept the plain rate, else 0.
+    """``factors`` of the last step, float32 [2, adapted variables]: by what the rate was multiplied
+    (lambda of Lars and of Larc, clipped and over the rate; |w| / |update| of Lamb), and 1 if LARC
+    kept the plain rate, else 0.
 
     Not part of an optimizer's state: every step writes all of it before anything reads it.
     """
@@ -31,25 +34,14 @@ class TrustLog:
     def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
         adapted = [variable for variable in variables if not excluded(variable, exclude)]
         self.names = tuple(variable.name for variable in adapted)
-        self._rows = {_key(variable): row for row, variable in enumerate(adapted)}
-        self.ratios = tf.Variable(tf.ones(len(adapted)), trainable=False, name="trust_ratios")
-        self.kept = tf.Variable(tf.zeros(len(adapted)), trainable=False, name="rates_kept")
+        self._columns = {_var_key(variable): n for n, variable in enumerate(adapted)}
+        self.factors = tf.Variable(tf.zeros([2, len(adapted)]), trainable=False, name="factors")
 
     def adapts(self, variable: tf.Variable) -> bool:
-        return _key(variable) in self._rows
+        return _var_key(variable) in self._columns
 
     def record(self, variable: tf.Variable, ratio: tf.Tensor, kept: Any = 0.0) -> None:
-        row = self._rows[_key(variable)]
-        self.ratios[row].assign(ratio)
-        self.kept[row].assign(kept)
-
-
-def _key(variable: tf.Variable) -> str:
-    """One for a variable and its copies under tf.distribute, which an update sees one by one."""
-    if not isinstance(variable, tf.distribute.DistributedValues):
-        container = getattr(variable.handle, "_distributed_container", None)
-        variable = variable if container is None else container()
-    return str(variable._unique_id)
+        self.factors[:, self._columns[_var_key(variable)]].assign(tf.stack([ratio, kept]))
 
 
 def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
@@ -82,19 +74,11 @@ def trust_log(optimizer: Any) -> TrustLog | None:
 
 
 class OwnOptimizer(tf.keras.optimizers.Optimizer):
-    """A subclass makes its slots in ``_make_slots`` and steps in ``update_step``."""
+    """A subclass makes its slots when it is made, and steps in ``update_step``."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, variables: list[tf.Variable]) -> None:
         super().__init__(config.name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(0.0)
         self._config = config
-
-    def build(self, var_list: list[tf.Variable]) -> None:
-        super().build(var_list)
-        if getattr(self, "_built", False):
-            return
-        self._built = True
-        self._make_slots(var_list)
-
-    def _make_slots(self, var_list: list[tf.Variable]) -> None:
-        raise NotImplementedError
+        self.build(variables)
+        self._built = True  # Keras builds before each step what is not

@@ -15,11 +15,6 @@ from train.optimizers.layerwise import OwnOptimizer, excluded, where_both
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
-def as_matrix(kernel: tf.Tensor) -> tf.Tensor:
-    """[..., inputs, outputs] as [outputs, all inputs of one]: a row is what one channel sees."""
-    return tf.transpose(tf.reshape(kernel, [-1, kernel.shape[-1]]))
-
-
 class MuonOptimizer(OwnOptimizer):
     """Jordan et al. 2024, as in cifar10-airbench's airbench94_muon.py.
 
@@ -33,16 +28,15 @@ class MuonOptimizer(OwnOptimizer):
 
     _config: Muon
 
-    def __init__(self, config: Muon, kernels: Sequence[tf.Variable]) -> None:
+    def __init__(
+        self, config: Muon, variables: list[tf.Variable], kernels: Sequence[tf.Variable]
+    ) -> None:
         """kernels: of convolutions."""
-        super().__init__(config)
-        self._kernels = {self._var_key(one) for one in kernels}
-
-    def _make_slots(self, var_list: list[tf.Variable]) -> None:
-        add = self.add_variable_from_reference
-        key = self._var_key
-        self._momenta = {key(variable): add(variable, "m") for variable in var_list}
-        rest = [variable for variable in var_list if not self._orthogonalises(variable)]
+        super().__init__(config, variables)
+        add, key = self.add_variable_from_reference, self._var_key
+        self._kernels = {key(kernel) for kernel in kernels}
+        self._momenta = {key(variable): add(variable, "m") for variable in variables}
+        rest = [variable for variable in variables if not self._orthogonalises(variable)]
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
     def _is_convolution(self, variable: tf.Variable) -> bool:
@@ -62,7 +56,9 @@ class MuonOptimizer(OwnOptimizer):
         m = self._momenta[self._var_key(variable)]
         m.assign(config.momentum * m + gradient)
         direction = gradient + config.momentum * m if config.nesterov else m
-        matrix = newton_schulz(as_matrix(direction), config.newton_schulz_steps)
+        # [..., inputs, outputs] as [outputs, all inputs of one]: a row is what one channel sees
+        matrix = tf.transpose(tf.reshape(direction, [-1, variable.shape[-1]]))
+        matrix = newton_schulz(matrix, config.newton_schulz_steps)
         weight = tf.convert_to_tensor(variable)
         if config.fix_norm and self._is_convolution(variable):
             norm = tf.norm(weight)

@@ -25,10 +25,11 @@ class NovoGradOptimizer(OwnOptimizer):
 
     _config: NovoGrad
 
-    def _make_slots(self, var_list: list[tf.Variable]) -> None:
+    def __init__(self, config: NovoGrad, variables: list[tf.Variable]) -> None:
+        super().__init__(config, variables)
         add = self.add_variable_from_reference
-        self._momenta = [add(variable, "m") for variable in var_list]
-        self._squares = [add(variable, "v", shape=()) for variable in var_list]
+        self._momenta = [add(variable, "m") for variable in variables]
+        self._squares = [add(variable, "v", shape=()) for variable in variables]
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         config = self._config

@@ -25,7 +25,7 @@ from train.models.whitening import whiten_first_layer
 from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
 from train.step.one_graph import OneGraphStep
-from train.step.tf_distribute import DistributedStep, EvaluationModel, ReplicaSeed, local_state
+from train.step.tf_distribute import DistributedStep, ReplicaSeed
 from train.trainer.stepper import Parts
 
 
@@ -67,8 +67,7 @@ def build_parts(
     if technique.lr_scaling == "adascale":
         gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
     step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
-    state = [*model.variables, *optimizer.variables(), *step.loss_scale.variables]
-    return Parts(plan, used, model, step, state)
+    return Parts(plan, used, model, step)
 
 
 def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
@@ -88,7 +87,7 @@ def _distributed(
     build: Callable[[StepSeed], tf.keras.Model],
 ) -> Parts:
     """The same parts, made by a strategy of tf.distribute, from the same first weights."""
-    technique, strategy = config.technique, distribution.strategy
+    strategy = distribution.strategy
     first = rank * distribution.replicas
     streams = [stream_of(config.seed, first + own) for own in range(distribution.replicas)]
     shown = build(StepSeed(streams[0]))
@@ -96,8 +95,5 @@ def _distributed(
     with strategy.scope():
         trained = build(seed)
         optimizer = _optimizer(config, trained)
-    evaluation = EvaluationModel(strategy, trained, shown)
-    evaluation.push()
-    step = DistributedStep(trained, optimizer, technique, seed, strategy)
-    variables = [*trained.variables, *optimizer.variables(), *step.loss_scale.variables]
-    return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)
+    step = DistributedStep(trained, optimizer, config.technique, seed, strategy, shown)
+    return Parts(plan, used, shown, step)

@@ -250,14 +250,14 @@ def _accumulation(
     for layer in all_layers(parts.model):
         if hasattr(layer, "rate"):
             layer.rate = 0.0
-    before, steps = [variable.numpy() for variable in parts.state], []
+    before, steps = [variable.numpy() for variable in parts.step.state], []
     both = 2 * config.batch_per_rank
     for images, number in ((both, 0), (both // 2, 0), (both, 1)):
-        for variable, value in zip(parts.state, before, strict=True):
+        for variable, value in zip(parts.step.state, before, strict=True):
             variable.assign(value)
         cuts = [slice(n, n + images) for n in range(both * rank, both * (rank + 1), images)]
         parts.step([(data.train_x[cut], data.train_y[cut]) for cut in cuts], 1.0, number)
-        moved = (v.numpy() - value for v, value in zip(parts.state, before, strict=True))
+        moved = (v.numpy() - value for v, value in zip(parts.step.state, before, strict=True))
         steps.append(np.concatenate([np.ravel(part) for part in moved]))
     if not np.array_equal(steps[2], steps[0], equal_nan=True):
         text = "not compared: random layers are active, and draw for each batch"

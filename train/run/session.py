@@ -79,7 +79,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         image=provenance.image_digest or "",
     )  # fmt: skip
     trainer = Trainer(
-        config, runtime, data, parts, task.out, task.attempt, beat, origin, task.budget,
+        config, runtime, data, parts, task.out, task.attempt, beat, origin, task.stop_at,
         watchdog.awake, world.oversubscribed,
     )  # fmt: skip
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from train.trainer.budget import Budget
-
 
 @dataclass(frozen=True)
 class Task:
@@ -18,5 +16,5 @@ class Task:
     force: bool  # replace a good record
     attempt: int  # which start of the cell it is, from 1
     started_at: datetime
-    budget: Budget
+    stop_at: float | None  # seconds since 1970 at which the ranks must be gone
     model_file: Path | None = None  # a network's file; None: the copy that its sweep has

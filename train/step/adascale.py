@@ -8,12 +8,14 @@ the gain is the ratio of the expected squared norms of the two batches' gradient
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from train.step.noise_scale import estimate
 
 
+@dataclass(frozen=True)
 class AdaScale:
-    """The gain of each step of a run, from the norms of the steps before it (appendix B.3).
+    """The gain of the next step of a run, from the norms of the steps before (appendix B.3).
 
     Per step, S and G2 are estimated, clipped at zero and averaged: the plain mean of the first
     1000 / n steps, then the moving average that keeps max(1 - n/1000, 0) of the past, n gradients a
@@ -25,37 +27,31 @@ class AdaScale:
     gradients depends on the scale of the loss. Here it is zero or more.
     """
 
-    def __init__(self, small: int, big: int, base: int) -> None:
-        """Images behind one gradient, behind the mean gradient of a step, and of the batch that the
-        base rate was chosen for. A step of one gradient only, which shows no noise, has gain 1."""
-        self._small, self._big, self._base = small, big, base
-        self._samples = 0
-        self._trace = self._gradient_sq = 0.0
+    small: int  # images behind one gradient
+    big: int  # images behind the mean gradient of a step; if not more, all gains are 1
+    base: int  # images of the batch that the base rate was chosen for
+    samples: int = 0
+    trace: float = 0.0  # S, of the per-image gradient covariance
+    gradient_sq: float = 0.0  # G2, squared norm of the true gradient
 
     @property
-    def next_gain(self) -> float:
-        """Of the next step, from those before it: Algorithm 1, (S / base + G2) / (S / big + G2),
-        between 1 and big / base. S is the trace of the per-image gradient covariance, G2 the
-        squared norm of the true gradient; 1 if both are zero: there is nothing to scale."""
-        below = self._trace / self._big + self._gradient_sq
-        return (self._trace / self._base + self._gradient_sq) / below if below > 0 else 1.0
+    def gain(self) -> float:
+        """Algorithm 1, (S / base + G2) / (S / big + G2), between 1 and big / base; 1 if both are
+        zero: there is nothing to scale."""
+        below = self.trace / self.big + self.gradient_sq
+        return (self.trace / self.base + self.gradient_sq) / below if below > 0 else 1.0
 
-    def take_in(self, small_sq: float, big_sq: float) -> None:
-        """Mean squared norm of a step's gradients of ``small`` images, and squared norm of their
-        mean; what is not finite is left out."""
-        if self._small >= self._big or not (math.isfinite(small_sq) and math.isfinite(big_sq)):
-            return
-        trace, gradient_sq = estimate(small_sq, big_sq, self._small, self._big)
-        self._samples += 1
+    def after(self, small_sq: float, big_sq: float) -> AdaScale:
+        """A step with this mean squared norm of its gradients of ``small`` images, and squared norm
+        of their mean; what is not finite is left out."""
+        if self.small >= self.big or not (math.isfinite(small_sq) and math.isfinite(big_sq)):
+            return self
+        estimates = estimate(small_sq, big_sq, self.small, self.big)
+        samples = self.samples + 1
         # 1 / samples makes a plain mean; it ends where the moving average would forget faster
-        share = max(1 / self._samples, min(1.0, self._big / self._small / 1000))
-        self._trace += share * (max(float(trace), 0.0) - self._trace)
-        self._gradient_sq += share * (max(float(gradient_sq), 0.0) - self._gradient_sq)
-
-    def state(self) -> tuple[float, ...]:
-        """What ``restore`` needs to continue exactly."""
-        return (float(self._samples), self._trace, self._gradient_sq)
-
-    def restore(self, state: tuple[float, ...]) -> None:
-        samples, self._trace, self._gradient_sq = state
-        self._samples = int(samples)
+        share = max(1 / samples, min(1.0, self.big / self.small / 1000))
+        trace, gradient_sq = (
+            before + share * (max(float(now), 0.0) - before)
+            for before, now in zip((self.trace, self.gradient_sq), estimates, strict=True)
+        )
+        return replace(self, samples=samples, trace=trace, gradient_sq=gradient_sq)

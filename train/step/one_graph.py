@@ -38,9 +38,8 @@ class OneGraphStep(TrainStep):
         last are calls of their own. first: 0-based number of the first step over the run.
         """
         accumulated = batches.images.shape[1] // self.replicas
-        assert len(rates) == len(batches)
         assert accumulated == 1 or len(rates) == 1, "accumulated steps are taken one by one"
-        gain = self.adascale.next_gain if self.adascale else 1.0
+        gain = self.adascale.gain if self.adascale else 1.0
         assert gain == 1 or len(rates) == 1, "AdaScale's gain follows from the step before"
         rates = [rate * gain for rate in rates]
         images = batches.labels[0].size
@@ -57,7 +56,7 @@ class OneGraphStep(TrainStep):
         )  # fmt: skip
         rows = table.numpy()[: int(taken)].tolist()
         return [
-            self._result(loss, int(hits), images, tuple(squares), rate, gain, own)
+            self._result(loss, int(hits), images, squares, rate, gain, own)
             for (loss, hits, *squares), rate, own in zip(rows, rates, ratios.numpy(), strict=False)
         ]
 
@@ -86,7 +85,7 @@ class OneGraphStep(TrainStep):
         self, images: Any, labels: Any, numbers: tf.Tensor, rates: tf.Tensor,
         corrections: tf.Tensor, sigma: tf.Tensor | None, earlier: Any, accumulated: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
-        """Rows of loss, hits, and squares of batches, ranks and all; trust ratios; steps taken."""
+        """Rows of loss, hits, and squares of batches, ranks and all; trust factors; steps taken."""
         steps = tf.shape(rates)[0]
 
         def take(step: tf.Tensor, _: tf.Tensor, table: Any, ratios: Any) -> tuple[Any, ...]:
@@ -97,10 +96,8 @@ class OneGraphStep(TrainStep):
                 own = self._mean(self._add(earlier, own), accumulated)
             if self.size > 1:  # who waits for the others must not look as if it were computing
                 self._reported(numbers[step], ADDING_UP, *self._local_results(own.square))
-            gradients, small, big = self._reduce(own.gradients, own.square)
-            alone = earlier is None or self.size == 1
-            own_sq = small if alone else self._own_square(own.gradients)
-            applied = tf.math.is_finite(big)
+            gradients, *squares = self._reduce(own.gradients, own.square, earlier is not None)
+            applied = tf.math.is_finite(squares[-1])
 
             def update() -> tf.Tensor:
                 with tf.control_dependencies(
@@ -112,14 +109,13 @@ class OneGraphStep(TrainStep):
             self.loss_scale.update(applied)
             hits = tf.add_n([tf.cast(hits, tf.float32) for hits in self._local_results(own.hits)])
             loss = tf.reduce_mean(tf.stack(self._local_results(own.loss)))
-            table = table.write(step, tf.stack([loss, hits, small, own_sq, big]))
-            if self._factors:
+            table = table.write(step, tf.stack([loss, hits, *squares]))
+            if self.trust:
                 with tf.control_dependencies([applied]):
-                    factors = [part.read_value() for part in self._factors]
-                    ratios = ratios.write(step, tf.stack(factors))
+                    ratios = ratios.write(step, self.trust.factors.read_value())
             return step + 1, applied, table, ratios
 
-        width = self._factors[0].shape[0] if self._factors else 0
+        width = len(self.trust.names) if self.trust else 0
         empty = [tf.TensorArray(tf.float32, steps, element_shape=s) for s in ([5], [2, width])]
         taken, _, table, ratios = tf.while_loop(
             lambda step, applied, *_: (step < steps) & applied,

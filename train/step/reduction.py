@@ -14,9 +14,9 @@ rounded once more on its way back: relative error at most about 2 x 2^-8 whateve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -29,11 +29,8 @@ from train.step.adasum import collect, hand_back, over_ranks
 ALONE_BYTES = 1 << 16
 
 
-class Reduced(NamedTuple):
-    """What clipping and the optimizer get, and what the noise scale needs; equal on all ranks."""
-
-    gradients: list[tf.Tensor]  # float32
-    small: tf.Tensor  # float32 scalar: mean over the ranks of |own gradient|^2
+#: float32: what clipping and the optimizer get, and the mean over the ranks of |own gradient|^2.
+Reduced = tuple[list[tf.Tensor], tf.Tensor]
 
 
 def build_reducer(
@@ -42,34 +39,30 @@ def build_reducer(
     """Makes Reduced of this rank's float32 gradients and their squared norm, a float32 scalar, in
     the graph. A world of one has nothing to reduce, nor to compress."""
     if size == 1:
-        return Reduced
+        return lambda gradients, square: (gradients, square)
     if technique.reduction == "adasum":
-        return partial(_adasum, size=size)
+        return partial(over_ranks, size=size)
     if technique.compression == "fp16":
         return partial(_fp16, size=size)
     if technique.compression == "bf16":
         return partial(_bf16, size=size)
-    return _mean if technique.why_no_overlap() else _mean_by_groups
+    # without overlap one group, so one negotiation: the scalar costs no round of its own
+    return partial(_mean, alone=math.inf if technique.why_no_overlap() else ALONE_BYTES)
 
 
-def _mean(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
-    """One group, so one negotiation: the scalar costs no round of its own."""
-    *mean, small = _grouped([*gradients, square], 0)
-    return Reduced(mean, small)
-
-
-def _mean_by_groups(gradients: list[tf.Tensor], square: tf.Tensor) -> Reduced:
-    """Large gradients travel as soon as each is there, those of the last layers first, as the
-    backward pass goes, and overlap the rest of it; all others go together at its end."""
+def _mean(gradients: list[tf.Tensor], square: tf.Tensor, alone: float) -> Reduced:
+    """Gradients of at least ``alone`` bytes travel as soon as each is there, those of the last
+    layers first, as the backward pass goes, and overlap the rest of it; all others go together at
+    its end."""
     mean = list(gradients)
-    small = [n for n, g in enumerate(gradients) if 4 * g.shape.num_elements() < ALONE_BYTES]
+    small = [n for n, g in enumerate(gradients) if 4 * g.shape.num_elements() < alone]
     for number in reversed(range(len(gradients))):
         if number not in small:
             (mean[number],) = _grouped([gradients[number]], number)
     *together, own = _grouped([*(gradients[n] for n in small), square], len(gradients))
     for number, one in zip(small, together, strict=True):
         mean[number] = one
-    return Reduced(mean, own)
+    return mean, own
 
 
 def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
@@ -81,24 +74,13 @@ def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
     )
 
 
-def _adasum(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    return Reduced(*over_ranks(gradients, square, size))
-
-
 def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    summed = hvd.grouped_allreduce([to_half(gradient) for gradient in gradients], op=hvd.Sum)
-    mean = [mean_of_halves(total, size) for total in summed]
+    halves = [tf.cast(gradient, tf.float16) for gradient in gradients]
+    summed = hvd.grouped_allreduce(halves, op=hvd.Sum)
+    # divided after the cast back: dividing first would lose the smallest elements
+    mean = [tf.cast(total, tf.float32) / size for total in summed]
     # not in the group, which has one type
-    return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
-
-
-def to_half(gradient: tf.Tensor) -> tf.Tensor:
-    return tf.cast(gradient, tf.float16)
-
-
-def mean_of_halves(total: tf.Tensor, size: int) -> tf.Tensor:
-    """Divided after the cast back: dividing first would lose the smallest elements."""
-    return tf.cast(total, tf.float32) / size
+    return mean, hvd.allreduce(square, op=hvd.Average)
 
 
 def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
@@ -108,7 +90,7 @@ def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
         [_to_bits(mean) for mean in means], [gradient.shape for gradient in gradients], size
     )
     mean = [_from_bits(bits) for bits in whole]
-    return Reduced(mean, hvd.allreduce(square, op=hvd.Average))
+    return mean, hvd.allreduce(square, op=hvd.Average)
 
 
 def _to_bits(tensor: tf.Tensor) -> tf.Tensor:

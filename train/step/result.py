@@ -37,8 +37,8 @@ class StepResult(NamedTuple):
     skipped: bool
     rate: float  # as applied, or as it would have been
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
-    # factors of the adapted variables, and whether clipped; None where nothing was applied
-    trust: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None
+    # of TrustLog, [2, adapted variables]; None if nothing was applied
+    trust: npt.NDArray[np.float32] | None
     parts: StepParts | None  # None where all of the step is one graph
 
     @property

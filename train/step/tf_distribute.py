@@ -7,7 +7,6 @@ are the same code for every framework.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from train.models.layers import StepSeed, graph
 from train.models.normalisation import batch_norms
 from train.step.backward import Backward, squared_norm
 from train.step.one_graph import OneGraphStep
-from train.step.train_step import first_elements
 
 _MEAN = tf.distribute.ReduceOp.MEAN
 
@@ -44,7 +42,7 @@ class ReplicaSeed(StepSeed):
 
 class DistributedStep(OneGraphStep):
     """One optimizer step on the batches of this process' replicas, one of each. Model and
-    optimizer are made in the strategy's scope."""
+    optimizer are made in the strategy's scope, ``shown`` outside of it, of the same layers."""
 
     def __init__(
         self,
@@ -53,20 +51,59 @@ class DistributedStep(OneGraphStep):
         technique: Technique,
         seed: StepSeed,
         strategy: tf.distribute.Strategy,
+        shown: tf.keras.Model,
     ) -> None:
         super().__init__(model, optimizer, technique, seed, size=strategy.num_replicas_in_sync)
-        self.strategy = strategy
+        self.strategy, self.shown = strategy, shown
         self.replicas = len(strategy.extended.worker_devices)  # of this process
-        self._replicas_graph = graph(self._on_replicas)
+        self._replicas_graph = graph(lambda *batch: strategy.run(self._local, args=batch))
+        self.push()
+
+    @property
+    def state(self) -> list[Any]:
+        # of several workers the own copy: an aggregated variable would wait for the others
+        own = [*self.optimizer.variables(), *self.loss_scale.variables]
+        if self.replicas == 1:
+            own = [self._local_results(variable)[0] for variable in own]
+        return [*self.shown.variables, *own]
+
+    def pull(self) -> None:
+        """Statistics of batch norm, which each replica has of its own images, are pooled over
+        this process' replicas, as :func:`train.trainer.batch_statistics.reduce_statistics` does
+        over ranks.
+
+        Raises:
+            UnequalRanks: the replicas' weights differ.
+        """
+        for plain, shared in zip(self.shown.variables, self.model.variables, strict=True):
+            plain.assign(self._local_results(shared)[0])
+        for weight in self.model.trainable_variables:
+            first, *others = (copy.numpy().tobytes() for copy in self._local_results(weight))
+            if any(other != first for other in others):
+                raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
+        layers = zip(batch_norms(self.shown), batch_norms(self.model), strict=True)
+        for plain, shared in layers:
+            means = tf.stack(self._local_results(shared.moving_mean))
+            variances = tf.stack(self._local_results(shared.moving_variance))
+            mean = tf.reduce_mean(means, axis=0)
+            plain.moving_mean.assign(mean)
+            plain.moving_variance.assign(
+                tf.reduce_mean(variances + tf.square(means - mean), axis=0)
+            )
+
+    def push(self) -> None:
+        for plain, shared in zip(self.shown.variables, self.model.variables, strict=True):
+            for copy in self._local_results(shared):
+                copy.assign(plain)
 
     def _gradients(self, batches: Sequence[Batch], step: int) -> Backward:
         """As the parent's, but every tensor is one of each replica, of a batch of its own."""
         sigma = self._sigma(sum(len(labels) for _, labels in batches))
         images, labels = (self._spread(parts) for parts in zip(*batches, strict=True))
-        found = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
-        for own in self._local_results(found.square):
+        result = self._replicas_graph(images, labels, tf.constant(step, tf.int64), sigma)
+        for own in self._local_results(result.square):
             float(own)  # made of all gradients: they are there when it is
-        return found
+        return result
 
     def _meet(self) -> tuple[None, None]:
         return None, None
@@ -80,15 +117,12 @@ class DistributedStep(OneGraphStep):
             lambda _: tf.constant(next(own))
         )
 
-    def _on_replicas(self, *batch: Any) -> Any:
-        return self.strategy.run(self._local, args=batch)
-
     def _of_one(
         self, images: Any, labels: Any, step: tf.Tensor, number: tf.Tensor, sigma: tf.Tensor | None
     ) -> Any:
         return self.strategy.run(super()._of_one, args=(images, labels, step, number, sigma))
 
-    def _reduce(self, gradients: list[Any], square: Any) -> tuple[list[Any], tf.Tensor, tf.Tensor]:
+    def _reduce(self, gradients: list[Any], square: Any, accumulated: bool) -> tuple[Any, ...]:
         def on_one(gradients: list[tf.Tensor], square: tf.Tensor) -> tuple[Any, ...]:
             # the strategy looks for the device of each, which an argument of a graph has not
             own = [tf.identity(value) for value in (*gradients, square)]
@@ -96,7 +130,8 @@ class DistributedStep(OneGraphStep):
             return mean, small, squared_norm(mean)
 
         mean, small, big = self.strategy.run(on_one, args=(gradients, square))
-        return mean, self._local_results(small)[0], self._local_results(big)[0]
+        small, big = self._local_results(small)[0], self._local_results(big)[0]
+        return mean, small, small, big
 
     def _update(self, gradients: list[Any], rate: tf.Tensor, correction: tf.Tensor) -> tf.Tensor:
         # outside of the replicas, where a mirrored variable may be written without an aggregation
@@ -106,88 +141,8 @@ class DistributedStep(OneGraphStep):
                 velocity, lambda own, factor: own.assign(own * factor), args=(correction,)
             )
 
-        def on_one(gradients: list[tf.Tensor]) -> tf.Tensor:
-            if self.technique.clip_norm is not None:
-                gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
-            variables = self.model.trainable_variables
-            # they are the mean already, and an optimizer would sum them over the replicas again
-            self.optimizer.apply_gradients(
-                zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
-            )
-            return first_elements(variables)
-
-        done = self.strategy.run(on_one, args=(gradients,))
+        done = self.strategy.run(self._apply, args=(gradients,))
         return tf.concat(self._local_results(done), axis=0)
 
     def _local_results(self, value: Any) -> Any:
         return self.strategy.experimental_local_results(value)
-
-
-class Copies:
-    """One mirrored variable of this process, all of its copies at once, for checkpoints."""
-
-    def __init__(self, copies: Sequence[tf.Variable]) -> None:
-        self._copies = tuple(copies)
-
-    @property
-    def name(self) -> str:
-        return str(self._copies[0].name)
-
-    @property
-    def shape(self) -> tf.TensorShape:
-        return self._copies[0].shape
-
-    def numpy(self) -> npt.NDArray[Any]:
-        return np.asarray(self._copies[0].numpy())
-
-    def assign(self, value: Any) -> None:
-        for copy in self._copies:
-            copy.assign(value)
-
-
-def local_state(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> list[Any]:
-    """As this process holds them: an aggregated variable would wait for the other processes."""
-    found = [strategy.experimental_local_results(variable) for variable in variables]
-    return [copies[0] if len(copies) == 1 else Copies(copies) for copies in found]
-
-
-@dataclass(frozen=True)
-class EvaluationModel:
-    """The strategy's model, and the plain one that is evaluated in its place."""
-
-    strategy: tf.distribute.Strategy
-    trained: tf.keras.Model
-    evaluated: tf.keras.Model  # of the same layers, made outside of the scope
-
-    def pull(self) -> None:
-        """Bring the plain model up to what was trained. Statistics of batch norm, which each
-        replica has of its own images, are pooled over this process' replicas, as
-        :func:`train.trainer.batch_statistics.reduce_statistics` does over ranks.
-
-        Raises:
-            UnequalRanks: the replicas' weights differ.
-        """
-        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
-            plain.assign(self._copies(shared)[0])
-        for weight in self.trained.trainable_variables:
-            first, *others = (copy.numpy().tobytes() for copy in self._copies(weight))
-            if any(other != first for other in others):
-                raise UnequalRanks(f"the replicas' weights {weight.name} differ after training")
-        layers = zip(batch_norms(self.evaluated), batch_norms(self.trained), strict=True)
-        for plain, shared in layers:
-            means = tf.stack(self._copies(shared.moving_mean))
-            variances = tf.stack(self._copies(shared.moving_variance))
-            mean = tf.reduce_mean(means, axis=0)
-            plain.moving_mean.assign(mean)
-            plain.moving_variance.assign(
-                tf.reduce_mean(variances + tf.square(means - mean), axis=0)
-            )
-
-    def push(self) -> None:
-        """Give every replica what the plain model has."""
-        for plain, shared in zip(self.evaluated.variables, self.trained.variables, strict=True):
-            for copy in self._copies(shared):
-                copy.assign(plain)
-
-    def _copies(self, variable: Any) -> Any:
-        return self.strategy.experimental_local_results(variable)

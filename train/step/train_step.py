@@ -64,13 +64,23 @@ class TrainStep:
         self._reduce_over_ranks = build_reducer(technique, size)
         self._velocities = velocities(optimizer, technique.optimizer)
         self.trust = trust_log(optimizer)
-        self._factors = [self.trust.ratios, self.trust.kept] if self.trust else []
         #: of the last step that was applied, which momentum correction starts from
         self.last_rate: float | None = None
         self._local = partial(backward, model, technique, seed, self.loss_scale)
         self._local_graph, self._add_graph = graph(self._local), graph(self._add)
-        self._mean_graph, self._own_square_graph = graph(self._mean), graph(self._own_square)
-        self._reduce_graph, self._update_graph = graph(self._reduce), graph(self._update)
+        self._mean_graph, self._reduce_graph = graph(self._mean), graph(self._reduce)
+        self._update_graph = graph(self._update)
+
+    @property
+    def state(self) -> list[tf.Variable]:
+        """All variables that a checkpoint holds."""
+        return [*self.model.variables, *self.optimizer.variables(), *self.loss_scale.variables]
+
+    def pull(self) -> None:
+        """Bring the model that is evaluated up to the trained one, if that is another."""
+
+    def push(self) -> None:
+        """Give the model that is trained what the evaluated one has, if that is another."""
 
     @property
     def wire_bytes(self) -> int:
@@ -80,7 +90,7 @@ class TrainStep:
 
     def __call__(self, batches: Sequence[Batch], rate: float, step: int) -> StepResult:
         """batches: whose gradients are averaged, of equal size; step: 0-based, over the run."""
-        gain = self.adascale.next_gain if self.adascale else 1.0
+        gain = self.adascale.gain if self.adascale else 1.0
         rate *= gain
         own = self._gradients(batches, step)
         accumulated = len(batches) > self.replicas
@@ -88,13 +98,10 @@ class TrainStep:
             self.beat(step, ADDING_UP)
         waiting_s, negotiation_s = self._meet()
         begin = time.perf_counter()
-        gradients, small, big = self._reduce_graph(own.gradients, own.square)
-        small_sq, big_sq = float(small), float(big)  # waits for the device
-        own_sq = small_sq
-        if accumulated and self.size > 1:
-            own_sq = float(self._own_square_graph(own.gradients))
+        gradients, *squares = self._reduce_graph(own.gradients, own.square, accumulated)
+        squares = [float(square) for square in squares]  # waits for the device
         reduced = time.perf_counter()
-        applied = math.isfinite(big_sq)
+        applied = math.isfinite(squares[-1])
         if applied:
             correction = self._corrections([rate])[0]
             done = self._update_graph(
@@ -106,7 +113,7 @@ class TrainStep:
             float(np.mean([float(loss) for loss in self._local_results(own.loss)])),
             sum(int(hits) for hits in self._local_results(own.hits)),
             sum(len(labels) for _, labels in batches),
-            (small_sq, own_sq, big_sq), rate, gain, self._factors,
+            squares, rate, gain, self.trust and self.trust.factors,
             StepParts(
                 waiting_s, negotiation_s,
                 (waiting_s or 0.0) + reduced - begin if self.size > 1 else 0.0,
@@ -115,16 +122,16 @@ class TrainStep:
         )  # fmt: skip
 
     def _result(
-        self, loss: float, correct: int, images: int, squares: tuple[float, float, float],
-        rate: float, gain: float, trust: Sequence[Any], parts: StepParts | None = None,
+        self, loss: float, correct: int, images: int, squares: Sequence[float],
+        rate: float, gain: float, trust: Any, parts: StepParts | None = None,
     ) -> StepResult:  # fmt: skip
-        """Of a step that was taken. ``squares``: of batches, ranks and all together."""
+        """Of a step that was taken. ``squares``: as of ``_reduce``."""
         small_sq, own_sq, big_sq = squares
         applied = math.isfinite(big_sq)
         if applied:
             self.last_rate = rate
         if self.adascale:
-            self.adascale.take_in(small_sq, big_sq)
+            self.adascale = self.adascale.after(small_sq, big_sq)
         # half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
         # are finite
         wire = self.technique.compression == "fp16" and math.isfinite(small_sq)
@@ -139,7 +146,7 @@ class TrainStep:
             skipped=not applied and overflows,
             rate=rate,
             gain=gain,
-            trust=(np.asarray(trust[0]), np.asarray(trust[1])) if applied and self.trust else None,
+            trust=np.asarray(trust) if applied and self.trust else None,
             parts=parts,
         )
 
@@ -199,29 +206,34 @@ class TrainStep:
         return Backward([g / count for g in gradients], square / count, loss / count, hits)
 
     def _reduce(
-        self, gradients: list[tf.Tensor], square: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Mean gradient, mean squared norm of the ranks' batches, squared norm of the mean."""
-        reduced = self._reduce_over_ranks(self._wire_scale.scaled(gradients), square)
-        mean = self._wire_scale.unscaled(reduced.gradients)
-        return mean, reduced.small, squared_norm(mean)
-
-    def _own_square(self, own: list[tf.Tensor]) -> tf.Tensor:
-        """Mean over the ranks: it shows ranks that repeat each other if their batches differ."""
-        return hvd.allreduce(
-            squared_norm(own), op=hvd.Average, name="own_square", ignore_name_scope=True
-        )
+        self, gradients: list[tf.Tensor], square: tf.Tensor, accumulated: bool
+    ) -> tuple[Any, ...]:
+        """Mean gradient; mean squared norms of the batches' and of the ranks' gradients; that of
+        the mean gradient."""
+        scaled, small = self._reduce_over_ranks(self._wire_scale.scaled(gradients), square)
+        mean, own = self._wire_scale.unscaled(scaled), small
+        if accumulated and self.size > 1:  # ranks may repeat each other, whose batches differ
+            own = hvd.allreduce(
+                squared_norm(gradients), op=hvd.Average, name="own_square", ignore_name_scope=True
+            )
+        return mean, small, own, squared_norm(mean)
 
     def _update(
         self, gradients: list[tf.Tensor], rate: tf.Tensor, correction: tf.Tensor
     ) -> tf.Tensor:
-        if self.technique.clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
         for velocity in self._velocities:
             velocity.assign(velocity * correction)
         self.optimizer.learning_rate.assign(rate)
+        return self._apply(gradients)
+
+    def _apply(self, gradients: list[tf.Tensor]) -> tf.Tensor:
+        if self.technique.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self.technique.clip_norm)
         variables = self.model.trainable_variables
-        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        # they are the mean already, and an optimizer would sum them over replicas again
+        self.optimizer.apply_gradients(
+            zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
+        )
         return first_elements(variables)
 
     def _local_results(self, value: Any) -> Any:

@@ -13,7 +13,6 @@ import tensorflow as tf
 from train.config.run import RunConfig
 from train.data.batches import estimation_batches
 from train.data.dataset import Dataset, Pixels
-from train.data.sampling import Indices
 from train.distributed.world import Runtime
 from train.models.layers import graph
 from train.models.normalisation import (
@@ -22,41 +21,31 @@ from train.models.normalisation import (
     batch_norms,
     biased_part,
 )
-from train.step.tf_distribute import EvaluationModel
+from train.trainer.stepper import Parts
 
 
 def settle_statistics(
-    config: RunConfig,
-    data: Dataset,
-    used: Indices,
-    model: tf.keras.Model,
-    trained: EvaluationModel | None,
-    runtime: Runtime,
-    beat: Callable[[str], None],
+    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, beat: Callable[[str], None]
 ) -> None:
-    """Collective: give ``model`` the moving averages pooled over the ranks, or re-estimated
-    statistics, as the technique asks.
+    """Collective: give the evaluated model the moving averages pooled over the ranks, or
+    re-estimated statistics, as the technique asks.
 
-    used: training images of the cell. trained: the link to the model that is trained, if that is
-    another one. beat: called before each batch: all of them can take long on a CPU.
+    beat: called before each batch: all of them can take long on a CPU.
     """
     beat("")
     rank, size = runtime.rank, runtime.size
 
     def estimated_from() -> Iterator[Pixels]:
-        for number, images in enumerate(estimation_batches(config, data, used, rank, size), 1):
+        batches = estimation_batches(config, data, parts.used, rank, size)
+        for number, images in enumerate(batches, 1):
             beat(f", batch {number}")
             yield images
         beat(", adding up over the ranks")
 
-    if trained:
-        trained.pull()
     if config.technique.bn_statistics == "reestimated":
-        reestimate_statistics(model, estimated_from(), size)
+        reestimate_statistics(parts.model, estimated_from(), size)
     else:
-        reduce_statistics(model, size)
-    if trained:
-        trained.push()
+        reduce_statistics(parts.model, size)
 
 
 def reduce_statistics(model: tf.keras.Model, size: int) -> None:

@@ -20,6 +20,7 @@ from train.errors import ConfigError, read_whole
 from train.record.atomic import write_atomically
 from train.record.cell_folder import EPOCHS_NAME, read_epochs
 from train.record.measurements import EpochRecord
+from train.step.adascale import AdaScale
 
 
 class Origin(Frozen):
@@ -47,20 +48,12 @@ class Progress(Frozen):
     last: EpochRecord  # those before it are in epochs.jsonl
     last_rate: float | None  # of the last step that was applied, if one was
     position: float  # of the schedule's clock
-    adascale: tuple[float, ...] | None  # its averages, if there are any
+    adascale: AdaScale | None
     skipped_in_a_row: int  # steps up to the last one
     alarms: tuple[str, ...]
     oversubscribed: bool  # in one of these epochs
     origin: Origin
     origin_from: int  # epochs before the first one of this origin
-
-
-class _Meta(Frozen):
-    """What is in the file besides the arrays."""
-
-    identity: str
-    names: tuple[str, ...]  # of the variables, in the arrays' order
-    progress: Progress
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
@@ -87,12 +80,10 @@ def save(
     Raises:
         OSError: disk full and the like; an older checkpoint stays as it was.
     """
-    named = _named(variables)
-    meta = _Meta(
-        identity=_identity(config, fingerprint), names=tuple(named), progress=progress
-    )  # fmt: skip
-    arrays = {f"v{i}": variable.numpy() for i, variable in enumerate(named.values())}
-    arrays["meta"] = np.frombuffer(meta.model_dump_json().encode(), np.uint8)
+    arrays = {name: variable.numpy() for name, variable in _named(variables).items()}
+    # names that no variable has: theirs contain a colon
+    arrays["identity"] = np.array(_identity(config, fingerprint))
+    arrays["progress"] = np.frombuffer(progress.model_dump_json().encode(), np.uint8)
     content = io.BytesIO()
     np.savez(content, **arrays)
     write_atomically(path, content.getbuffer())
@@ -116,15 +107,15 @@ def restore(
     content, _ = read_whole(path), read_whole(path.parent / EPOCHS_NAME)
     try:
         with np.load(io.BytesIO(content or b""), allow_pickle=False) as stored:
-            meta = _Meta.model_validate_json(stored["meta"].tobytes())
-            values = {name: stored[f"v{i}"] for i, name in enumerate(meta.names)}
+            values = dict(stored)
+        identity = values.pop("identity").item()
+        progress = Progress.model_validate_json(values.pop("progress").tobytes())
     except Exception:  # noqa: BLE001  (no list is long enough for what damaged bytes may raise)
         return None
-    last = meta.progress.last
-    epochs = [*read_epochs(path.parent)[: last.epoch - 1], last]
+    epochs = [*read_epochs(path.parent)[: progress.last.epoch - 1], progress.last]
     named = _named(variables)
     if (
-        meta.identity != _identity(config, fingerprint)
+        identity != _identity(config, fingerprint)
         or [epoch.epoch for epoch in epochs] != [*range(1, len(epochs) + 1)]
         or {name: value.shape for name, value in values.items()}
         != {name: tuple(variable.shape) for name, variable in named.items()}
@@ -132,7 +123,7 @@ def restore(
         return None
     for name, variable in named.items():
         variable.assign(values[name])
-    return meta.progress, epochs
+    return progress, epochs
 
 
 def weights_file(network: tf.keras.Model) -> memoryview:

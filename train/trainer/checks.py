@@ -62,7 +62,7 @@ def needed_bytes(
     """
     trained, state = (
         sum(math.prod(variable.shape) for variable in variables)
-        for variables in (parts.model.trainable_variables, parts.state)
+        for variables in (parts.model.trainable_variables, parts.step.state)
     )
     images = (AHEAD + 1) * config.batch_per_rank * config.accumulation * runtime.replicas
     gradients = 0 if runtime.gpus else 2 * 4 * trained

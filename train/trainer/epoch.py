@@ -112,7 +112,7 @@ def _trust(results: Sequence[StepResult]) -> TrustRatios | None:
     ratios = [r.trust for r in results if r.trust is not None and np.isfinite(r.trust[0]).all()]
     if not ratios:
         return None
-    factors, clipped = (np.stack(part) for part in zip(*ratios, strict=True))  # [steps, variables]
+    factors, clipped = np.stack(ratios, axis=1)  # [steps, variables] each
     return TrustRatios(
         median=float(np.median(factors)),
         smallest=float(factors.min()),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,13 +33,6 @@ Vector = NDArray[np.float64]
 #: Products with the Hessian, at most, and the error of an eigenvalue, as a share of it, that ends
 #: them before.
 MOST_PRODUCTS, TOLERANCE = 40, 0.01
-
-
-class Eigenvalue(NamedTuple):
-    """``error``: the residual's norm; an eigenvalue lies within it of ``value``."""
-
-    value: float
-    error: float
 
 
 def sharpness(
@@ -60,18 +53,18 @@ def sharpness(
     lengths = np.concatenate([_lengths(variable) for variable in model.trainable_variables])
     try:
         with _unfused(model):
-            raw = largest_eigenvalue(hessian.times, len(lengths))
-            scaled = largest_eigenvalue(
+            largest, error = largest_eigenvalue(hessian.times, len(lengths))
+            scaled, scaled_error = largest_eigenvalue(
                 lambda v: lengths * hessian.times(lengths * v), len(lengths)
             )
     except np.linalg.LinAlgError:  # on all ranks, which add up the same products
         return None
     return Sharpness(
         images=len(chosen),
-        largest=raw.value,
-        largest_error=raw.error,
-        scaled=scaled.value,
-        scaled_error=scaled.error,
+        largest=largest,
+        largest_error=error,
+        scaled=scaled,
+        scaled_error=scaled_error,
     )
 
 
@@ -96,8 +89,9 @@ def check_sharpness(model: tf.keras.Model, data: Dataset) -> None:
         ) from error
 
 
-def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> Eigenvalue:
-    """Of the symmetric matrix that ``times`` multiplies by, [size, size].
+def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> tuple[float, float]:
+    """Of the symmetric matrix that ``times`` multiplies by, [size, size], and the residual's norm:
+    an eigenvalue lies within it of the first number.
 
     Lanczos' method with every vector made orthogonal to all before it, twice (Golub and Van Loan,
     Matrix Computations, 4th edition, section 10.3), from one fixed start vector.
@@ -118,9 +112,9 @@ def largest_eigenvalue(times: Callable[[Vector], Vector], size: int) -> Eigenval
         left = float(np.linalg.norm(product))
         matrix = np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
         values, vectors = np.linalg.eigh(matrix)
-        largest = Eigenvalue(float(values[-1]), left * abs(float(vectors[-1, -1])))
-        if len(own) == most or largest.error <= TOLERANCE * abs(largest.value):
-            return largest
+        largest, error = float(values[-1]), left * abs(float(vectors[-1, -1]))
+        if len(own) == most or error <= TOLERANCE * abs(largest):
+            return largest, error
         off_diagonal.append(left)
         np.divide(product, left, out=basis[len(own)])
 

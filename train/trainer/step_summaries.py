@@ -111,7 +111,5 @@ def _exposed_s(longer: Array, communication_s: float) -> float | None:
     """longer: by how much the other steps of an epoch last longer than its sampled one computes."""
     if communication_s == 0:  # a world of one
         return 0.0
-    known = longer[~np.isnan(longer)]
-    if not len(known) or (exposed_s := float(np.median(known))) < 0:
-        return None
-    return min(exposed_s, communication_s)
+    known = _known(longer)
+    return None if known is None or known.median < 0 else min(known.median, communication_s)

@@ -3,24 +3,18 @@ one call, and how long they took."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import tensorflow as tf
 
 from train.config.plan import EpochPlan, RunPlan
-from train.config.run import RunConfig
-from train.data.batches import Batches, process_batches
-from train.data.dataset import Dataset
+from train.data.batches import Batches
 from train.data.sampling import Indices
-from train.distributed.world import Runtime
 from train.record.run import RunError
 from train.step.one_graph import OneGraphStep
 from train.step.result import StepResult
-from train.step.tf_distribute import EvaluationModel
 from train.trainer.divergence import fatal
 from train.trainer.step_summaries import StepSamples, StepTimes, usual_median
 
@@ -39,8 +33,6 @@ class Parts:
     used: Indices  # training images of this cell
     model: tf.keras.Model  # that is evaluated
     step: OneGraphStep
-    state: list[Any]  # all that a checkpoint holds
-    evaluation: EvaluationModel | None = None  # None: the model that is trained is evaluated
 
 
 @dataclass
@@ -51,12 +43,10 @@ class Stepper:
     taken in calls of several steps, as many as rank 0 finds to last some tenths of a second.
     """
 
-    config: RunConfig
-    runtime: Runtime
-    data: Dataset
     parts: Parts
+    batches: Callable[[EpochPlan, Sequence[int]], Iterator[Batches]]  # of calls of so many steps
     beat: Callable[..., None]  # of Watchdog.beat
-    clock: Callable[[], float] = time.perf_counter  # seconds, without suspensions
+    clock: Callable[[], float]  # seconds, without suspensions
     samples: StepSamples = field(default_factory=StepSamples)
     position: float = 0.0  # of the schedule's clock: the step, or what AdaScale made of it
     skipped_in_a_row: int = 0  # steps, up to the last one
@@ -73,19 +63,18 @@ class Stepper:
         if plan.accumulation in self.warm:
             return
         self.warm.add(plan.accumulation)
-        step, state = self.parts.step, self.parts.state
+        step = self.parts.step
         phase = f"preparing the steps of epoch {plan.number + 1}"
         step.beat = lambda _, part: self.beat(phase + part, PREPARING_S)
-        values, last_rate = [variable.numpy() for variable in state], step.last_rate
-        averages = step.adascale.state() if step.adascale else None
-        (batches,) = self._blocks(replace(plan, steps=1), [1])
+        values = [variable.numpy() for variable in step.state]
+        last_rate, adascale = step.last_rate, step.adascale
+        (batches,) = self.batches(replace(plan, steps=1), [1])
         for sampled in (False, True):
             self._take(batches, plan, 0, sampled=sampled)
-        for variable, value in zip(state, values, strict=True):
+        for variable, value in zip(step.state, values, strict=True):
             variable.assign(value)
-        step.last_rate = last_rate
-        if step.adascale and averages is not None:
-            step.adascale.restore(averages)
+        step.push()
+        step.last_rate, step.adascale = last_rate, adascale
 
     def epoch(self, plan: EpochPlan) -> tuple[list[StepResult], RunError | None]:
         """Of all steps, or those up to a fatal one, and what was fatal."""
@@ -102,7 +91,7 @@ class Stepper:
 
         self.parts.step.beat = beat
         asked = self.clock()
-        for block in self._blocks(plan, cut):
+        for block in self.batches(plan, cut):
             left = block
             while len(left) and error is None:
                 got = self.clock()
@@ -131,12 +120,6 @@ class Stepper:
         """Count the last epoch's step times: no rank was suspended in it."""
         self.samples.add(self.steps)
         self.usual_s = usual_median(self.steps) or self.usual_s
-
-    def _blocks(self, plan: EpochPlan, cut: Sequence[int]) -> Iterator[Batches]:
-        return process_batches(
-            self.config, self.data, self.parts.used, plan, self.runtime.rank, self.runtime.size,
-            self.runtime.replicas, cut,
-        )  # fmt: skip
 
     def _take(
         self, batches: Batches, plan: EpochPlan, done: int, *, sampled: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
+from train.data.batches import Batches, process_batches
 from train.data.dataset import Dataset
 from train.distributed.awake import Awake
 from train.distributed.communicator import Ranks, equal_hash, weights_hash
@@ -20,13 +21,12 @@ from train.distributed.world import Runtime
 from train.errors import Unfinished
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
-from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME
+from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME
 from train.record.measurements import EpochRecord
 from train.record.run import RunError
 from train.record.target import Pursuit
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
-from train.trainer.budget import Budget
 from train.trainer.checks import check_nodes
 from train.trainer.classification import classification
 from train.trainer.divergence import divergence
@@ -35,7 +35,10 @@ from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.sharpness import sharpness
 from train.trainer.stepper import Parts, Stepper
 
-Beat = Callable[..., None]  # of Watchdog.beat
+#: The next epoch may take this much longer than the longest so far,
+MARGIN = 1.15
+#: and then ranks leave and the supervisor writes down what became of them: seconds.
+LEAVE_S = 5.0
 
 
 @dataclass
@@ -48,9 +51,9 @@ class Trainer:
     parts: Parts
     out: Path
     attempt: int
-    beat: Beat
+    beat: Callable[..., None]  # of Watchdog.beat
     origin: checkpoint.Origin
-    budget: Budget = field(default_factory=Budget)
+    stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
     awake: Awake = field(default_factory=Awake)
     oversubscribed: bool = False  # so far, in earlier starts, too
 
@@ -59,9 +62,7 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, self.ranks, self.beat)
-        self.stepper = Stepper(
-            self.config, self.runtime, self.data, self.parts, self.beat, self.awake.now
-        )
+        self.stepper = Stepper(self.parts, self._batches, self.beat, self.awake.now)
         self.pursuit: Pursuit | None = None
         self.epochs: list[EpochRecord] = []  # of all starts
         self.checked: Evaluation | None = None  # the last evaluation
@@ -74,7 +75,7 @@ class Trainer:
 
         Raises:
             ConfigError: ranks have other images, or too little memory for the run.
-            Unfinished: the budget ends before the epochs do; on all ranks at the same epoch end.
+            Unfinished: a stop is asked for, or due; on all ranks at the same epoch end.
             UnequalRanks: the ranks' weights differ after an epoch.
             tf.errors.UnknownError: a peer ended (Horovod's way to say so).
         """
@@ -83,9 +84,7 @@ class Trainer:
         broken_off = self._train_epochs()
         # a run that its target ended early was not given the time to learn
         judged = self.data.labelled and len(self.epochs) == len(self.plans)
-        error = broken_off or divergence(
-            self.epochs[-1], len(self.data.classes), labelled=judged
-        )  # fmt: skip
+        error = broken_off or divergence(self.epochs[-1], len(self.data.classes), labelled=judged)
         traffic = self.ranks.allgather(
             moved(socket.gethostname(), counters, read_counters())
             if self.runtime.local_rank == 0 and self.runtime.size > 1
@@ -127,9 +126,7 @@ class Trainer:
         self.beat("broadcasting the initial state")
         restored, file = None, self.out / CHECKPOINT_NAME
         if resume and self.runtime.rank == 0:
-            restored = checkpoint.restore(
-                file, self.config, self.data.fingerprint, self.parts.state
-            )
+            restored = checkpoint.restore(file, self.config, self.data.fingerprint, self.step.state)
             if restored is None and file.exists():
                 self.alarms.append(
                     f"training began again at epoch 1: {file.name} is damaged, without the epochs "
@@ -138,10 +135,9 @@ class Trainer:
         # also the number of the start, or ranks with other views of the folder would judge the pace
         # of epochs, and so their target, each in its own way
         restored, self.alarms, self.attempt = self.ranks.of_first(
-            (restored, self.alarms, self.attempt), self.parts.state
+            (restored, self.alarms, self.attempt), self.step.state
         )
-        if self.parts.evaluation:
-            self.parts.evaluation.pull()
+        self.step.push()
         if restored:
             self._continue(*restored)
         if target := self.config.target:
@@ -154,11 +150,9 @@ class Trainer:
 
     def _continue(self, progress: checkpoint.Progress, epochs: list[EpochRecord]) -> None:
         self.epochs = epochs
-        self.step.last_rate = progress.last_rate
+        self.step.last_rate, self.step.adascale = progress.last_rate, progress.adascale
         self.stepper.position = progress.position
         self.stepper.skipped_in_a_row = progress.skipped_in_a_row
-        if self.step.adascale and progress.adascale:
-            self.step.adascale.restore(progress.adascale)
         self.oversubscribed |= progress.oversubscribed
         self.alarms += progress.alarms
         self.origin_from = progress.origin_from
@@ -213,10 +207,12 @@ class Trainer:
         began = self.awake.now()
         # also if the epoch was broken off: the ranks end with one model in any case
         settling = f"settling the batch-norm statistics after epoch {plan.number + 1}"
+        self.step.pull()
         settle_statistics(
-            self.config, self.data, self.parts.used, self.model, self.parts.evaluation,
-            self.runtime, lambda part: self.beat(settling + part),
+            self.config, self.data, self.parts, self.runtime,
+            lambda part: self.beat(settling + part),
         )  # fmt: skip
+        self.step.push()
         self.checked = self.evaluate() if error is None else None
         ended, suspended_s = self.awake.read()
         mine = (trained_s, ended - began, sampled_s, suspended_s - self.suspended_s)
@@ -240,32 +236,41 @@ class Trainer:
         )  # fmt: skip
         return record, error
 
+    def _batches(self, plan: EpochPlan, calls: Sequence[int]) -> Iterator[Batches]:
+        rank, size, replicas = self.runtime.rank, self.runtime.size, self.runtime.replicas
+        return process_batches(
+            self.config, self.data, self.parts.used, plan, rank, size, replicas, calls
+        )
+
     def _save(self, *, whole: bool) -> None:
         """Rank 0: checkpoint first, progress line second, so that a line is never ahead of it."""
         if self.runtime.rank != 0:
             return
         self.beat(f"writing the checkpoint of epoch {len(self.epochs)}")
         if whole:
-            adascale = self.step.adascale
             progress = checkpoint.Progress(
                 last=self.epochs[-1], last_rate=self.step.last_rate,
-                position=self.stepper.position, adascale=adascale.state() if adascale else None,
+                position=self.stepper.position, adascale=self.step.adascale,
                 skipped_in_a_row=self.stepper.skipped_in_a_row, alarms=tuple(self.alarms),
                 oversubscribed=self.oversubscribed, origin=self.origin,
                 origin_from=self.origin_from,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
-            checkpoint.save(file, self.config, self.data.fingerprint, self.parts.state, progress)
+            checkpoint.save(file, self.config, self.data.fingerprint, self.step.state, progress)
         append_line(self.out / EPOCHS_NAME, self.epochs[-1].model_dump_json())
 
     def _keep_within(self, longest_s: float, suspended_s: float) -> None:
         """Collective: rank 0 decides, since clocks and file systems may differ between nodes.
 
+        ``longest_s``: the longest epoch of this start, with validation and checkpoint.
         ``suspended_s``: seconds since training began; a library that takes long to load keeps all
         threads waiting, and looks the same.
         """
         # Slurm moves the end of a job that it suspends by as long
-        now = time.time() - suspended_s
-        why = self.budget.why_stop(longest_s, now) if self.runtime.rank == 0 else ""
+        now, why = time.time() - suspended_s, ""
+        if (self.out / "logs" / STOP_NAME).exists():
+            why = "a stop at the next epoch end was asked for"
+        elif self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
+            why = "the time budget has no room for another epoch"
         if why := self.ranks.of_first(why):
             raise Unfinished(why, len(self.epochs), len(self.plans))

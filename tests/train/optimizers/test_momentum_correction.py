@@ -48,7 +48,6 @@ def test_the_train_step_corrects(invariant: Any) -> None:
 
     from train.models.layers import StepSeed
     from train.optimizers.build import build_optimizer
-    from train.step.reduction import Reduced
     from train.step.train_step import TrainStep
 
     technique = row(optimizer=Sgd(momentum=0.9))
@@ -58,9 +57,7 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     model = tf.keras.Model(inputs, logits)
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
     step = TrainStep(model, optimizer, technique, StepSeed(1), size=1)
-    step._reduce_over_ranks = lambda given, square: Reduced(
-        [tf.ones_like(g) for g in given], square
-    )
+    step._reduce_over_ranks = lambda given, square: ([tf.ones_like(g) for g in given], square)
     batch = (np.ones((2, 1), np.uint8), np.array([0, 1]))
     for number, rate in enumerate(RISING):
         step([batch], rate, number)

@@ -109,7 +109,7 @@ def test_which_optimizers_tell_their_trust_ratios() -> None:
         found = trust_log(toy.optimizer)
         if isinstance(config, Lamb | Lars | Larc):
             assert len(found.names) == adapted
-            assert found.ratios.shape == found.kept.shape == (adapted,)
+            assert found.factors.shape == (2, adapted)
         else:
             assert found is None
 

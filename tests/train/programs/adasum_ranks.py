@@ -48,17 +48,12 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.step.reduction import Reduced, build_reducer
+    from train.step.reduction import build_reducer
 
     reducer = build_reducer(row(reduction="adasum"), runtime.size)
 
-    @tf.function
-    def reduce(values: list[tf.Tensor], local: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
-        found: Reduced = reducer(values, local)
-        return found.gradients, found.small
-
     own = gradients(runtime.rank)
-    found, small = reduce(
+    found, small = tf.function(reducer)(
         [tf.constant(value) for value in own.values()], tf.constant(square(runtime.rank))
     )
     saved = {name: value.numpy() for name, value in zip(own, found, strict=True)}

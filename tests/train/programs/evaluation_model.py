@@ -11,8 +11,11 @@ import json
 import numpy as np
 import tensorflow as tf
 
+from tests.builders import row
+from train.config.optimizer import Sgd
 from train.distributed.communicator import UnequalRanks
-from train.step.tf_distribute import EvaluationModel, local_state
+from train.optimizers.build import build_optimizer
+from train.step.tf_distribute import DistributedStep, ReplicaSeed
 
 ROWS, WIDTH = 500, 3
 
@@ -31,8 +34,9 @@ def main() -> None:
     shown = model()
     with strategy.scope():
         trained = model()
-    evaluation = EvaluationModel(strategy, trained, shown)
-    evaluation.push()
+        optimizer = build_optimizer(Sgd(momentum=0.9), trained.trainable_variables)
+    seed = ReplicaSeed(strategy, [1, 2])
+    step = DistributedStep(trained, optimizer, row(), seed, strategy, shown)
     rng = np.random.default_rng(4)
     # far apart, so that the spread between the replicas counts
     rows = rng.normal([[[0.0]], [[5.0]]], [[[1.0]], [[2.0]]], (2, ROWS, WIDTH)).astype(np.float32)
@@ -40,31 +44,36 @@ def main() -> None:
         lambda context: tf.constant(rows[context.replica_id_in_sync_group])
     )
     tf.function(lambda: strategy.run(lambda x: trained(x, training=True), args=(given,)))()
-    evaluation.pull()
+    step.pull()
     layer = shown.get_layer("bn")
     every = rows.reshape(-1, WIDTH).astype(np.float64)
-    evaluation.push()
+    mean = float(np.abs(layer.moving_mean.numpy() - every.mean(0)).max())
+    variance = float(np.abs(layer.moving_variance.numpy() - every.var(0)).max())
+    step.push()
     statistics = trained.get_layer("bn").moving_mean
     first, second = strategy.experimental_local_results(statistics)
+    adopted = float(np.abs(first.numpy() - second.numpy()).max())
 
-    state = local_state(strategy, trained.variables)
-    state[0].assign(np.full(WIDTH, 7.0, np.float32))
+    for variable in step.state:
+        variable.assign(np.full(variable.shape, 7))
+        assert (variable.numpy() == 7).all()
+    step.push()
     gamma = strategy.experimental_local_results(trained.variables[0])
-    restored = max(float(np.abs(copy.numpy() - 7).max()) for copy in gamma)
-    assert state[0].shape == (WIDTH,) and (state[0].numpy() == 7).all()
+    momentum = strategy.experimental_local_results(optimizer.momentums[0])
+    restored = max(float(np.abs(copy.numpy() - 7).max()) for copy in (*gamma, *momentum))
 
     gamma[1].assign(np.full(WIDTH, 8.0, np.float32))
     try:
-        evaluation.pull()
+        step.pull()
         said = "nothing"
     except UnequalRanks as error:
         said = str(error)
     print(
         json.dumps(
             {
-                "mean": float(np.abs(layer.moving_mean.numpy() - every.mean(0)).max()),
-                "variance": float(np.abs(layer.moving_variance.numpy() - every.var(0)).max()),
-                "adopted": float(np.abs(first.numpy() - second.numpy()).max()),
+                "mean": mean,
+                "variance": variance,
+                "adopted": adopted,
                 "restored": restored,
                 "unequal": said,
             }

@@ -45,9 +45,9 @@ def config_for(framework: str, case: dict[str, object]) -> RunConfig:
 def factors_are_equal(parts) -> bool:
     """Of layer-wise rates, on all replicas of this process; graphs that add up in another order
     show there first."""
-    if parts.evaluation is None or parts.step.trust is None:
+    if parts.step.trust is None:
         return True
-    copies = parts.evaluation.strategy.experimental_local_results(parts.step.trust.ratios)
+    copies = parts.step._local_results(parts.step.trust.factors)
     return len({copy.numpy().tobytes() for copy in copies}) == 1
 
 
@@ -86,15 +86,13 @@ def main() -> None:
             seen += [(done.small_sq, done.gradient_sq) for done in results]
             done = results[-1]
         assert number == STEPS
-        if parts.evaluation:
-            parts.evaluation.pull()
+        parts.step.pull()
         reduce_statistics(parts.model, runtime.size)
-        if parts.evaluation:
-            parts.evaluation.push()
+        parts.step.push()
         weights = [variable.numpy() for variable in parts.model.variables]
         trained = [variable.numpy() for variable in parts.step.model.trainable_variables]
         every = hashlib.sha256(b"".join(value.tobytes() for value in [*weights, *trained]))
-        state = hashlib.sha256(b"".join(value.numpy().tobytes() for value in parts.state))
+        state = hashlib.sha256(b"".join(value.numpy().tobytes() for value in parts.step.state))
         file = out / f"{framework}-{name}-{runtime.rank}.npz"
         np.savez(file, *weights, np.array(seen, np.float64))
         result[name] = {

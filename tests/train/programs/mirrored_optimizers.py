@@ -49,7 +49,8 @@ def own_network_is_one_batch(strategy: Any) -> float:
     with strategy.scope():
         model = own_network()
         optimizer = build_optimizer(Adam(), model.trainable_variables)
-    step = DistributedStep(model, optimizer, technique, ReplicaSeed(strategy, [1, 2]), strategy)
+    seed = ReplicaSeed(strategy, [1, 2])
+    step = DistributedStep(model, optimizer, technique, seed, strategy, own_network())
     alone.step(batches(1, 16), RATE, 0)
     step(batches(2, 8), RATE, 0)
     both = np.concatenate([v.numpy().ravel() for v in model.trainable_variables])
@@ -60,7 +61,7 @@ def factors(toy: Toy) -> list[Any]:
     from train.optimizers.layerwise import trust_log
 
     log = trust_log(toy.optimizer)
-    return [log.ratios, log.kept] if log else []
+    return [log.factors] if log else []
 
 
 def main() -> None:

@@ -59,21 +59,13 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.step.reduction import Reduced, build_reducer
+    from train.step.reduction import build_reducer
 
     rank, size = runtime.rank, runtime.size
     own = gradients(rank, size)
     told = {}
     for compression in COMPRESSIONS:
-        reducer = build_reducer(row(compression=compression), size)
-
-        @tf.function
-        def reduce(
-            values: list[tf.Tensor], local: tf.Tensor, reducer=reducer
-        ) -> tuple[list[tf.Tensor], tf.Tensor]:
-            found: Reduced = reducer(values, local)
-            return found.gradients, found.small
-
+        reduce = tf.function(build_reducer(row(compression=compression), size))
         local = tf.constant(square(rank))
         values = [tf.constant(value) for value in own.values()]
         graph = reduce.get_concrete_function(values, local).graph

@@ -35,7 +35,7 @@ def main() -> None:
     )  # fmt: skip
     runtime = start(asked, launch)
 
-    from train.trainer import stepper as loop
+    from train.trainer import trainer as loop
     from train.trainer.trainer import Trainer
 
     apart = loop.process_batches

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.builders import row
 from tests.invariants import Invariant
 from tests.train.step.test_train_step import PROGRAMS, alone
 from train.config.optimizer import Adam, Lamb, Sgd
@@ -97,8 +98,8 @@ def small(
     from train.optimizers.build import build_optimizer
     from train.step.one_graph import OneGraphStep
 
-    row = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}
-    technique = Technique(**row)
+    fields = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}
+    technique = Technique(**fields)
     if model is None:
         layers = tf.keras.layers
         tf.keras.utils.set_random_seed(0)
@@ -119,17 +120,19 @@ def test_noise_is_scaled_by_the_images_of_all_ranks() -> None:
     assert float(step._sigma(3 * 8)) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
 
 
-def wire_of(ranks: int) -> Any:
+@pytest.fixture
+def eight_ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The reduction of equal gradients of so many ranks, as fp16 compression adds them up."""
     import tensorflow as tf
 
-    from train.step.reduction import Reduced, mean_of_halves, to_half
+    from train.step import reduction
 
-    def reduce(gradients: list[Any], square: Any) -> Any:
-        sums = [tf.add_n([to_half(g)] * ranks) for g in gradients]
-        return Reduced([mean_of_halves(total, ranks) for total in sums], square)
+    def summed(halves: list[Any], op: Any) -> list[Any]:
+        return [tf.add_n([half] * 8) for half in halves]
 
-    return reduce
+    monkeypatch.setattr(reduction.hvd, "grouped_allreduce", summed)
+    monkeypatch.setattr(reduction.hvd, "allreduce", lambda square, op: square)
+    return reduction.build_reducer(row(compression="fp16"), 8)
 
 
 # --- the loss ------------------------------------------------------------------------------------
@@ -311,9 +314,9 @@ def test_an_overflow_in_half_precision_skips_the_step_and_halves_the_loss_scale(
     invariant("T15 loss scale", "overflows of own gradients not counted", 1 - skipped, 0)
 
 
-def test_an_overflow_on_the_wire_skips_the_step(invariant: Invariant) -> None:
+def test_an_overflow_on_the_wire_skips_the_step(eight_ranks: Any, invariant: Invariant) -> None:
     one = small(compression="fp16", brightness=1e4)
-    one.step._reduce_over_ranks = wire_of(8)
+    one.step._reduce_over_ranks = eight_ranks
     (images, labels), *_ = batches(1, 8)
     results = []
     for number in range(4):
@@ -327,15 +330,17 @@ def test_an_overflow_on_the_wire_skips_the_step(invariant: Invariant) -> None:
     assert results[1][0].trust is None and math.isinf(results[1][0].gradient_sq)
 
 
-def test_what_the_loss_scale_saved_survives_float16_on_the_wire(invariant: Invariant) -> None:
+def test_what_the_loss_scale_saved_survives_float16_on_the_wire(
+    eight_ranks: Any, invariant: Invariant
+) -> None:
     """Horovod compresses what a loss-scale optimizer has scaled; and a sum that overflows is the
     scale's fault then, also where every rank's own gradient was finite."""
     import tensorflow as tf
 
     one = small(compression="fp16", precision="mixed_float16")
-    one.step._reduce_over_ranks = wire_of(8)
+    one.step._reduce_over_ranks = eight_ranks
     tiny = np.float32([1e-9, -3e-7, 0.01])
-    (found,), _, _ = one.step._reduce([tf.constant(tiny)], tf.constant(1.0))
+    (found,), *_ = one.step._reduce([tf.constant(tiny)], tf.constant(1.0), False)
     worst = np.abs(found.numpy() / tiny - 1).max()
     invariant("T15 fp16", "a gradient of 1e-9 survives under a loss scale, error", worst, 4e-3)
 

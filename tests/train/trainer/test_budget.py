@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.builders import config
-from tests.train.trainer.test_trainer import curve
+from tests.train.trainer.test_trainer import cell, curve, of
 from train.config.optimizer import Adam
 from train.config.technique import Technique
+from train.errors import Unfinished
 from train.record.cell_folder import EXIT_UNFINISHED, read_unfinished
 from train.record.run import read_record
-from train.trainer.budget import LEAVE_S, MARGIN, Budget
 
 
-def test_another_epoch_must_fit_with_room() -> None:
-    for left_s, words in ((0.1, ""), (-0.1, "no room for another epoch")):
-        budget = Budget(stop_at=1e9 + MARGIN * 10 + LEAVE_S + left_s)
-        assert words in budget.why_stop(10, now=1e9) and bool(words) is (left_s < 0)
+@pytest.mark.tf
+def test_another_epoch_must_fit_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch of at most 10 s; the end of a job moves by as long as the job was suspended."""
+    run = cell(of(Adam()), tmp_path)
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    run.stop_at = 1e9 + 1.15 * 10 + 5 - 60 + 0.1
+    run._keep_within(10, 60)
+    run.stop_at -= 0.2
+    with pytest.raises(Unfinished, match="no room for another epoch"):
+        run._keep_within(10, 60)
 
 
 RUN = """

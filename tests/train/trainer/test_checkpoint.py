@@ -43,10 +43,12 @@ EPOCHS = [epoch(1, config()), epoch(2, config(), validation_loss=None)]
 
 
 def progress() -> Any:
+    from train.step.adascale import AdaScale
     from train.trainer.checkpoint import Origin, Progress
 
     return Progress(
-        last=EPOCHS[1], last_rate=0.04, position=2.5, adascale=(0.5,), skipped_in_a_row=3,
+        last=EPOCHS[1], last_rate=0.04, position=2.5, adascale=AdaScale(4, 8, 4, 3, 0.1, 0.3),
+        skipped_in_a_row=3,
         alarms=("same",), oversubscribed=True, origin_from=1,
         origin=Origin(device="A", ranks=1, nodes=1, commit="c1", image=""),
     )  # fmt: skip
@@ -167,9 +169,9 @@ def test_a_damaged_file_loads_nothing_wrong(file: Path) -> None:
 def test_a_history_of_another_version_of_the_code_is_refused(file: Path) -> None:
     with np.load(file) as stored:
         arrays = dict(stored)
-    meta = json.loads(arrays["meta"].tobytes())
-    del meta["progress"]["last"]["train_s"]
-    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    progress = json.loads(arrays["progress"].tobytes())
+    del progress["last"]["train_s"]
+    arrays["progress"] = np.frombuffer(json.dumps(progress).encode(), np.uint8)
     np.savez(file, **arrays)
     assert refused(file)
 
@@ -180,6 +182,6 @@ def test_a_pickle_in_the_file_is_never_loaded(file: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         kept = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(file, "w") as archive:
-        for name, content in (kept | {"v0.npy": pickled.getvalue()}).items():
+        for name, content in (kept | {"m:0.npy": pickled.getvalue()}).items():
             archive.writestr(name, content)
     assert refused(file)

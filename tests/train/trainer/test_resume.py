@@ -1,43 +1,33 @@
-"""Every technique and optimizer: a run killed and resumed is the run that was never killed."""
+"""Every technique: a run killed and resumed is the run that was never killed."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from jobs.config.techniques import changed, load_techniques
 from tests.builders import config
 from tests.train.trainer.test_trainer import cell, curve, steps_of
-from train.config.optimizer import AnyOptimizer
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.record.cell_folder import read_epochs
 
 BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
 #: Their batches cannot be accumulated.
-SINGLE = ("sync_batch_norm", "adasum", "novograd_tfa")
+SINGLE = ("sync_batch_norm", "adasum")
 #: Rows that keep something of their own from step to step; the others run in make test-all.
 QUICK = ("adascale", "gradient_noise", "growing_batch", "mixed_precision", "tuned")
 ROWS = load_techniques()
-USED = {
-    row["optimizer"] if isinstance(row["optimizer"], str) else row["optimizer"]["name"]
-    for row in ROWS.values()
-}
-#: Optimizers of no row.
-OTHERS = sorted({one.model_fields["name"].default for one in get_args(AnyOptimizer)} - USED)
 
 
 def toy(name: str) -> RunConfig:
-    """The row, or naive with an optimizer of this name, on 83 tiny images, in 5 steps an epoch,
-    with all that it does within a few epochs."""
-    row = ROWS.get(name, ROWS["naive"])
+    """The row on 83 tiny images, in 5 steps an epoch, with all that it does within a few epochs."""
+    row = ROWS[name]
     changes: dict[str, Any] = {"warmup_epochs": min(1.5, row["warmup_epochs"])}
-    if name in OTHERS:
-        changes["optimizer"] = name
     if row["normalisation"] == "ghost_batch_norm":
         changes["ghost_batch"] = 4
     if row["zero_gamma"]:
@@ -58,10 +48,7 @@ def toy(name: str) -> RunConfig:
 @pytest.mark.tf
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in (*ROWS, *OTHERS)
-    ],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ROWS],
 )
 def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
     """A copy of the cell's folder, taken in the middle of epoch 3, is what a kill leaves there."""

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from tests.builders import config
 from train.config.plan import EpochPlan
 
 pytestmark = pytest.mark.tf
@@ -31,7 +30,7 @@ def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take() -> None:
     from train.trainer.stepper import Stepper
 
     parts: Any = SimpleNamespace(step=SimpleNamespace(adascale=None))
-    stepper = Stepper(config(), *[cast(Any, None)] * 2, parts, print)
+    stepper = Stepper(parts, cast(Any, None), print, float)
     plan, found = EpochPlan(0, 1, 8, 5, 0, 1.0), []
     for call_s in (None, 0.011, 3.0, 0.0, 0.1):
         stepper.usual_s = None if call_s is None else (9.0, call_s)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.builders import config
-from tests.invariants import Invariant
 from train.config.optimizer import Adam, NovoGradTfa, Sgd
 from train.config.run import RunConfig, Target
 from train.config.schedule import Grow
@@ -350,41 +349,6 @@ def test_overflows_are_counted_over_the_ends_of_epochs_and_starts(tmp_path: Path
     assert found.resumed_from == 2 and again.step.last_rate is None
     assert len(found.epochs) == 5 and found.epochs[-1].steps == 1
     assert "more than 20 steps in a row, up to step 1 of epoch 5" in found.error.what
-
-
-@pytest.mark.tf
-def test_accumulation_advances_the_run_once_per_applied_step(
-    tmp_path: Path, invariant: Invariant
-) -> None:
-    """One batch of 16 or four of 4: the same steps, rates and warm-up."""
-    runs, rates = [], []
-    for times in (1, 4):
-        technique = Technique(
-            name="t", base_lr=0.01, base_batch=4, lr_scaling="linear", warmup_epochs=2,
-            optimizer=Sgd(momentum=0.9),
-        )  # fmt: skip
-        given = config(
-            technique=technique, epochs=3, batch_per_rank=16 // times, accumulation=times,
-            model="resnet_mini",
-        )  # fmt: skip
-        folder = tmp_path / str(times)
-        folder.mkdir()
-        run = cell(given, folder)
-        steps = steps_of(run)
-        runs.append((run, run.train(resume=False)))
-        rates.append(np.array([step.rate for step in steps]))
-    climb = 0.01 + 0.03 * np.minimum(1, np.arange(1, 16) / 10)
-    name = "T14 accumulation"
-    invariant(name, "15 rates with warm-up, by hand", np.abs(rates[1] - climb).max(), 1e-12)
-    counted = [int(run.step.optimizer.iterations) for run, _ in runs] + [len(rates[1])]
-    off = max(abs(count - 15) for count in (*counted, runs[1][0].stepper.position))
-    invariant(name, "optimizer steps, rows and clock after 15 steps", off, 0)
-    curves = [
-        np.array([(e.train_loss, e.validation_loss) for e in found.epochs]) for _, found in runs
-    ]
-    off = np.abs(curves[1] - curves[0]).max()
-    invariant(name, "3 epochs of 4 x 4 and of 16: losses", off, 1e-4)
-    assert [e.images for e in runs[1][1].epochs] == [80] * 3
 
 
 @pytest.mark.ranks2
