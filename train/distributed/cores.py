@@ -43,10 +43,10 @@ def take_cores(launch: Launch) -> Claims:
         ConfigError: this machine has no such cores, or they are not for this process.
     """
     mask = os.sched_getaffinity(0)
-    if launch.cores is not None:
-        # whoever gave them without spare ones has not made a claim possible
-        spared = launch.spare is not None
-        claims = claim(launch.cores, launch.spare or ()) if spared else Claims(launch.cores)
+    if launch.spare is not None:
+        claims = claim(launch.cores, launch.spare)
+    elif launch.cores:  # whoever gave them without spare ones has not made a claim possible
+        claims = Claims(launch.cores)
     else:
         near = near_gpus(launch)
         own, left = plan_processors(mask, launch, os.cpu_count(), quotas_here(), near)
@@ -177,7 +177,7 @@ def plan_processors(
     Args:
         machine: number of processors of this machine; a mask of all of them is nobody's own.
     """
-    ranks, asked, most = launch.local_size, launch.cores_asked or 0, len(mask)
+    ranks, asked, most = launch.local_size, launch.cores_asked, len(mask)
     if len(mask) < ranks * asked and len(mask) != machine:
         return [tuple(sorted(mask))] * ranks, []
     size = asked

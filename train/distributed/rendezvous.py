@@ -27,7 +27,6 @@ from train.distributed.interfaces import (
     network_here,
     own_interface,
     this_host,
-    towards,
 )
 from train.distributed.launch import Launch
 from train.errors import ConfigError
@@ -50,14 +49,13 @@ class Meeting(NamedTuple):
 
     host: str  # its IPv4 address
     port: int
-    interface: str
     data: str | None  # address at which Gloo sends (data_address)
     network: str
 
 
 def meet(
     launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
-) -> Interface:
+) -> None:
     """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
 
     Both CONTROLLER and CPU_OPERATIONS must be gloo: with the first alone, a build with MPI calls
@@ -76,10 +74,10 @@ def meet(
             f"{socket.gethostname()}; over Gloo each node must hold equally many: start as many "
             "on each (srun --ntasks-per-node)"
         )
+    interface = own_interface(environment, nodes=launch.nodes)
     if launch.rank == 0:
-        interface = own_interface(environment, nodes=launch.nodes)
-        host, port = interface.address, _serve(interface.address)
-        meeting = Meeting(host, port, interface.name, data_address(), network_here())
+        host = interface.address
+        meeting = Meeting(host, _serve(host), data_address(), network_here())
         write_atomically(launch.rendezvous, json.dumps(meeting))
     else:
         meeting = _wait_for(launch.rendezvous, patience_s)
@@ -87,13 +85,12 @@ def meet(
             if address and (name := this_host().holder(address)):
                 here = socket.gethostname()
                 raise ConfigError(shared_address(address, name, here, "rank 0's node"))
-        interface = towards(meeting.host, meeting.interface, environment)
-    interface = data_interface(interface, launch.nodes, environment)
+    data = data_interface(interface, launch.nodes, environment)
     environment.update(
         _BY_GLOO,
         HOROVOD_GLOO_RENDEZVOUS_ADDR=meeting.host,
         HOROVOD_GLOO_RENDEZVOUS_PORT=str(meeting.port),
-        HOROVOD_GLOO_IFACE=interface.name,
+        HOROVOD_GLOO_IFACE=data,
         HOROVOD_HOSTNAME=socket.gethostname(),
         HOROVOD_RANK=str(launch.rank),
         HOROVOD_SIZE=str(launch.size),
@@ -102,7 +99,6 @@ def meet(
         HOROVOD_CROSS_RANK=str(launch.node),
         HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
-    return interface
 
 
 def meet_nobody(environment: MutableMapping[str, str]) -> None:
@@ -111,8 +107,8 @@ def meet_nobody(environment: MutableMapping[str, str]) -> None:
     Raises:
         ConfigError: there is none.
     """
-    interface = data_interface(Interface(LOOPBACK, "127.0.0.1"), 1, {})
-    environment.update(_BY_GLOO, HOROVOD_GLOO_IFACE=interface.name)
+    data_interface(Interface(LOOPBACK, "127.0.0.1"), 1, {})
+    environment.update(_BY_GLOO, HOROVOD_GLOO_IFACE=LOOPBACK)
 
 
 def shared_address(address: str, interface: str, *hosts: str) -> str:
@@ -167,8 +163,8 @@ def _is_inner(address: str) -> bool:
     return known.is_loopback or (known.version == 6 and known.is_link_local)
 
 
-def data_interface(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
-    """The interface that Horovod sends its data over, for a rank that is to use ``interface``.
+def data_interface(interface: Interface, nodes: int, environment: Mapping[str, str]) -> str:
+    """The name of what Horovod sends its data over, for a rank that is to use ``interface``.
 
     Raises:
         ConfigError: the host's name stands for nothing, or leads elsewhere than to where it must.
@@ -181,13 +177,12 @@ def data_interface(interface: Interface, nodes: int, environment: Mapping[str, s
             f"Horovod would crash. Add a line to /etc/hosts ({interface.address} {host.name})"
         )
     if nodes == 1:
-        return interface
+        return interface.name
     said = f"the name of this host, {host.name}, stands for {address}, where Horovod sends its data"
     if _is_inner(address):
         raise ConfigError(f"{said}: ranks of other nodes could not reach it. {_FIX}")
     if address in host.interfaces.get(interface.name, ()):
-        return interface
+        return interface.name
     if name := environment.get(NAME):
         raise ConfigError(f"{said}, not over {name} ({interface.address}) as asked. {_FIX}")
-    holder = host.holder(address)
-    return Interface(holder, address) if holder else interface
+    return host.holder(address) or interface.name

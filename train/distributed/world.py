@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from train.config.run import RunConfig
 from train.distributed.cores import Claims, take_cores
 from train.distributed.gpus import choose_products
-from train.distributed.interfaces import NAME, this_host
+from train.distributed.interfaces import NAME, machine, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, meet, meet_nobody
 from train.environment import NOTHING
 from train.errors import WorldError
-from train.record.mount import boot_id
 from train.record.run import DataPlane, Provenance, World
 
 if TYPE_CHECKING:  # it loads TensorFlow
@@ -199,12 +198,6 @@ def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
         tf.config.experimental.set_memory_growth(gpu, True)
     details = tf.config.experimental.get_device_details
     return tuple(str(details(gpu).get("device_name", gpu.name)) for gpu in own), len(gpus)
-
-
-def machine() -> str:
-    """The running kernel: pretend nodes of a practice cluster have names of their own, yet share
-    one machine's cores."""
-    return boot_id() or socket.gethostname()
 
 
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
