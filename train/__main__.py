@@ -9,17 +9,22 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, RecordError, Unfinished, WorldError, remedy
-from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
+from train.program import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_REQUEST,
+    open_streams,
+    place,
+    positive,
+)
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
-    STOP_NAME,
     forget_earlier,
     rank_file,
     read_epochs,
@@ -28,11 +33,8 @@ from train.record.cell_folder import (
 from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell, RunRecord, read_own_record
-from train.run.failure import describe, headline, leave
-from train.run.task import Task
-from train.trainer.budget import Budget
+from train.run.failure import headline, leave
 
-EXIT_FAILED = 1
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
@@ -41,7 +43,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("config", type=place, metavar="CONFIG", help="config.json of a cell")
     add("--out", type=place, help="folder for the record and the logs (default: the config's)")
-    add("--data", type=place, help="folder with the data sets (default: $DATA)")
+    add("--data", type=place, default=os.environ.get("DATA") or str(DEFAULT_DATA),
+        help="folder with the data sets (default: $DATA)")  # fmt: skip
     add("--store", type=place, help="folder of prepared data (default: prepared/ in --data)")
     add("--model-file", type=place, help="file of the network (default: the copy of its sweep)")
     add("--resume", action="store_true", help="go on from the checkpoint there")
@@ -64,11 +67,9 @@ def main(arguments: Sequence[str]) -> int:
 
         return check(arguments[1:])
     options = parse(arguments)
-    started_at = datetime.now(timezone.utc)
-    out = options.out or options.config.resolve().parent
+    out = options.out = options.out or options.config.resolve().parent
     with ExitStack() as stack:
         try:
-            data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
             config = load_config(options.config)
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised
@@ -84,18 +85,14 @@ def main(arguments: Sequence[str]) -> int:
                     print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
                 return 0
             trained = read_epochs(out) if options.resume else ()
-            number = start_number(options.attempt, earlier, trained)
+            options.attempt = start_number(options.attempt, earlier, trained)
             if by_hand and launch.rank == 0:
                 forget_earlier(out, resume=options.resume)
         except (ConfigError, OSError) as error:
             todo = remedy(error) if isinstance(error, OSError) else ""
             print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
             return EXIT_REQUEST
-        task = Task(
-            out, data, options.store, options.resume, options.force, number, started_at,
-            Budget(options.stop_at, out / "logs" / STOP_NAME), options.model_file,
-        )  # fmt: skip
-        return _run(config, launch, task, options.stall_s)
+        return _run(config, launch, options)
 
 
 def start_number(
@@ -124,23 +121,23 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
     return None
 
 
-def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
+def _run(config: RunConfig, launch: Launch, options: argparse.Namespace) -> int:
     """Train under the watchdog; every way to fail leaves this rank's error in a file, once the
     folder is its own: by hand it may write there when it has met rank 0, which has the lock."""
     own = launch.supervised or launch.rank == 0
-    beats = rank_file(task.out, launch.rank, "beat") if own else None
+    beats = rank_file(options.out, launch.rank, "beat") if own else None
 
     def failed(what: str, tail: str = "") -> None:
         if watchdog.file:
-            leave(describe(what, launch, task.out, tail), task.out)
+            leave(what, launch, options.out, tail)
 
-    watchdog = Watchdog(beats, stall_s, launch.supervisor, failed)
+    watchdog = Watchdog(beats, options.stall_s, launch.supervisor, failed)
     try:
         with watchdog:
             # here, so that a broken installation leaves its error, too
             from train.run.session import run_session  # noqa: PLC0415
 
-            run_session(config, launch, task, watchdog)
+            run_session(config, launch, options, watchdog)
         return 0
     except (ConfigError, WorldError) as error:
         failed(str(error))

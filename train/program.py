@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TextIO
 
 from train.errors import ConfigError, expanded, remedy
 
-EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
 #: How a stream writes what its encoding lacks.
 _SHOWN = "horoscale"
 

@@ -137,6 +137,7 @@ def test_a_supervised_rank_leaves_its_error_and_removes_nothing(cell: Path, caps
     assert read_epochs(cell), "what to forget is the supervisor's to say"
     (failure,) = read_failures(cell)
     assert "world of 1 rank" in failure.error.what and not failure.consequence
+    assert "rank-0.log" in failure.error.what_to_do
 
 
 NETWORK = """

@@ -33,30 +33,26 @@ def headline(error: Exception) -> str:
     return f"{type(error).__name__}: {chosen[-1] if chosen else 'no message'}"
 
 
-def describe(what: str, launch: Launch, cell: Path, tail: str = "") -> RunError:
+def leave(what: str, launch: Launch, cell: Path, tail: str = "") -> None:
+    """Write this rank's error for the supervisor, which looks for the cause among all ranks."""
     log = rank_file(cell, launch.rank, "log")  # which the supervisor makes
     todo = _printable(f"read {log}") if launch.supervised else "read what the rank printed"
     if "OOM when allocating" in what:
         todo = "use a smaller batch_per_rank; accumulation keeps the global batch"
-    return RunError(
+    error = RunError(
         what=_printable(what),
         where=f"rank {launch.rank} of {launch.size} on {os.uname().nodename}",
         what_to_do=todo,
         rank=launch.rank,
         log_tail=tuple(_printable(line) for line in tail.splitlines()[-20:]),
     )
+    consequence = any(words in what for words in CONSEQUENCES)
+    failure = RankFailure(at=datetime.now(timezone.utc), consequence=consequence, error=error)
+    # the log has it, too; a full disk must not hide the first error behind a second
+    with contextlib.suppress(OSError):
+        write_atomically(rank_file(cell, launch.rank, "error.json"), failure.model_dump_json())
 
 
 def _printable(text: str) -> str:
     """File names that are no UTF-8 reach us as lone surrogates, which no JSON can hold."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def leave(error: RunError, cell: Path) -> None:
-    """Write this rank's error for the supervisor, which looks for the cause among all ranks."""
-    consequence = any(words in error.what for words in CONSEQUENCES)
-    failure = RankFailure(at=datetime.now(timezone.utc), consequence=consequence, error=error)
-    # the log has it, too; a full disk must not hide the first error behind a second
-    with contextlib.suppress(OSError):
-        file = rank_file(cell, error.rank or 0, "error.json")
-        write_atomically(file, failure.model_dump_json())

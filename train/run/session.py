@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 from datetime import datetime, timezone
 
@@ -14,13 +15,14 @@ from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
 from train.distributed.launch import Launch
 from train.distributed.watchdog import Watchdog
-from train.distributed.world import Runtime, describe_world, start
+from train.distributed.world import describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
 from train.record.builder import Announcement, finished_record
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     START_NAME,
+    STOP_NAME,
     UNFINISHED_NAME,
     WEIGHTS_NAME,
     UnfinishedNote,
@@ -30,28 +32,32 @@ from train.record.cell_folder import (
 from train.record.measurements import DataRecord
 from train.record.run import RECORD_NAME, write_record
 from train.run.provenance import collect
-from train.run.task import Task
+from train.trainer.budget import Budget
 
 _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
     "(images may repeat across ranks)"
 )
-#: A rank waits for late ones this many times as long as it may itself go without progress.
-PATIENCE_FACTOR = 2
 
 
-def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
+def run_session(
+    config: RunConfig, launch: Launch, options: argparse.Namespace, watchdog: Watchdog
+) -> None:
     """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
     as soon as the first rank is gone.
+
+    Args:
+        options: those of ``python -m train``; nothing of them changes a result.
 
     Raises:
         Unfinished: the ranks stopped at an epoch's end on purpose.
     """
-    beat, patience_s = watchdog.beat, PATIENCE_FACTOR * watchdog.stall_s
+    started_at, logs = datetime.now(timezone.utc), options.out / "logs"
+    beat, patience_s = watchdog.beat, 2 * watchdog.stall_s  # for late ranks
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
     runtime = start(config, launch, patience_s)
-    watchdog.file = rank_file(task.out, launch.rank, "beat")  # rank 0 has the cell's lock
+    watchdog.file = rank_file(options.out, launch.rank, "beat")  # rank 0 has the cell's lock
     # only now: it loads TensorFlow, which reads its environment once
     from train.models.layers import user_network  # noqa: PLC0415
     from train.run.build import build_parts  # noqa: PLC0415
@@ -61,12 +67,12 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
 
     beat("loading the data")
     with heard_by(beat):
-        data = load(config.dataset, config.image_size, task.data, task.store)
+        data = load(config.dataset, config.image_size, options.data, options.store)
     if config.validate_on == "train_part":
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
-    file = task.model_file or model_file(parse_model(config.model), task.out)
-    parts = build_parts(config, data, runtime, task.data, file)
+    file = options.model_file or model_file(parse_model(config.model), options.out)
+    parts = build_parts(config, data, runtime, options.data, file)
     # what could only fail once all epochs are done
     if config.keep_weights:
         weights_file(user_network(parts.model))
@@ -79,8 +85,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         image=provenance.image_digest or "",
     )  # fmt: skip
     trainer = Trainer(
-        config, runtime, data, parts, task.out, task.attempt, beat, origin, task.budget,
-        watchdog.awake, world.oversubscribed,
+        config, runtime, data, parts, options.out, options.attempt, beat, origin,
+        Budget(options.stop_at, logs / STOP_NAME), watchdog.awake, world.oversubscribed,
     )  # fmt: skip
 
     def announced() -> Announcement:
@@ -90,11 +96,10 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             provenance=provenance, labelled=data.labelled,
         )  # fmt: skip
 
-    logs = task.out / "logs"
     if runtime.rank == 0:
         write_atomically(logs / START_NAME, announced().model_dump_json())
     try:
-        trained = trainer.train(resume=task.resume)
+        trained = trainer.train(resume=options.resume)
     except Unfinished as stopped:
         if runtime.rank == 0:
             write_atomically(logs / START_NAME, announced().model_dump_json())
@@ -103,22 +108,24 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _leave(runtime)
+        trainer.ranks.leave()
         raise
     beat("waiting for the record to be written")
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(
-            config, trained, announced(), task.attempt,
-            earlier=tuple(a for a in earlier_attempts(task.out, config) if a.number < task.attempt),
-            started_at=task.started_at, ended_at=datetime.now(timezone.utc),
+            config, trained, announced(), options.attempt,
+            earlier=tuple(
+                a for a in earlier_attempts(options.out, config) if a.number < options.attempt
+            ),
+            started_at=started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
         if config.keep_weights:
-            write_atomically(task.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))
-        if not write_record(task.out / RECORD_NAME, record, replace_good=task.force):
-            raise RuntimeError(f"the record in {task.out} is good already and was kept")
-        (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
-    _leave(runtime)
+            write_atomically(options.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))
+        if not write_record(options.out / RECORD_NAME, record, replace_good=options.force):
+            raise RuntimeError(f"the record in {options.out} is good already and was kept")
+        (options.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
+    trainer.ranks.leave()
 
 
 ORDERS = {
@@ -142,12 +149,3 @@ def describe_data(config: RunConfig, data: Dataset, plan: RunPlan) -> DataRecord
         dropped_per_epoch=plan.left_over,
         order=ORDERS[config.partition],
     )
-
-
-def _leave(runtime: Runtime) -> None:
-    import horovod.tensorflow as hvd  # noqa: PLC0415
-    import tensorflow as tf  # noqa: PLC0415
-
-    if runtime.size > 1:
-        hvd.allreduce(tf.zeros(1), op=hvd.Sum)
-    hvd.shutdown()
