@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from train.errors import ConfigError, expanded, remedy
+from train.errors import ConfigError, expanded, interrupt_on_signals, remedy
 
 EXIT_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
 #: How a stream writes what its encoding lacks.
@@ -143,6 +143,7 @@ def run(main: Callable[[], object]) -> NoReturn:
         print(f"error: the working folder: {error.strerror}: cd to another one", file=sys.stderr)
         sys.exit(code)
     try:
+        interrupt_on_signals()
         result = main()
         code = result if isinstance(result, int) else 0
     except SystemExit as end:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from train.distributed.interfaces import (
-    LOOPBACK,
     NAME,
     Interface,
     addresses_of,
@@ -33,7 +32,6 @@ from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
 PATIENCE_S = 600.0
-_BY_GLOO = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 _FIX = (
     "Have the name stand for the address of the network between the nodes (DNS or /etc/hosts of "
     "each node), or let ranks meet by PMIx (mpi: pmix in the site's file)"
@@ -67,7 +65,6 @@ def meet(
             address is this node's, too, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
     """
-    assert launch.rendezvous is not None
     if launch.size != launch.nodes * launch.local_size:
         raise ConfigError(
             f"found {launch.size} ranks on {launch.nodes} nodes, {launch.local_size} of them on "
@@ -78,8 +75,10 @@ def meet(
     if launch.rank == 0:
         host = interface.address
         meeting = Meeting(host, _serve(host), data_address(), network_here())
-        write_atomically(launch.rendezvous, json.dumps(meeting))
+        if launch.rendezvous:  # a world of one may have none
+            write_atomically(launch.rendezvous, json.dumps(meeting))
     else:
+        assert launch.rendezvous is not None
         meeting = _wait_for(launch.rendezvous, patience_s)
         for address in (meeting.host, meeting.data) if meeting.network != network_here() else ():
             if address and (name := this_host().holder(address)):
@@ -87,7 +86,8 @@ def meet(
                 raise ConfigError(shared_address(address, name, here, "rank 0's node"))
     data = data_interface(interface, launch.nodes, environment)
     environment.update(
-        _BY_GLOO,
+        HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS="gloo",
         HOROVOD_GLOO_RENDEZVOUS_ADDR=meeting.host,
         HOROVOD_GLOO_RENDEZVOUS_PORT=str(meeting.port),
         HOROVOD_GLOO_IFACE=data,
@@ -99,16 +99,6 @@ def meet(
         HOROVOD_CROSS_RANK=str(launch.node),
         HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
-
-
-def meet_nobody(environment: MutableMapping[str, str]) -> None:
-    """A world of one: Gloo needs no peer, but an address of its own all the same.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    data_interface(Interface(LOOPBACK, "127.0.0.1"), 1, {})
-    environment.update(_BY_GLOO, HOROVOD_GLOO_IFACE=LOOPBACK)
 
 
 def shared_address(address: str, interface: str, *hosts: str) -> str:

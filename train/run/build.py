@@ -14,7 +14,6 @@ from train.config.plan import RunPlan, checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
 from train.data.sampling import Indices, used_subset
-from train.distributed.strategy import Distribution
 from train.distributed.world import Runtime
 from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of, user_network
@@ -58,8 +57,8 @@ def build_parts(
             whiten_first_layer(model, data.train_x, used)
         return model
 
-    if runtime.distribution is not None:
-        return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)
+    if runtime.strategy is not None:
+        return _distributed(config, plan, used, runtime, build)
     seed = StepSeed(stream_of(config.seed, runtime.rank))
     model = build(seed)
     optimizer = _optimizer(config, model)
@@ -83,14 +82,13 @@ def _distributed(
     config: RunConfig,
     plan: RunPlan,
     used: Indices,
-    rank: int,
-    distribution: Distribution,
+    runtime: Runtime,
     build: Callable[[StepSeed], tf.keras.Model],
 ) -> Parts:
     """The same parts, made by a strategy of tf.distribute, from the same first weights."""
-    technique, strategy = config.technique, distribution.strategy
-    first = rank * distribution.replicas
-    streams = [stream_of(config.seed, first + own) for own in range(distribution.replicas)]
+    technique, strategy = config.technique, runtime.strategy
+    first = runtime.rank * runtime.replicas
+    streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
     shown = build(StepSeed(streams[0]))
     seed = ReplicaSeed(strategy, streams)
     with strategy.scope():

@@ -7,9 +7,7 @@ import signal
 from datetime import datetime, timezone
 
 from train.config.networks import model_file, parse_model
-from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.data.dataset import Dataset
 from train.data.registry import load
 from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
@@ -38,6 +36,14 @@ _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
     "(images may repeat across ranks)"
 )
+ORDERS = {
+    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
+    "cut into disjoint shards",
+    "independent": _OPTION_2,
+    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
+    "same": "as the config asks, all ranks draw the same images: the first ones of one permutation "
+    "of the whole set per epoch, drawn from (seed, epoch)",
+}
 
 
 def run_session(
@@ -92,9 +98,20 @@ def run_session(
     def announced() -> Announcement:
         shared = {"oversubscribed": trainer.oversubscribed}  # so far
         return Announcement(
-            world=world.model_copy(update=shared), data=describe_data(config, data, parts.plan),
-            provenance=provenance, labelled=data.labelled,
-        )  # fmt: skip
+            world=world.model_copy(update=shared),
+            data=DataRecord(
+                name=data.name,
+                fingerprint=data.fingerprint,
+                train_images=parts.plan.used,
+                train_images_available=len(data.train_y),
+                validation_images=len(data.validation_y),
+                classes=len(data.classes),
+                dropped_per_epoch=parts.plan.left_over,
+                order=ORDERS[config.partition],
+            ),
+            provenance=provenance,
+            labelled=data.labelled,
+        )
 
     if runtime.rank == 0:
         write_atomically(logs / START_NAME, announced().model_dump_json())
@@ -126,26 +143,3 @@ def run_session(
             raise RuntimeError(f"the record in {options.out} is good already and was kept")
         (options.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
     trainer.ranks.leave()
-
-
-ORDERS = {
-    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
-    "cut into disjoint shards",
-    "independent": _OPTION_2,
-    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
-    "same": "as the config asks, all ranks draw the same images: the first ones of one permutation "
-    "of the whole set per epoch, drawn from (seed, epoch)",
-}
-
-
-def describe_data(config: RunConfig, data: Dataset, plan: RunPlan) -> DataRecord:
-    return DataRecord(
-        name=data.name,
-        fingerprint=data.fingerprint,
-        train_images=plan.used,
-        train_images_available=len(data.train_y),
-        validation_images=len(data.validation_y),
-        classes=len(data.classes),
-        dropped_per_epoch=plan.left_over,
-        order=ORDERS[config.partition],
-    )
