@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
                     print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
                 return 0
             trained = read_epochs(out) if options.resume else ()
-            options.attempt = start_number(options.attempt, earlier, trained)
+            options.attempt = options.attempt or start_number(earlier, trained)
             if by_hand and launch.rank == 0:
                 forget_earlier(out, resume=options.resume)
         except (ConfigError, OSError) as error:
@@ -95,13 +95,9 @@ def main(arguments: Sequence[str]) -> int:
         return _run(config, launch, options)
 
 
-def start_number(
-    given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
-) -> int:
-    """What the supervisor gives, else one more than the earlier record or the epochs to go on from
-    count; a good record, which is to be replaced, counts for nothing."""
-    if given is not None:
-        return given
+def start_number(earlier: RunRecord | None, trained: tuple[EpochRecord, ...]) -> int:
+    """One more than the earlier record or the epochs to go on from count; a good record, which is
+    to be replaced, counts for nothing."""
     if earlier is not None and earlier.status in GOOD:
         return 1
     counted = len(earlier.attempts) if earlier else 0

@@ -24,8 +24,6 @@ from train.record.mount import boot_id
 #: Variable by which a site names the interface for its ranks.
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
-#: An address on no network (RFC 5737), which the default route leads to.
-_ELSEWHERE = "192.0.2.1"
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
 
@@ -104,8 +102,8 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     if nodes == 1:
         return host.named(LOOPBACK)
     addresses = addresses_of(host.name)
-    holders = {a: held for a in addresses if (held := host.holder(a))}
-    outside = {a: held for a, held in holders.items() if not ipaddress.ip_address(a).is_loopback}
+    outward = (a for a in addresses if not ipaddress.ip_address(a).is_loopback)
+    outside = {a: held for a in outward if (held := host.holder(a))}
     for address, held in outside.items():
         if own := host.ipv4(held) if ":" in address else address:
             return Interface(held, own)
@@ -141,7 +139,7 @@ def addresses_of(host: str) -> list[str]:
 def _source_elsewhere() -> str | None:
     """Own address of the default route; connecting UDP sends nothing."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((_ELSEWHERE, 9))
+        probe.connect(("192.0.2.1", 9))  # an address on no network (RFC 5737)
         return str(probe.getsockname()[0])
     return None
 

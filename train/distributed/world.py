@@ -130,16 +130,15 @@ def choose_transport(
     alone = launch.size == 1 and (launch.launcher == "none" or not launch.wired)
     if launch.rendezvous is not None or alone:
         meet(launch, environment, patience_s)
-    else:
-        if name := environment.get(NAME):
-            this_host().named(name)  # Open MPI's own words on a missing one are a riddle
-        if not launch.wired:
-            raise WorldError(
-                f"srun started {launch.size} tasks, but this one has no PMIx variables, so that "
-                "MPI would abort or make a world of one of each. Either srun lacks --mpi=pmix "
-                "(`srun --mpi=list` shows what there is), or the container dropped PMIX_*: "
-                f"{_DROPPED}"
-            )
+        return
+    if name := environment.get(NAME):
+        this_host().named(name)  # Open MPI's own words on a missing one are a riddle
+    if not launch.wired:
+        raise WorldError(
+            f"srun started {launch.size} tasks, but this one has no PMIx variables, so that MPI "
+            "would abort or make a world of one of each. Either srun lacks --mpi=pmix (`srun "
+            f"--mpi=list` shows what there is), or the container dropped PMIX_*: {_DROPPED}"
+        )
 
 
 _DROPPED = (

@@ -17,7 +17,7 @@ CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connectio
                 "Connection closed by peer", "Broken pipe", "Collective ops is aborted by",
                 )  # fmt: skip
 #: How lines of a graph error begin that do not say what happened.
-_BESIDE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors")
+_NO_CAUSE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors")
 
 
 def headline(error: Exception) -> str:
@@ -27,7 +27,7 @@ def headline(error: Exception) -> str:
     the name of a node and, where memory is used up, by a hint for programmers.
     """
     lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith(_BESIDE)]
+    telling = [line for line in lines if line and not line.startswith(_NO_CAUSE)]
     gone = [line for line in telling if any(words in line for words in CONSEQUENCES)]
     chosen = gone or (telling[-1:] if "Graph execution error" in str(error) else telling[:1])
     return f"{type(error).__name__}: {chosen[-1] if chosen else 'no message'}"

@@ -176,12 +176,9 @@ def test_other_interfaces_and_loopback_are_no_fault_if_nothing_needs_the_named_o
     ("address", "nodes", "words"),
     [
         (None, 1, r"n7, stands for no address.*10\.1\.2\.3 n7"),
-        (None, 2, r"n7, stands for no address.*10\.1\.2\.3 n7"),
         ("127.0.1.1", 2, "ranks of other nodes could not reach it"),
-        ("::1", 2, "ranks of other nodes could not reach it"),
         ("fe80::3%eth0", 2, "fe80::3%eth0, where .* could not reach it"),
         ("172.16.0.9", 2, r"not over eth0 \(10\.1\.2\.3\) as asked"),
-        ("fd00::9", 2, r"not over eth0 \(10\.1\.2\.3\) as asked"),
     ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(chosen, address, nodes: int, words: str) -> None:
