@@ -100,13 +100,12 @@ def _read_step(environment: Mapping[str, str]) -> Launch:
             f"Slurm says node {node}, {size} tasks and SLURM_STEP_TASKS_PER_NODE={text!r}, which "
             "do not go together: start the ranks through make sweep or a plain srun"
         )
-    asked = environment.get("SLURM_CPUS_PER_TASK", "")
     return Launch(
         "srun", _integer(environment, "SLURM_PROCID"), size,
         _integer(environment, "SLURM_LOCALID"), tasks[node],
         node=node,
         nodes=len(tasks),
-        cores_asked=int(asked) if asked.isdecimal() else 0,
+        cores_asked=int(environment.get("SLURM_CPUS_PER_TASK") or 0),
         wired=any(name in environment for name in _WIRING),
     )  # fmt: skip
 

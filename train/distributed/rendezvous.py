@@ -1,7 +1,5 @@
 """Ranks meet by Gloo without MPI: rank 0 serves the rendezvous and publishes its address.
 
-What this host's own name stands for, which decides where Horovod's Gloo sends the data.
-
 Horovod 0.28.1 meets over the interface that is named, then makes the connections for the data over
 the address of the host's name (the context of a process set is made without the interface). A name
 that stands for nothing ends the process in native code, without a Python exception; one that
@@ -79,11 +77,10 @@ def meet(
             write_atomically(launch.rendezvous, json.dumps(meeting))
     else:
         assert launch.rendezvous is not None
-        meeting = _wait_for(launch.rendezvous, patience_s)
+        meeting, here = _wait_for(launch.rendezvous, patience_s), this_host()
         for address in (meeting.host, meeting.data) if meeting.network != network_here() else ():
-            if address and (name := this_host().holder(address)):
-                here = socket.gethostname()
-                raise ConfigError(shared_address(address, name, here, "rank 0's node"))
+            if address and (name := here.holder(address)):
+                raise ConfigError(shared_address(address, name, here.name, "rank 0's node"))
     data = data_interface(interface, launch.nodes, environment)
     environment.update(
         HOROVOD_CONTROLLER="gloo",
