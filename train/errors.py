@@ -1,5 +1,5 @@
-"""What every room may raise, how refusals of the file system and signals are met, and the command
-that a message names."""
+"""What every room may raise, how refusals of the file system are met, and the command that a
+message names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import os
 import resource
 import shlex
 import shutil
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 #: Error numbers of a full disk and of a used-up quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -165,22 +163,6 @@ class NoRecord(RecordError):
 
 class WorldError(RuntimeError):
     """The world that Horovod made is not the one that the config asks for."""
-
-
-def interrupt_on_signals() -> None:
-    """From now on SIGTERM and SIGHUP end a program as Ctrl-C does: with its clean-up, its words and
-    its exit code. One that is ignored stays so, as nohup asks; another one changes nothing, since
-    the kernel and the shell both tell of a terminal that is gone."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in heard:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    both = (signal.SIGTERM, signal.SIGHUP)
-    heard = [number for number in both if signal.getsignal(number) != signal.SIG_IGN]
-    for number in heard:
-        signal.signal(number, interrupt)
 
 
 class Unfinished(Exception):

@@ -221,7 +221,7 @@ class Claims:
         if not self.sit(core, SEATS[0]):
             return False
         if any(_answers(core, seat) for seat in SEATS[1:]):
-            self.give_back(core)
+            self.held.pop(core).close()
             return False
         return True
 
@@ -236,10 +236,6 @@ class Claims:
             return error.errno != errno.EADDRINUSE
         self.held[core] = claim
         return True
-
-    def give_back(self, core: int) -> None:
-        if claim := self.held.pop(core, None):
-            claim.close()
 
 
 def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
@@ -256,7 +252,7 @@ def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
         claims.cores = tuple(chosen)
         return claims
     for core in {*claims.held} - {*wanted}:
-        claims.give_back(core)
+        claims.held.pop(core).close()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for core in {*wanted} - {*claims.held}:
             any(claims.sit(core, seat) for seat in SEATS)  # first, so that later ones tell us
