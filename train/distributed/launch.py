@@ -60,14 +60,14 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
     if not 0 <= launch.rank < launch.size:
         raise ConfigError(f"the launcher says rank {launch.rank} of a world of {launch.size}")
     meeting = environment.get("HOROSCALE_RENDEZVOUS")
-    named = "HOROSCALE_SUPERVISOR" in environment
-    supervisor = _integer(environment, "HOROSCALE_SUPERVISOR") if named else None
+    local = "HOROSCALE_SUPERVISOR" in environment
+    supervisor = _integer(environment, "HOROSCALE_SUPERVISOR") if local else None
     return replace(
         launch,
         cores=_cores(environment, "HOROSCALE_CORES"),
         rendezvous=Path(meeting) if meeting else None,
         supervisor=None if supervised else supervisor,
-        supervised=supervised or named,
+        supervised=supervised or local,
         spare=_cores(environment, "HOROSCALE_SPARE") if "HOROSCALE_SPARE" in environment else None,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import tensorflow as tf
 
 from train.config.checks import image_problem
 from train.config.optimizer import Muon
-from train.config.plan import RunPlan, checked_plan
+from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
-from train.data.sampling import Indices, used_subset
+from train.data.sampling import used_subset
 from train.distributed.world import Runtime
 from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of, user_network
@@ -57,17 +56,29 @@ def build_parts(
             whiten_first_layer(model, data.train_x, used)
         return model
 
-    if runtime.strategy is not None:
-        return _distributed(config, plan, used, runtime, build)
-    seed = StepSeed(stream_of(config.seed, runtime.rank))
+    first = runtime.rank * runtime.replicas
+    streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
+    seed, strategy, evaluation = StepSeed(streams[0]), runtime.strategy, None
     model = build(seed)
-    optimizer = _optimizer(config, model)
-    gains = None
-    if technique.lr_scaling == "adascale":
-        gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
-    step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
-    state = [*model.variables, *optimizer.variables(), *step.loss_scale.variables]
-    return Parts(plan, used, model, step, state)
+    step: OneGraphStep
+    if strategy is None:
+        trained, optimizer = model, _optimizer(config, model)
+        gains = None
+        if technique.lr_scaling == "adascale":
+            gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
+        step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
+    else:  # from the same first weights
+        replica_seed = ReplicaSeed(strategy, streams)
+        with strategy.scope():
+            trained = build(replica_seed)
+            optimizer = _optimizer(config, trained)
+        evaluation = EvaluationModel(strategy, trained, model)
+        evaluation.push()
+        step = DistributedStep(trained, optimizer, technique, replica_seed, strategy)
+    state = [*trained.variables, *optimizer.variables(), *step.loss_scale.variables]
+    if strategy is not None:
+        state = local_state(strategy, state)
+    return Parts(plan, used, model, step, state, evaluation)
 
 
 def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
@@ -76,26 +87,3 @@ def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
     if isinstance(optimizer, Muon):
         convolutions = muon_kernels(user_network(model), optimizer)
     return build_optimizer(optimizer, model.trainable_variables, convolutions)
-
-
-def _distributed(
-    config: RunConfig,
-    plan: RunPlan,
-    used: Indices,
-    runtime: Runtime,
-    build: Callable[[StepSeed], tf.keras.Model],
-) -> Parts:
-    """The same parts, made by a strategy of tf.distribute, from the same first weights."""
-    technique, strategy = config.technique, runtime.strategy
-    first = runtime.rank * runtime.replicas
-    streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
-    shown = build(StepSeed(streams[0]))
-    seed = ReplicaSeed(strategy, streams)
-    with strategy.scope():
-        trained = build(seed)
-        optimizer = _optimizer(config, trained)
-    evaluation = EvaluationModel(strategy, trained, shown)
-    evaluation.push()
-    step = DistributedStep(trained, optimizer, technique, seed, strategy)
-    variables = [*trained.variables, *optimizer.variables(), *step.loss_scale.variables]
-    return Parts(plan, used, shown, step, local_state(strategy, variables), evaluation)
