@@ -30,7 +30,7 @@ class DataError(ConfigError):
 
 
 def remedy(error: OSError, place: Path | None = None) -> str:
-    """What to do about it, by what the file system shows now; '' where that shows no cause, and the
+    """What to do about it, by what the file system shows now; '' if that shows no cause, and the
     system's words must do.
 
     ``place``: the file or folder that it is about, if the error names none.
@@ -111,7 +111,7 @@ def start_error(error: OSError, program: str, environment: Mapping[str, str]) ->
 def make_line(goal: str, results: Path | None = None, **variables: str) -> str:
     """A line that make and the shell take as it is meant, whatever a name holds.
 
-    RESULTS= is repeated where make was called with it, and ``results``, of the sweeps that the line
+    RESULTS= is repeated if make was called with it, and ``results``, of the sweeps that the line
     is about, is that folder or not known.
     """
     asked = expanded(os.environ.get("RESULTS") or "results").resolve()
@@ -134,7 +134,7 @@ class Unreadable(OSError):
 
 
 def read_whole(path: Path) -> bytes | None:
-    """All of a file; None where there is none.
+    """All of a file; None if there is none.
 
     Raises:
         Unreadable: it cannot be read now, and could not be a moment later.
@@ -202,6 +202,6 @@ def is_private(descriptor: int) -> bool:
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether it can be made, or written into where it is there."""
+    """Whether it can be made, or written into if it is there."""
     # what a closed folder holds is not there for us
     return os.access(_seen(folder.absolute()), os.W_OK | os.X_OK)

@@ -151,7 +151,7 @@ def _interrupt_on_signals() -> None:
 def run(main: Callable[[], object]) -> NoReturn:
     """Run a program to its exit code: what ``main`` returns (None: 0), or ends with.
 
-    2 also where the system refuses something or the output could not be written, and 3 after a
+    2 also if the system refuses something or the output could not be written, and 3 after a
     fault of our own: a traceback would end with 1, which means a failed cell.
     """
     output, code = open_streams(), EXIT_REQUEST

@@ -232,14 +232,14 @@ class Claims:
             claim.bind(_address(core, seat))
         except OSError as error:
             claim.close()
-            # where there is no such namespace, nobody holds anything
+            # if there is no such namespace, nobody holds anything
             return error.errno != errno.EADDRINUSE
         self.held[core] = claim
         return True
 
 
 def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
-    """As many cores as are wanted: these or, where another process holds some of them, spare ones.
+    """As many cores as are wanted: these or, if another process holds some of them, spare ones.
 
     If too few are free, it takes the wanted ones and sends a message to everybody who holds them.
     """

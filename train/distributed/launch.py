@@ -35,7 +35,7 @@ class Launch:
     local_rank: int
     local_size: int
     cores: tuple[int, ...] = ()  # given by the launcher; (): choose from the mask
-    rendezvous: Path | None = None  # file through which rank 0 tells the others where to meet
+    rendezvous: Path | None = None  # file in which rank 0 publishes its address
     supervisor: int | None = None  # process whose end must end this one
     node: int = 0
     nodes: int = 1
@@ -50,7 +50,7 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
     """Find out who started this process.
 
     Args:
-        supervised: the command line says that a supervisor keeps the record. It holds also where
+        supervised: the command line says that a supervisor keeps the record. It holds also if
             a container dropped the whole environment, and the supervisor may be on another host.
 
     Raises:

@@ -24,7 +24,7 @@ def headline(error: Exception) -> str:
     """One line that says what happened.
 
     TensorFlow's graph errors begin with a trace of the graph and end with the finding, followed by
-    the name of a node and, where memory is used up, by a hint for programmers.
+    the name of a node and, if memory is used up, by a hint for programmers.
     """
     lines = [line.strip() for line in str(error).splitlines()]
     telling = [line for line in lines if line and not line.startswith(_NO_CAUSE)]
