@@ -11,7 +11,6 @@ import typer
 
 from analysis.command import as_owner, report_folder, wrong, wrong_requests
 from train.environment import enter
-from train.errors import interrupt_on_signals
 from train.program import place, run
 
 if TYPE_CHECKING:
@@ -264,7 +263,6 @@ def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
 
 def main() -> None:
     enter("command", os.environ)
-    interrupt_on_signals()
     app(prog_name="python -m analysis")
 
 

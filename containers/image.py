@@ -27,7 +27,7 @@ import apptainer
 from build import inputs, plan
 from build.mirrors import ca_bundle, debian_codename, debian_mirror
 from build.steps import Steps, remove_tree, say
-from locks import LOCKS, SetupError, atomic, check_own, errors, run, table, write_all
+from locks import LOCKS, SetupError, atomic, check_own, run, table, write_all
 from runner import REQUEST_IS_WRONG, guarded, only_one, output, pip_environment, sha256_of
 from users import ensure_user, enter_argv
 
@@ -221,6 +221,4 @@ def main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     table.enter("image", os.environ)
-    # ended by a batch system, we end Apptainer with us before the lock is free for another build
-    errors.interrupt_on_signals()
     run(lambda: main(sys.argv[1:]))

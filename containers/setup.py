@@ -184,6 +184,4 @@ def main(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     locks.table.enter("setup", os.environ)
-    # ended by a batch system, we end pip with us before the lock is free for another set-up
-    locks.errors.interrupt_on_signals()
     locks.run(lambda: main(sys.argv[1:]))

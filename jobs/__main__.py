@@ -38,7 +38,7 @@ from jobs.slurm.sweep import sweep_cluster
 from train.config.datasets import DATASETS
 from train.distributed.watchdog import STALL_S
 from train.environment import enter, unheard
-from train.errors import ConfigError, interrupt_on_signals
+from train.errors import ConfigError
 from train.program import place, run
 
 RESULTS = ROOT / "results"
@@ -286,7 +286,6 @@ def main() -> None:
     refuse_gone(sys.argv)
     # 10,000 cells stay to the end: a search for cycles at each 700th object takes a quarter of it
     gc.set_threshold(100_000)
-    interrupt_on_signals()
     signal.signal(signal.SIGINT, INTERRUPT)
     app()
 

@@ -9,14 +9,20 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, RecordError, Unfinished, WorldError, remedy
-from train.program import EXIT_INTERRUPTED, EXIT_REQUEST, open_streams, place, positive
+from train.program import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_REQUEST,
+    open_streams,
+    place,
+    positive,
+)
 from train.record.cell_folder import (
     EXIT_UNFINISHED,
     forget_earlier,
@@ -27,10 +33,9 @@ from train.record.cell_folder import (
 from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell, RunRecord, read_own_record
-from train.run.failure import describe, headline, leave
+from train.run.failure import headline, leave
 from train.run.task import Task
 
-EXIT_FAILED = 1
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
@@ -39,7 +44,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("config", type=place, metavar="CONFIG", help="config.json of a cell")
     add("--out", type=place, help="folder for the record and the logs (default: the config's)")
-    add("--data", type=place, help="folder with the data sets (default: $DATA)")
+    add("--data", type=place, default=os.environ.get("DATA") or str(DEFAULT_DATA),
+        help="folder with the data sets (default: $DATA)")  # fmt: skip
     add("--store", type=place, help="folder of prepared data (default: prepared/ in --data)")
     add("--model-file", type=place, help="file of the network (default: the copy of its sweep)")
     add("--resume", action="store_true", help="go on from the checkpoint there")
@@ -62,11 +68,9 @@ def main(arguments: Sequence[str]) -> int:
 
         return check(arguments[1:])
     options = parse(arguments)
-    started_at = datetime.now(timezone.utc)
     out = options.out or options.config.resolve().parent
     with ExitStack() as stack:
         try:
-            data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
             config = load_config(options.config)
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised
@@ -82,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
                     print(f"{out / RECORD_NAME} is good already; --force or --out trains again")
                 return 0
             trained = read_epochs(out) if options.resume else ()
-            number = start_number(options.attempt, earlier, trained)
+            attempt = options.attempt or start_number(earlier, trained)
             if by_hand and launch.rank == 0:
                 forget_earlier(out, resume=options.resume)
         except (ConfigError, OSError) as error:
@@ -90,19 +94,15 @@ def main(arguments: Sequence[str]) -> int:
             print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
             return EXIT_REQUEST
         task = Task(
-            out, data, options.store, options.resume, options.force, number, started_at,
+            out, options.data, options.store, options.resume, options.force, attempt,
             options.stop_at, options.model_file,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)
 
 
-def start_number(
-    given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
-) -> int:
-    """What the supervisor gives, else one more than the earlier record or the epochs to go on from
-    count; a good record, which is to be replaced, counts for nothing."""
-    if given is not None:
-        return given
+def start_number(earlier: RunRecord | None, trained: tuple[EpochRecord, ...]) -> int:
+    """One more than the earlier record or the epochs to go on from count; a good record, which is
+    to be replaced, counts for nothing."""
     if earlier is not None and earlier.status in GOOD:
         return 1
     counted = len(earlier.attempts) if earlier else 0
@@ -130,7 +130,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
 
     def failed(what: str, tail: str = "") -> None:
         if watchdog.file:
-            leave(describe(what, launch, task.out, tail), task.out)
+            leave(what, launch, task.out, tail)
 
     watchdog = Watchdog(beats, stall_s, launch.supervisor, failed)
     try:

@@ -1,5 +1,5 @@
-"""What every room may raise, how refusals of the file system and signals are met, and the command
-that a message names."""
+"""What every room may raise, how refusals of the file system are met, and the command that a
+message names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import os
 import resource
 import shlex
 import shutil
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 #: Error numbers of a full disk and of a used-up quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -32,7 +30,7 @@ class DataError(ConfigError):
 
 
 def remedy(error: OSError, place: Path | None = None) -> str:
-    """What to do about it, by what the file system shows now; '' where that shows no cause, and the
+    """What to do about it, by what the file system shows now; '' if that shows no cause, and the
     system's words must do.
 
     ``place``: the file or folder that it is about, if the error names none.
@@ -120,7 +118,7 @@ def start_error(error: OSError, program: str, environment: Mapping[str, str]) ->
 def make_line(goal: str, results: Path | None = None, **variables: str) -> str:
     """A line that make and the shell take as it is meant, whatever a name holds.
 
-    RESULTS= is repeated where make was called with it, and ``results``, of the sweeps that the line
+    RESULTS= is repeated if make was called with it, and ``results``, of the sweeps that the line
     is about, is that folder or not known.
     """
     asked = expanded(os.environ.get("RESULTS") or "results").resolve()
@@ -143,7 +141,7 @@ class Unreadable(OSError):
 
 
 def read_whole(path: Path) -> bytes | None:
-    """All of a file; None where there is none.
+    """All of a file; None if there is none.
 
     Raises:
         Unreadable: it cannot be read now, and could not be a moment later.
@@ -172,22 +170,6 @@ class NoRecord(RecordError):
 
 class WorldError(RuntimeError):
     """The world that Horovod made is not the one that the config asks for."""
-
-
-def interrupt_on_signals() -> None:
-    """From now on SIGTERM and SIGHUP end a program as Ctrl-C does: with its clean-up, its words and
-    its exit code. One that is ignored stays so, as nohup asks; another one changes nothing, since
-    the kernel and the shell both tell of a terminal that is gone."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in heard:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    both = (signal.SIGTERM, signal.SIGHUP)
-    heard = [number for number in both if signal.getsignal(number) != signal.SIG_IGN]
-    for number in heard:
-        signal.signal(number, interrupt)
 
 
 class Unfinished(Exception):
@@ -227,6 +209,6 @@ def is_private(descriptor: int) -> bool:
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether it can be made, or written into where it is there."""
+    """Whether it can be made, or written into if it is there."""
     # what a closed folder holds is not there for us
     return os.access(_seen(folder.absolute()), os.W_OK | os.X_OK)

@@ -12,15 +12,17 @@ import io
 import math
 import os
 import select
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from train.errors import ConfigError, expanded, remedy
 
-EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
 #: How a stream writes what its encoding lacks.
 _SHOWN = "horoscale"
 
@@ -130,10 +132,26 @@ def _as_shown(error: UnicodeError) -> tuple[bytes, int]:
     return b"".join(shown), error.end
 
 
+def _interrupt_on_signals() -> None:
+    """From now on SIGTERM and SIGHUP end a program as Ctrl-C does: with its clean-up, its words and
+    its exit code. One that is ignored stays so, as nohup asks; another one changes nothing, since
+    the kernel and the shell both tell of a terminal that is gone."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in heard:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    both = (signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in both if signal.getsignal(number) != signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, interrupt)
+
+
 def run(main: Callable[[], object]) -> NoReturn:
     """Run a program to its exit code: what ``main`` returns (None: 0), or ends with.
 
-    2 also where the system refuses something or the output could not be written, and 3 after a
+    2 also if the system refuses something or the output could not be written, and 3 after a
     fault of our own: a traceback would end with 1, which means a failed cell.
     """
     output, code = open_streams(), EXIT_REQUEST
@@ -143,6 +161,7 @@ def run(main: Callable[[], object]) -> NoReturn:
         print(f"error: the working folder: {error.strerror}: cd to another one", file=sys.stderr)
         sys.exit(code)
     try:
+        _interrupt_on_signals()
         result = main()
         code = result if isinstance(result, int) else 0
     except SystemExit as end:

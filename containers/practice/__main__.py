@@ -7,10 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from locks import errors, run
+from locks import run
 
 from practice.command import main
 
 if __name__ == "__main__":
-    errors.interrupt_on_signals()
     run(lambda: main(sys.argv[1:]))

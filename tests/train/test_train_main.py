@@ -57,22 +57,18 @@ def train(cell: Path, *options: str, **environment: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize(
-    ("options", "environment", "words"),
+    ("options", "changes", "words"),
     [
         (["--attempt", "0"], {}, "--attempt"),
         (["--stall-s", "nan"], {}, "--stall-s"),
-        ([], {"HOROVOD_RANK": "0"}, "HOROVOD_SIZE is None"),
-        ([], {"RANK": "2"}, "rank 2 of a world of 2"),
+        ([], {"SIZE": "two"}, "HOROSCALE_SIZE is 'two'"),
         ([], {"CORES": "0,x"}, "HOROSCALE_CORES is '0,x'"),
         ([], {"CORES": "4000"}, "cores 4000"),
-        ([], {"SUPERVISOR": "me"}, "HOROSCALE_SUPERVISOR is 'me'"),
     ],
 )
-def test_a_wrong_request_is_refused_without_a_traceback(cell, options, environment, words) -> None:
-    ours = {"RANK": "0", "SIZE": "2", "LOCAL_RANK": "0", "LOCAL_SIZE": "2"} | environment
-    if "HOROVOD_RANK" not in environment:
-        environment = {f"HOROSCALE_{name}": value for name, value in ours.items()}
-    done = train(cell, *options, **environment)
+def test_a_wrong_request_is_refused_without_a_traceback(cell, options, changes, words) -> None:
+    ours = {"RANK": "0", "SIZE": "2", "LOCAL_RANK": "0", "LOCAL_SIZE": "2"} | changes
+    done = train(cell, *options, **{f"HOROSCALE_{name}": value for name, value in ours.items()})
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -137,6 +133,7 @@ def test_a_supervised_rank_leaves_its_error_and_removes_nothing(cell: Path, caps
     assert read_epochs(cell), "what to forget is the supervisor's to say"
     (failure,) = read_failures(cell)
     assert "world of 1 rank" in failure.error.what and not failure.consequence
+    assert "rank-0.log" in failure.error.what_to_do
 
 
 NETWORK = """
@@ -227,22 +224,12 @@ def test_a_good_record_is_kept_and_its_traces_too(cell: Path, capsys) -> None:
     assert read_record(cell / RECORD_NAME) == record(of)
 
 
-@pytest.mark.parametrize(
-    ("earlier", "options", "number"),
-    [
-        (None, {}, 1),
-        ("failed", {}, 2),
-        ("completed", {"force": True}, 1),  # a new story
-        ("failed", {"attempt": 7}, 7),
-    ],
-)
-def test_the_number_of_a_start(earlier, options, number) -> None:
-    error = None if earlier == "completed" else ERROR
-    found = record(config(gpus=2), status=earlier, error=error) if earlier else None
-    assert start_number(options.get("attempt"), found, ()) == number
+def test_the_number_of_a_start() -> None:
+    failed = record(config(gpus=2), status="failed", error=ERROR)
     trained = (epoch(1, config()), epoch(2, config(), attempt=4))  # by one that left no record
-    more = number if options else 5
-    assert start_number(options.get("attempt"), found, trained) == more
+    assert (start_number(None, ()), start_number(failed, ())) == (1, 2)
+    assert start_number(None, trained) == start_number(failed, trained) == 5
+    assert start_number(record(config(gpus=2)), trained) == 1, "a new story"
 
 
 def test_a_record_of_another_config_is_neither_done_nor_replaced(cell: Path, capsys) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from train.data.registry import load
 from train.data.waiting import say
-from train.errors import ConfigError, interrupt_on_signals
+from train.errors import ConfigError
 from train.program import place, run
 
 _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
@@ -36,7 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted.
     """
     options = _parser().parse_args(arguments)
-    interrupt_on_signals()
     try:
         root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
         data = load(options.dataset, options.image_size, root, options.store)

@@ -31,6 +31,11 @@ class Ranks:
         if self.size > 1:
             hvd.allreduce(tf.zeros(1), op=hvd.Sum)
 
+    def leave(self) -> None:
+        """Wait for all, then end Horovod."""
+        self.barrier()
+        hvd.shutdown()
+
     def summed(self, mine: Sums) -> Sums:
         """Element-wise, float64."""
         if self.size == 1:

@@ -43,10 +43,10 @@ def take_cores(launch: Launch) -> Claims:
         ConfigError: this machine has no such cores, or they are not for this process.
     """
     mask = os.sched_getaffinity(0)
-    if launch.cores is not None:
-        # whoever gave them without spare ones has not made a claim possible
-        spared = launch.spare is not None
-        claims = claim(launch.cores, launch.spare or ()) if spared else Claims(launch.cores)
+    if launch.spare is not None:
+        claims = claim(launch.cores, launch.spare)
+    elif launch.cores:  # whoever gave them without spare ones has not made a claim possible
+        claims = Claims(launch.cores)
     else:
         near = near_gpus(launch)
         own, left = plan_processors(mask, launch, os.cpu_count(), quotas_here(), near)
@@ -177,7 +177,7 @@ def plan_processors(
     Args:
         machine: number of processors of this machine; a mask of all of them is nobody's own.
     """
-    ranks, asked, most = launch.local_size, launch.cores_asked or 0, len(mask)
+    ranks, asked, most = launch.local_size, launch.cores_asked, len(mask)
     if len(mask) < ranks * asked and len(mask) != machine:
         return [tuple(sorted(mask))] * ranks, []
     size = asked
@@ -221,7 +221,7 @@ class Claims:
         if not self.sit(core, SEATS[0]):
             return False
         if any(_answers(core, seat) for seat in SEATS[1:]):
-            self.give_back(core)
+            self.held.pop(core).close()
             return False
         return True
 
@@ -232,18 +232,14 @@ class Claims:
             claim.bind(_address(core, seat))
         except OSError as error:
             claim.close()
-            # where there is no such namespace, nobody holds anything
+            # if there is no such namespace, nobody holds anything
             return error.errno != errno.EADDRINUSE
         self.held[core] = claim
         return True
 
-    def give_back(self, core: int) -> None:
-        if claim := self.held.pop(core, None):
-            claim.close()
-
 
 def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
-    """As many cores as are wanted: these or, where another process holds some of them, spare ones.
+    """As many cores as are wanted: these or, if another process holds some of them, spare ones.
 
     If too few are free, it takes the wanted ones and sends a message to everybody who holds them.
     """
@@ -256,7 +252,7 @@ def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
         claims.cores = tuple(chosen)
         return claims
     for core in {*claims.held} - {*wanted}:
-        claims.give_back(core)
+        claims.held.pop(core).close()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for core in {*wanted} - {*claims.held}:
             any(claims.sit(core, seat) for seat in SEATS)  # first, so that later ones tell us

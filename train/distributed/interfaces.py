@@ -24,8 +24,6 @@ from train.record.mount import boot_id
 #: Variable by which a site names the interface for its ranks.
 NAME = "HOROSCALE_INTERFACE"
 LOOPBACK = "lo"
-#: An address on no network (RFC 5737), which the default route leads to.
-_ELSEWHERE = "192.0.2.1"
 #: Data counters of InfiniBand ports count words of four bytes (IBA, PortXmitData).
 _IB_WORD = 4
 
@@ -104,12 +102,12 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     if nodes == 1:
         return host.named(LOOPBACK)
     addresses = addresses_of(host.name)
-    holders = {a: held for a in addresses if (held := host.holder(a))}
-    outside = {a: held for a, held in holders.items() if not ipaddress.ip_address(a).is_loopback}
+    outward = (a for a in addresses if not ipaddress.ip_address(a).is_loopback)
+    outside = {a: held for a in outward if (held := host.holder(a))}
     for address, held in outside.items():
         if own := host.ipv4(held) if ":" in address else address:
             return Interface(held, own)
-    route = host.holder(_source_towards(_ELSEWHERE)) or next(iter(outside.values()), LOOPBACK)
+    route = host.holder(_source_elsewhere()) or next(iter(outside.values()), LOOPBACK)
     if route != LOOPBACK:
         return host.named(route)
     raise ConfigError(
@@ -119,26 +117,15 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     )
 
 
+def machine() -> str:
+    """The running kernel: pretend nodes of a practice cluster have names of their own, yet share
+    one machine's cores."""
+    return boot_id() or socket.gethostname()
+
+
 def network_here() -> str:
     """Of this kernel and network namespace: pretended nodes may share one, and so its addresses."""
-    return f"{boot_id() or socket.gethostname()}:{Path('/proc/self/ns/net').readlink()}"
-
-
-def towards(peer: str, preferred: str, environment: Mapping[str, str]) -> Interface:
-    """The interface by which this rank talks to ranks that meet at ``peer``, an IPv4 address.
-
-    The one named for this rank; else the one called as rank 0's is; else the one that the kernel
-    takes to get there (nodes may name the same network differently).
-
-    Raises:
-        ConfigError: the named one is not here, or nothing leads to ``peer``.
-    """
-    host = this_host()
-    if not environment.get(NAME) and not host.ipv4(preferred):
-        source = _source_towards(peer)
-        if source and (name := host.holder(source)):
-            return Interface(name, source)
-    return host.named(environment.get(NAME) or preferred)
+    return f"{machine()}:{Path('/proc/self/ns/net').readlink()}"
 
 
 def addresses_of(host: str) -> list[str]:
@@ -149,10 +136,10 @@ def addresses_of(host: str) -> list[str]:
     return []
 
 
-def _source_towards(peer: str) -> str | None:
-    """Own address that the kernel would send from; connecting UDP sends nothing."""
+def _source_elsewhere() -> str | None:
+    """Own address of the default route; connecting UDP sends nothing."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((peer, 9))
+        probe.connect(("192.0.2.1", 9))  # an address on no network (RFC 5737)
         return str(probe.getsockname()[0])
     return None
 

@@ -34,15 +34,15 @@ class Launch:
     size: int
     local_rank: int
     local_size: int
-    cores: tuple[int, ...] | None = None  # given by the launcher; None: choose from the mask
-    rendezvous: Path | None = None  # file through which rank 0 tells the others where to meet
+    cores: tuple[int, ...] = ()  # given by the launcher; (): choose from the mask
+    rendezvous: Path | None = None  # file in which rank 0 publishes its address
     supervisor: int | None = None  # process whose end must end this one
     node: int = 0
     nodes: int = 1
-    cores_asked: int | None = None  # for each rank, of Slurm
+    cores_asked: int = 0  # for each rank, of Slurm; 0: none
     wired: bool = True  # MPI can find its peers
     supervised: bool = False  # a supervisor, perhaps on another host, keeps the record
-    # to be taken where another run holds ``cores``; None: the launcher gave none, not even ()
+    # to be taken where another run holds ``cores``; None: these are not claimed
     spare: tuple[int, ...] | None = None
 
 
@@ -50,7 +50,7 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
     """Find out who started this process.
 
     Args:
-        supervised: the command line says that a supervisor keeps the record. It holds also where
+        supervised: the command line says that a supervisor keeps the record. It holds also if
             a container dropped the whole environment, and the supervisor may be on another host.
 
     Raises:
@@ -60,11 +60,15 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
     if not 0 <= launch.rank < launch.size:
         raise ConfigError(f"the launcher says rank {launch.rank} of a world of {launch.size}")
     meeting = environment.get("HOROSCALE_RENDEZVOUS")
+    local = "HOROSCALE_SUPERVISOR" in environment
+    supervisor = _integer(environment, "HOROSCALE_SUPERVISOR") if local else None
     return replace(
         launch,
-        rendezvous=Path(meeting) if meeting and launch.launcher != "none" else None,
-        supervisor=None if supervised else launch.supervisor,
-        supervised=supervised or launch.supervisor is not None,
+        cores=_cores(environment, "HOROSCALE_CORES"),
+        rendezvous=Path(meeting) if meeting else None,
+        supervisor=None if supervised else supervisor,
+        supervised=supervised or local,
+        spare=_cores(environment, "HOROSCALE_SPARE") if "HOROSCALE_SPARE" in environment else None,
     )
 
 
@@ -78,15 +82,8 @@ def _read_launcher(environment: Mapping[str, str]) -> Launch:
             else:  # nodes of mpirun are taken as equal
                 place = 0, 1 if launcher == "horoscale" else -(-size // max(1, local_size))
             return Launch(
-                launcher, rank, size, local_rank, local_size,
-                cores=_cores(environment, "HOROSCALE_CORES") or None,
-                supervisor=_integer(environment, "HOROSCALE_SUPERVISOR")
-                if environment.get("HOROSCALE_SUPERVISOR")
-                else None,
-                node=place[0],
-                nodes=place[1],
-                spare=_cores(environment, "HOROSCALE_SPARE"),
-            )  # fmt: skip
+                launcher, rank, size, local_rank, local_size, node=place[0], nodes=place[1]
+            )
     # a batch script and a shell of salloc have SLURM_PROCID, too: only steps count their tasks
     if "SLURM_STEP_NUM_TASKS" in environment and "SLURM_PROCID" in environment:
         return _read_step(environment)
@@ -94,42 +91,23 @@ def _read_launcher(environment: Mapping[str, str]) -> Launch:
 
 
 def _read_step(environment: Mapping[str, str]) -> Launch:
-    """A task of a step of Slurm. ``HOROSCALE_CORES`` and the like, one for all, mean nothing."""
     node, size = (_integer(environment, f"SLURM_{name}") for name in ("NODEID", "STEP_NUM_TASKS"))
     text = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
-    tasks = tasks_per_node(text)
+    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?(?:,|$)", text)  # 2(x3),1 is 2, 2, 2, 1
+    tasks = [int(count) for count, times in runs for _ in range(int(times or 1))]
     if not 0 <= node < len(tasks) or sum(tasks) != size:
         raise ConfigError(
             f"Slurm says node {node}, {size} tasks and SLURM_STEP_TASKS_PER_NODE={text!r}, which "
             "do not go together: start the ranks through make sweep or a plain srun"
         )
-    asked = environment.get("SLURM_CPUS_PER_TASK", "")
     return Launch(
         "srun", _integer(environment, "SLURM_PROCID"), size,
         _integer(environment, "SLURM_LOCALID"), tasks[node],
         node=node,
         nodes=len(tasks),
-        cores_asked=int(asked) if asked.isdecimal() and int(asked) > 0 else None,
+        cores_asked=int(environment.get("SLURM_CPUS_PER_TASK") or 0),
         wired=any(name in environment for name in _WIRING),
     )  # fmt: skip
-
-
-def tasks_per_node(text: str) -> tuple[int, ...]:
-    """Slurm's short form, one number per node: ``2(x3),1`` is 2, 2, 2, 1.
-
-    Raises:
-        ConfigError: it is not of that form.
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if match is None:
-            raise ConfigError(
-                f"SLURM_STEP_TASKS_PER_NODE is {text!r}, expected the form 2(x3),1: "
-                "start the ranks through make sweep, srun, horovodrun or mpirun"
-            )
-        found += [int(match[1])] * int(match[2] or 1)
-    return tuple(found)
 
 
 def _integer(environment: Mapping[str, str], name: str) -> int:
@@ -142,10 +120,8 @@ def _integer(environment: Mapping[str, str], name: str) -> int:
         ) from error
 
 
-def _cores(environment: Mapping[str, str], name: str) -> tuple[int, ...] | None:
-    given = environment.get(name)
-    if given is None:
-        return None
+def _cores(environment: Mapping[str, str], name: str) -> tuple[int, ...]:
+    given = environment.get(name, "")
     try:
         return tuple(int(core) for core in given.split(",") if given)
     except ValueError as error:

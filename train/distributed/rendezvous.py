@@ -1,7 +1,5 @@
 """Ranks meet by Gloo without MPI: rank 0 serves the rendezvous and publishes its address.
 
-What this host's own name stands for, which decides where Horovod's Gloo sends the data.
-
 Horovod 0.28.1 meets over the interface that is named, then makes the connections for the data over
 the address of the host's name (the context of a process set is made without the interface). A name
 that stands for nothing ends the process in native code, without a Python exception; one that
@@ -20,21 +18,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from train.distributed.interfaces import (
-    LOOPBACK,
     NAME,
     Interface,
     addresses_of,
     network_here,
     own_interface,
     this_host,
-    towards,
 )
 from train.distributed.launch import Launch
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
 PATIENCE_S = 600.0
-_BY_GLOO = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
 _FIX = (
     "Have the name stand for the address of the network between the nodes (DNS or /etc/hosts of "
     "each node), or let ranks meet by PMIx (mpi: pmix in the site's file)"
@@ -50,14 +45,13 @@ class Meeting(NamedTuple):
 
     host: str  # its IPv4 address
     port: int
-    interface: str
     data: str | None  # address at which Gloo sends (data_address)
     network: str
 
 
 def meet(
     launch: Launch, environment: MutableMapping[str, str], patience_s: float = PATIENCE_S
-) -> Interface:
+) -> None:
     """Make the environment ready for ``hvd.init()`` under Gloo; serves on rank 0.
 
     Both CONTROLLER and CPU_OPERATIONS must be gloo: with the first alone, a build with MPI calls
@@ -69,31 +63,31 @@ def meet(
             address is this node's, too, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
     """
-    assert launch.rendezvous is not None
     if launch.size != launch.nodes * launch.local_size:
         raise ConfigError(
             f"found {launch.size} ranks on {launch.nodes} nodes, {launch.local_size} of them on "
             f"{socket.gethostname()}; over Gloo each node must hold equally many: start as many "
             "on each (srun --ntasks-per-node)"
         )
+    interface = own_interface(environment, nodes=launch.nodes)
     if launch.rank == 0:
-        interface = own_interface(environment, nodes=launch.nodes)
-        host, port = interface.address, _serve(interface.address)
-        meeting = Meeting(host, port, interface.name, data_address(), network_here())
-        write_atomically(launch.rendezvous, json.dumps(meeting))
+        host = interface.address
+        meeting = Meeting(host, _serve(host), data_address(), network_here())
+        if launch.rendezvous:  # a world of one may have none
+            write_atomically(launch.rendezvous, json.dumps(meeting))
     else:
-        meeting = _wait_for(launch.rendezvous, patience_s)
+        assert launch.rendezvous is not None
+        meeting, here = _wait_for(launch.rendezvous, patience_s), this_host()
         for address in (meeting.host, meeting.data) if meeting.network != network_here() else ():
-            if address and (name := this_host().holder(address)):
-                here = socket.gethostname()
-                raise ConfigError(shared_address(address, name, here, "rank 0's node"))
-        interface = towards(meeting.host, meeting.interface, environment)
-    interface = data_interface(interface, launch.nodes, environment)
+            if address and (name := here.holder(address)):
+                raise ConfigError(shared_address(address, name, here.name, "rank 0's node"))
+    data = data_interface(interface, launch.nodes, environment)
     environment.update(
-        _BY_GLOO,
+        HOROVOD_CONTROLLER="gloo",
+        HOROVOD_CPU_OPERATIONS="gloo",
         HOROVOD_GLOO_RENDEZVOUS_ADDR=meeting.host,
         HOROVOD_GLOO_RENDEZVOUS_PORT=str(meeting.port),
-        HOROVOD_GLOO_IFACE=interface.name,
+        HOROVOD_GLOO_IFACE=data,
         HOROVOD_HOSTNAME=socket.gethostname(),
         HOROVOD_RANK=str(launch.rank),
         HOROVOD_SIZE=str(launch.size),
@@ -102,17 +96,6 @@ def meet(
         HOROVOD_CROSS_RANK=str(launch.node),
         HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
-    return interface
-
-
-def meet_nobody(environment: MutableMapping[str, str]) -> None:
-    """A world of one: Gloo needs no peer, but an address of its own all the same.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    interface = data_interface(Interface(LOOPBACK, "127.0.0.1"), 1, {})
-    environment.update(_BY_GLOO, HOROVOD_GLOO_IFACE=interface.name)
 
 
 def shared_address(address: str, interface: str, *hosts: str) -> str:
@@ -167,8 +150,8 @@ def _is_inner(address: str) -> bool:
     return known.is_loopback or (known.version == 6 and known.is_link_local)
 
 
-def data_interface(interface: Interface, nodes: int, environment: Mapping[str, str]) -> Interface:
-    """The interface that Horovod sends its data over, for a rank that is to use ``interface``.
+def data_interface(interface: Interface, nodes: int, environment: Mapping[str, str]) -> str:
+    """The name of what Horovod sends its data over, for a rank that is to use ``interface``.
 
     Raises:
         ConfigError: the host's name stands for nothing, or leads elsewhere than to where it must.
@@ -181,13 +164,12 @@ def data_interface(interface: Interface, nodes: int, environment: Mapping[str, s
             f"Horovod would crash. Add a line to /etc/hosts ({interface.address} {host.name})"
         )
     if nodes == 1:
-        return interface
+        return interface.name
     said = f"the name of this host, {host.name}, stands for {address}, where Horovod sends its data"
     if _is_inner(address):
         raise ConfigError(f"{said}: ranks of other nodes could not reach it. {_FIX}")
     if address in host.interfaces.get(interface.name, ()):
-        return interface
+        return interface.name
     if name := environment.get(NAME):
         raise ConfigError(f"{said}, not over {name} ({interface.address}) as asked. {_FIX}")
-    holder = host.holder(address)
-    return Interface(holder, address) if holder else interface
+    return host.holder(address) or interface.name

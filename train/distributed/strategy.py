@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -26,35 +25,34 @@ _ADDRESS_BYTES = 64
 _HEARTBEAT_S = 120
 
 
-@dataclass(frozen=True)
-class Distribution:
-    """A strategy, and this process' part of it."""
-
-    strategy: Any  # tf.distribute.Strategy
-    replicas: int  # of this process; each is what a rank is under Horovod
-    interface: str | None  # network interface that its gradients take; None: they stay in here
-
-
-def open_distribution(config: RunConfig, launch: Launch) -> Distribution | None:
+def open_strategy(config: RunConfig, launch: Launch) -> tuple[Any, str | None]:
     """Collective: every process must call it, after ``hvd.init()`` and before any operation of
-    TensorFlow. None if Horovod averages the gradients.
+    TensorFlow.
+
+    Returns:
+        The strategy, None if Horovod averages the gradients; and the network interface that its
+        gradients take, None if they stay in this process.
 
     Raises:
         ConfigError: there is no such network interface as the site names.
         RuntimeError: TensorFlow has begun already.
     """
     if config.framework == "mirrored":
-        return Distribution(_mirrored(config.gpus), config.gpus, None)
+        return _mirrored(config.gpus), None
     if config.framework == "multi_worker_mirrored":
         # Gloo's; under MPI, by the same rules
         name = os.environ.get("HOROVOD_GLOO_IFACE")
         interface = (
             this_host().named(name) if name else own_interface(os.environ, nodes=launch.nodes)
         )
-        with _held_port(interface.address) as held:
+        # a port of its own, held until TensorFlow's server, which shares it, is there: other ranks
+        # and programs look for ports at the same time
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind((interface.address, 0))
             workers = _addresses(f"{interface.address}:{held.getsockname()[1]}")
-            return Distribution(_multi_worker(workers, launch.rank), 1, interface.name)
-    return None
+            return _multi_worker(workers, launch.rank), interface.name
+    return None, None
 
 
 def _mirrored(replicas: int) -> tf.distribute.Strategy:
@@ -92,15 +90,6 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
         rpc_layer="grpc",
     )
     return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
-
-
-def _held_port(address: str) -> socket.socket:
-    """A socket that holds a port of its own until TensorFlow's server, which shares it, is there:
-    other ranks and programs look for ports at the same time."""
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.bind((address, 0))
-    return held
 
 
 def _addresses(own: str) -> list[str]:

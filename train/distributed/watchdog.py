@@ -29,12 +29,12 @@ from train.distributed.awake import PERIOD_S, Awake
 
 #: A rank that hangs ends itself with this code.
 EXIT_STALLED = 75
-#: Seconds without progress that end a rank, where nobody asks for others.
+#: Seconds without progress that end a rank, unless somebody asks for others.
 STALL_S = 300.0
 #: Last words get this long, no longer: they may be written to what hangs.
 REPORT_S = 10.0
 #: Seconds between two life signs of a rank that does the same all the time; a quarter of the limit
-#: of a stall where that is shorter.
+#: of a stall if that is shorter.
 BEAT_S = 15.0
 #: A life sign that tells of another phase follows the one before it after this time, or later:
 #: short epochs have many phases a second.
@@ -95,7 +95,7 @@ class Watchdog:
 
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
         """Progress: what this rank does from now on, and how long that may take without another
-        sign, where that is longer than ``stall_s``."""
+        sign, if that is longer than ``stall_s``."""
         before = self._doing.phase
         self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
         if _PROGRESS.sub("", phase) != _PROGRESS.sub("", before):
@@ -108,8 +108,8 @@ class Watchdog:
             if self._supervisor is not None and is_orphan(self._supervisor):
                 os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
             if idle > doing.limit_s:
-                told = f"no progress for {idle:.0f} s while: {doing.phase}"
-                end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, told), self._write)
+                what = f"no progress for {idle:.0f} s while: {doing.phase}"
+                end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, what), self._write)
 
     def _report(self) -> None:
         """Write a life sign at once, then one every ``_beat_s`` and for each new phase, and one at

@@ -7,22 +7,18 @@ import socket
 from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from train.config.run import RunConfig
 from train.distributed.cores import Claims, take_cores
 from train.distributed.gpus import choose_products
-from train.distributed.interfaces import NAME, this_host
+from train.distributed.interfaces import NAME, machine, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
-from train.distributed.rendezvous import PATIENCE_S, meet, meet_nobody
+from train.distributed.rendezvous import PATIENCE_S, meet
 from train.environment import NOTHING
 from train.errors import WorldError
-from train.record.mount import boot_id
 from train.record.run import DataPlane, Provenance, World
-
-if TYPE_CHECKING:  # it loads TensorFlow
-    from train.distributed.strategy import Distribution
 
 
 @dataclass(frozen=True)
@@ -36,13 +32,10 @@ class Runtime:
     launcher: Launcher
     gpus: tuple[str, ...]  # models, one per replica; () without GPUs
     gpu_shared: bool  # with another rank of this node
-    distribution: Distribution | None = None  # None: Horovod averages the gradients
     claims: Claims = field(default_factory=Claims)
-
-    @property
-    def replicas(self) -> int:
-        """Ranks that this process stands for."""
-        return 1 if self.distribution is None else self.distribution.replicas
+    replicas: int = 1  # ranks that this process stands for
+    strategy: Any = None  # tf.distribute.Strategy; None: Horovod averages the gradients
+    interface: str | None = None  # network interface of the strategy's gradients
 
     def shares_cores(self) -> bool:
         """Whether another run has used some of its cores so far. With GPUs they do not decide the
@@ -90,16 +83,17 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     check_size(config.processes, hvd.size(), launch)
     if hvd.rank() != launch.rank:
         raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
-    gpus, visible = own_gpus(hvd.local_rank(), config.gpus // config.processes)
+    replicas = config.gpus // config.processes
+    gpus, visible = own_gpus(hvd.local_rank(), replicas)
     choose_products(config.technique.precision)
 
-    from train.distributed.strategy import open_distribution  # noqa: PLC0415
+    from train.distributed.strategy import open_strategy  # noqa: PLC0415
 
     # under srun a rank may be shown its own GPU only; all other launchers show all to all
     shared = launch.launcher != "srun" and 0 < visible < hvd.local_size()
     return Runtime(
-        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, shared,
-        open_distribution(config, launch), claims,
+        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, shared, claims, replicas,
+        *open_strategy(config, launch),
     )  # fmt: skip
 
 
@@ -133,20 +127,18 @@ def choose_transport(
         ConfigError: the network interface that the site names is not there.
     """
     environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(round(exchange_s)))
-    if launch.rendezvous is not None:
+    alone = launch.size == 1 and (launch.launcher == "none" or not launch.wired)
+    if launch.rendezvous is not None or alone:
         meet(launch, environment, patience_s)
-    elif launch.size == 1 and (launch.launcher == "none" or not launch.wired):
-        meet_nobody(environment)
-    else:
-        if name := environment.get(NAME):
-            this_host().named(name)  # Open MPI's own words on a missing one are a riddle
-        if not launch.wired:
-            raise WorldError(
-                f"srun started {launch.size} tasks, but this one has no PMIx variables, so that "
-                "MPI would abort or make a world of one of each. Either srun lacks --mpi=pmix "
-                "(`srun --mpi=list` shows what there is), or the container dropped PMIX_*: "
-                f"{_DROPPED}"
-            )
+        return
+    if name := environment.get(NAME):
+        this_host().named(name)  # Open MPI's own words on a missing one are a riddle
+    if not launch.wired:
+        raise WorldError(
+            f"srun started {launch.size} tasks, but this one has no PMIx variables, so that MPI "
+            "would abort or make a world of one of each. Either srun lacks --mpi=pmix (`srun "
+            f"--mpi=list` shows what there is), or the container dropped PMIX_*: {_DROPPED}"
+        )
 
 
 _DROPPED = (
@@ -199,12 +191,6 @@ def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
         tf.config.experimental.set_memory_growth(gpu, True)
     details = tf.config.experimental.get_device_details
     return tuple(str(details(gpu).get("device_name", gpu.name)) for gpu in own), len(gpus)
-
-
-def machine() -> str:
-    """The running kernel: pretend nodes of a practice cluster have names of their own, yet share
-    one machine's cores."""
-    return boot_id() or socket.gethostname()
 
 
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
@@ -276,8 +262,8 @@ def _data_way(runtime: Runtime, nodes: int, *, by_mpi: bool) -> tuple[DataPlane,
     """What carries the gradients, and over which interface, if it shows that."""
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
-    if runtime.distribution is not None:
-        return "tf.distribute", runtime.distribution.interface if runtime.size > 1 else None
+    if runtime.strategy is not None:
+        return "tf.distribute", runtime.interface if runtime.size > 1 else None
     interface = None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE")
     if runtime.gpus and hvd.nccl_built() > 0:
         # the controller's interface is not NCCL's; on one node there is no other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,10 @@ import tensorflow as tf
 
 from train.config.checks import image_problem
 from train.config.optimizer import Muon
-from train.config.plan import RunPlan, checked_plan
+from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
-from train.data.sampling import Indices, used_subset
-from train.distributed.strategy import Distribution
+from train.data.sampling import used_subset
 from train.distributed.world import Runtime
 from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of, user_network
@@ -58,15 +56,22 @@ def build_parts(
             whiten_first_layer(model, data.train_x, used)
         return model
 
-    if runtime.distribution is not None:
-        return _distributed(config, plan, used, runtime.rank, runtime.distribution, build)
-    seed = StepSeed(stream_of(config.seed, runtime.rank))
+    first = runtime.rank * runtime.replicas
+    streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
+    seed, strategy = StepSeed(streams[0]), runtime.strategy
     model = build(seed)
-    optimizer = _optimizer(config, model)
-    gains = None
-    if technique.lr_scaling == "adascale":
-        gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
-    step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
+    if strategy is None:
+        optimizer = _optimizer(config, model)
+        gains = None
+        if technique.lr_scaling == "adascale":
+            gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
+        step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
+    else:  # from the same first weights
+        replica_seed = ReplicaSeed(strategy, streams)
+        with strategy.scope():
+            trained = build(replica_seed)
+            optimizer = _optimizer(config, trained)
+        step = DistributedStep(trained, optimizer, technique, replica_seed, strategy, model)
     return Parts(plan, used, model, step)
 
 
@@ -76,24 +81,3 @@ def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
     if isinstance(optimizer, Muon):
         convolutions = muon_kernels(user_network(model), optimizer)
     return build_optimizer(optimizer, model.trainable_variables, convolutions)
-
-
-def _distributed(
-    config: RunConfig,
-    plan: RunPlan,
-    used: Indices,
-    rank: int,
-    distribution: Distribution,
-    build: Callable[[StepSeed], tf.keras.Model],
-) -> Parts:
-    """The same parts, made by a strategy of tf.distribute, from the same first weights."""
-    strategy = distribution.strategy
-    first = rank * distribution.replicas
-    streams = [stream_of(config.seed, first + own) for own in range(distribution.replicas)]
-    shown = build(StepSeed(streams[0]))
-    seed = ReplicaSeed(strategy, streams)
-    with strategy.scope():
-        trained = build(seed)
-        optimizer = _optimizer(config, trained)
-    step = DistributedStep(trained, optimizer, config.technique, seed, strategy, shown)
-    return Parts(plan, used, shown, step)

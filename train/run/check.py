@@ -34,11 +34,10 @@ from train.distributed.watchdog import Watchdog
 from train.distributed.world import start
 from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
-from train.program import EXIT_REQUEST, positive
+from train.program import EXIT_FAILED, EXIT_REQUEST, positive
 from train.record.cell_folder import CHECKPOINT_NAME
 from train.run.failure import headline
 
-EXIT_FAILED = 1
 STEPS = 3  # of each of two epochs
 #: Of the norm of a step: what float32 makes of a sum in another order stays far below.
 TOLERANCE = 1e-3
@@ -160,7 +159,6 @@ def _findings(
         # only now: they load TensorFlow
         import tensorflow as tf  # noqa: PLC0415
 
-        from train.distributed.communicator import Ranks  # noqa: PLC0415
         from train.models.normalisation import batch_norms  # noqa: PLC0415
         from train.run.build import build_parts  # noqa: PLC0415
         from train.trainer.checkpoint import Origin  # noqa: PLC0415
@@ -181,7 +179,8 @@ def _findings(
         trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
         trainer = partial(Trainer, config, runtime, data, attempt=1, beat=beat, origin=origin)
-        straight = trainer(parts=parts, out=whole).train(resume=False)
+        first = trainer(parts=parts, out=whole)
+        straight = first.train(resume=False)
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
@@ -190,7 +189,10 @@ def _findings(
         device = runtime.gpus[0] if runtime.gpus else "CPU"
         text = f"{step_s:.2g} s, {per}, measured on {there} with {cores} ({device})"
         yield "-", "step", text
-        peak = max(Ranks(runtime.rank, size).allgather(_peak_bytes(*runtime.gpus)))
+        peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if runtime.gpus:
+            peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        peak = max(first.ranks.allgather(peak_bytes))
         yield "-", "memory", f"{peak / 1e9:.2f} GB, the most of a rank"
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
         alone = "not compared, since there is one: --ranks 2 starts two"
@@ -229,14 +231,6 @@ def _fitting(
             yield "-", name, "fits"
         except ConfigError as error:
             yield "-", name, f"does not fit: {error}"
-
-
-def _peak_bytes(*gpus: str) -> int:
-    import tensorflow as tf  # noqa: PLC0415
-
-    if gpus:
-        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _accumulation(

@@ -6,15 +6,13 @@ import signal
 from datetime import datetime, timezone
 
 from train.config.networks import model_file, parse_model
-from train.config.plan import RunPlan
 from train.config.run import RunConfig
-from train.data.dataset import Dataset
 from train.data.registry import load
 from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
 from train.distributed.launch import Launch
 from train.distributed.watchdog import Watchdog
-from train.distributed.world import Runtime, describe_world, start
+from train.distributed.world import describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
 from train.record.builder import Announcement, finished_record
@@ -36,8 +34,14 @@ _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
     "(images may repeat across ranks)"
 )
-#: A rank waits for late ones this many times as long as it may itself go without progress.
-PATIENCE_FACTOR = 2
+ORDERS = {
+    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
+    "cut into disjoint shards",
+    "independent": _OPTION_2,
+    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
+    "same": "as the config asks, all ranks draw the same images: the first ones of one permutation "
+    "of the whole set per epoch, drawn from (seed, epoch)",
+}
 
 
 def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
@@ -47,7 +51,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     Raises:
         Unfinished: the ranks stopped at an epoch's end on purpose.
     """
-    beat, patience_s = watchdog.beat, PATIENCE_FACTOR * watchdog.stall_s
+    started_at, logs = datetime.now(timezone.utc), task.out / "logs"
+    beat, patience_s = watchdog.beat, 2 * watchdog.stall_s  # for late ranks
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
     runtime = start(config, launch, patience_s)
@@ -79,18 +84,28 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         image=provenance.image_digest or "",
     )  # fmt: skip
     trainer = Trainer(
-        config, runtime, data, parts, task.out, task.attempt, beat, origin, task.stop_at,
-        watchdog.awake, world.oversubscribed,
+        config, runtime, data, parts, task.out, task.attempt, beat, origin,
+        task.stop_at, watchdog.awake, world.oversubscribed,
     )  # fmt: skip
 
     def announced() -> Announcement:
         shared = {"oversubscribed": trainer.oversubscribed}  # so far
         return Announcement(
-            world=world.model_copy(update=shared), data=describe_data(config, data, parts.plan),
-            provenance=provenance, labelled=data.labelled,
-        )  # fmt: skip
+            world=world.model_copy(update=shared),
+            data=DataRecord(
+                name=data.name,
+                fingerprint=data.fingerprint,
+                train_images=parts.plan.used,
+                train_images_available=len(data.train_y),
+                validation_images=len(data.validation_y),
+                classes=len(data.classes),
+                dropped_per_epoch=parts.plan.left_over,
+                order=ORDERS[config.partition],
+            ),
+            provenance=provenance,
+            labelled=data.labelled,
+        )
 
-    logs = task.out / "logs"
     if runtime.rank == 0:
         write_atomically(logs / START_NAME, announced().model_dump_json())
     try:
@@ -103,51 +118,21 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _leave(runtime)
+        trainer.ranks.leave()
         raise
     beat("waiting for the record to be written")
     if runtime.rank == 0:
         beat("writing the record")
         record = finished_record(
             config, trained, announced(), task.attempt,
-            earlier=tuple(a for a in earlier_attempts(task.out, config) if a.number < task.attempt),
-            started_at=task.started_at, ended_at=datetime.now(timezone.utc),
+            earlier=tuple(
+                a for a in earlier_attempts(task.out, config) if a.number < task.attempt
+            ),
+            started_at=started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
         if config.keep_weights:
             write_atomically(task.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))
         if not write_record(task.out / RECORD_NAME, record, replace_good=task.force):
             raise RuntimeError(f"the record in {task.out} is good already and was kept")
         (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
-    _leave(runtime)
-
-
-ORDERS = {
-    "partition": "option 1: one permutation of the whole set per epoch, drawn from (seed, epoch), "
-    "cut into disjoint shards",
-    "independent": _OPTION_2,
-    "whole": f"{_OPTION_2}; rank 0 in the orders of option 1",
-    "same": "as the config asks, all ranks draw the same images: the first ones of one permutation "
-    "of the whole set per epoch, drawn from (seed, epoch)",
-}
-
-
-def describe_data(config: RunConfig, data: Dataset, plan: RunPlan) -> DataRecord:
-    return DataRecord(
-        name=data.name,
-        fingerprint=data.fingerprint,
-        train_images=plan.used,
-        train_images_available=len(data.train_y),
-        validation_images=len(data.validation_y),
-        classes=len(data.classes),
-        dropped_per_epoch=plan.left_over,
-        order=ORDERS[config.partition],
-    )
-
-
-def _leave(runtime: Runtime) -> None:
-    import horovod.tensorflow as hvd  # noqa: PLC0415
-    import tensorflow as tf  # noqa: PLC0415
-
-    if runtime.size > 1:
-        hvd.allreduce(tf.zeros(1), op=hvd.Sum)
-    hvd.shutdown()
+    trainer.ranks.leave()

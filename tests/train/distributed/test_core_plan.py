@@ -52,7 +52,7 @@ def spans(*parts: tuple[int, int]) -> set[int]:
 
 
 def planned(
-    mask: Collection[int], ranks: int, asked: int | None = None, *, node: int = 0,
+    mask: Collection[int], ranks: int, asked: int = 0, *, node: int = 0,
     machine: int = MACHINE, quotas: tuple[Quota, ...] = (),
 ) -> list[set[int]]:  # fmt: skip
     launch = Launch("srun", 0, ranks, 0, ranks, node=node, cores_asked=asked)
@@ -61,7 +61,7 @@ def planned(
     return [set(group) for group in found]
 
 
-@pytest.mark.parametrize("asked", [None, 16])
+@pytest.mark.parametrize("asked", [0, 16])
 def test_two_sockets_with_hyper_threads_and_eight_gpus(fake_sysfs, asked) -> None:
     """Seen: rank 4 of 8 got 64 to 79, the other threads of rank 0's cores."""
     sockets = (spans((0, 31), (64, 95)), spans((32, 63), (96, 127)))

@@ -19,7 +19,6 @@ from train.distributed.interfaces import (
     own_interface,
     read_counters,
     this_host,
-    towards,
 )
 from train.errors import ConfigError
 
@@ -37,7 +36,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch):
     def choose(addresses: list[str], source: str | None = None, host: Host = N7) -> str:
         monkeypatch.setattr(interfaces, "this_host", lambda: host)
         monkeypatch.setattr(interfaces, "addresses_of", lambda _: addresses)
-        monkeypatch.setattr(interfaces, "_source_towards", lambda _: source)
+        monkeypatch.setattr(interfaces, "_source_elsewhere", lambda: source)
         return own_interface({}, nodes=2).name
 
     return choose
@@ -107,14 +106,6 @@ def test_names_that_an_interface_goes_by(made: str, name: str, expected: str) ->
     if "Unknown device type" in done.stderr or "Operation not supported" in done.stderr:
         pytest.skip(f"this kernel cannot make it: {done.stderr.splitlines()[0]}")
     assert done.stdout == f"{expected}\n", done.stderr
-
-
-def test_a_rank_goes_where_rank_0_is() -> None:
-    loopback = Interface("lo", "127.0.0.1")
-    assert towards("127.0.0.1", "lo", {}) == loopback
-    assert towards("127.0.0.1", "named otherwise there", {}) == loopback  # by the kernel's route
-    with pytest.raises(ConfigError, match="'ib9' is not there"):
-        towards("127.0.0.1", "lo", {"HOROSCALE_INTERFACE": "ib9"})
 
 
 def test_infiniband_ports_count_words_of_four_bytes(tmp_path: Path) -> None:

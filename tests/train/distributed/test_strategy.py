@@ -29,8 +29,7 @@ from train.distributed.world import describe_world, start
 told = config(gpus=GPUS, framework="FRAMEWORK")
 runtime = start(told, read_launch(os.environ))
 world, _ = describe_world(runtime, record(told).provenance)
-strategy = runtime.distribution.strategy
-print(json.dumps([strategy.num_replicas_in_sync, runtime.replicas, world.model_dump()]))
+print(json.dumps([runtime.strategy.num_replicas_in_sync, runtime.replicas, world.model_dump()]))
 """
 
 
@@ -77,10 +76,10 @@ def test_nobody_takes_the_port_of_a_worker_before_its_server_does(
     monkeypatch.setattr(strategy, "_multi_worker", opened_late)
     monkeypatch.setattr(strategy, "_addresses", lambda own: [own])
     launch, asked = read_launch({}), config(gpus=1, framework="multi_worker_mirrored")
-    strategy.open_distribution(asked, launch)
+    strategy.open_strategy(asked, launch)
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", "ib77")
     with pytest.raises(ConfigError, match="'ib77' is not there"):
-        strategy.open_distribution(asked, launch)
+        strategy.open_strategy(asked, launch)
 
 
 @pytest.mark.ranks2
@@ -95,7 +94,9 @@ def test_workers_do_not_ask_a_web_proxy_for_the_way(
     program = tmp_path / "meet.py"
     script = OPENED.replace("FRAMEWORK", "multi_worker_mirrored").replace("GPUS", "2")
     # the first operation that needs the other worker
-    program.write_text(script + "with strategy.scope():\n    __import__('tensorflow').Variable(1.)")
+    program.write_text(
+        script + "with runtime.strategy.scope():\n    __import__('tensorflow').Variable(1.)"
+    )
     for out in start_ranks([program], 2, timeout_s=240):
         in_sync, local, world = json.loads(out.splitlines()[-1])
         assert (in_sync, local, world["interface"]) == (2, 1, "lo")

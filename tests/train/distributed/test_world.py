@@ -17,8 +17,6 @@ from train.errors import ConfigError, WorldError
         (("a", "a"), ((0,), (1,)), False),
         (("a", "b"), ((0,), (0,)), False),
         (("a", "a"), ((0, 1), (1, 2)), True),
-        (("a", "a"), ((0,), (0,)), True),
-        (("a",), ((0, 1),), False),
     ],
 )
 def test_cores_are_compared_per_machine(hosts, cores, shared) -> None:

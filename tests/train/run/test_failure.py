@@ -8,7 +8,7 @@ import pytest
 
 from train.distributed.launch import read_launch
 from train.record.cell_folder import read_failures
-from train.run.failure import describe, headline, leave
+from train.run.failure import headline, leave
 
 # as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
 PEER_GONE = """Graph execution error:
@@ -68,7 +68,7 @@ def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
     what = headline(RuntimeError(text))
     assert line in what and "\n" not in what
     (tmp_path / "logs").mkdir()
-    leave(describe(what, read_launch({}), tmp_path), tmp_path)
+    leave(what, read_launch({}), tmp_path)
     (found,) = read_failures(tmp_path)
     assert found.consequence is consequence
     assert found.error.what == what
@@ -79,13 +79,7 @@ def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
     """Python keeps bytes that are no UTF-8 as lone surrogates, which no JSON can hold."""
     (tmp_path / "logs").mkdir()
     name = os.fsdecode(b"caf\xe9.png")
-    error = describe(f"cannot read {name}", read_launch({}), tmp_path, tail=f"File {name}")
-    leave(error, tmp_path)
+    leave(f"cannot read {name}", read_launch({}), tmp_path, tail=f"File {name}")
     (found,) = read_failures(tmp_path)
     assert found.error.what == "cannot read caf\\udce9.png"
     assert found.error.log_tail == ("File caf\\udce9.png",)
-
-
-def test_a_rank_with_a_supervisor_elsewhere_points_to_its_log(tmp_path) -> None:
-    assert "rank-0.log" in describe("x", read_launch({}, supervised=True), tmp_path).what_to_do
-    assert "rank-0.log" not in describe("x", read_launch({}), tmp_path).what_to_do
