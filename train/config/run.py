@@ -131,6 +131,11 @@ class RunConfig(Frozen):
         return self
 
     @property
+    def labelled(self) -> bool:
+        """Whether labels have a meaning, and so accuracy."""
+        return self.dataset != "synthetic"
+
+    @property
     def runs_as_built(self) -> bool:
         """Whether the network is no network of ours, so that normalisation none and batch_norm
         both leave its layers as they are."""

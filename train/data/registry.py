@@ -92,7 +92,7 @@ def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
     data = source.decode()
     made = kept / source.folder_name
     with explained(f"preparing {dataset}", made, "STORE=DIR"):
-        write_prepared(made, dataset, data)
+        write_prepared(made, data)
     return made
 
 

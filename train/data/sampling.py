@@ -105,5 +105,4 @@ def for_tuning(data: Dataset) -> Dataset:
         data.classes,
         (data.train_x[trained], data.train_y[trained]),
         (data.train_x[checked], data.train_y[checked]),
-        labelled=data.labelled,
     )

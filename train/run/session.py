@@ -87,7 +87,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         shared = {"oversubscribed": trainer.oversubscribed}  # so far
         return Announcement(
             world=world.model_copy(update=shared), data=describe_data(config, data, parts.plan),
-            provenance=provenance, labelled=data.labelled,
+            provenance=provenance,
         )  # fmt: skip
 
     logs = task.out / "logs"
