@@ -102,8 +102,8 @@ def write_tree(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Path:
-    with tarfile.open(path, mode) as archive:
+def write_tar(path: Path, files: Mapping[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)

@@ -16,7 +16,7 @@ import numpy as np
 from train.config.datasets import place_of
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sampling import take
-from train.data.sources.images import SUFFIXES, Item, decode_images
+from train.data.sources.images import SUFFIXES, decode_images
 from train.data.waiting import progress, say
 from train.errors import DataError
 
@@ -91,9 +91,9 @@ def _decode(listing: Listing, size: int) -> Dataset:
             "images in a class folder or have a name of the storage system's own, e.g. "
             f"{listing.left_out[0]}"
         )
-    paths = [(listing.folder / picture.relative, picture.size) for picture in listing.pictures()]
     # one call for both parts, so that all damaged files are named at once
-    images = decode_images([Item(path, path, of) for path, of in paths], size, resize=True)
+    files = [listing.folder / picture.relative for picture in listing.pictures()]
+    images = decode_images(files, size)
     counts = [[len(of_class) for of_class in part.values()] for part in listing.parts]
     labels = np.concatenate([np.repeat(np.arange(len(part)), part) for part in counts])
     if len(listing.parts) == 1:
