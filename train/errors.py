@@ -1,9 +1,10 @@
 """What every room may raise, how refusals of the file system and signals are met, and the command
-that a message names."""
+and the names that a message gives."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import os
 import resource
@@ -11,7 +12,7 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -29,6 +30,15 @@ class ConfigError(ValueError):
 
 class DataError(ConfigError):
     """Data are missing, damaged or no data set; the text says which file and what to do."""
+
+
+def unknown(kind: str, word: object, known: Iterable[str]) -> str:
+    """One sentence: what was found, the nearest valid name, whatever its case, all valid names."""
+    names = list(known)
+    spelt = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(word).lower(), spelt, n=1, cutoff=0.5)
+    hint = f"did you mean {spelt[near[0]]!r}? " if near else ""
+    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names) or '(none)'}"
 
 
 def remedy(error: OSError, place: Path | None = None) -> str:

@@ -5,13 +5,13 @@ Loads the standard library alone, as the preflight must, which reads it in any i
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from train.config.networks import split_hash
+from train.errors import unknown
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
@@ -51,9 +51,7 @@ def check_dataset(name: str) -> None:
             return
         raise ValueError(f"dataset {name!r} found, expected {ARRAYS_PREFIX}FILE.npz")
     known = [*DATASETS, f"{FOLDER_PREFIX}PATH", f"{ARRAYS_PREFIX}FILE.npz"]
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=2, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown dataset {name!r}; known: {', '.join(known)}.{hint}")
+    raise ValueError(unknown("dataset", name, known))
 
 
 def parse_arrays(name: str) -> tuple[str, str | None]:

@@ -63,7 +63,7 @@ def test_folder_names_become_readable_ids() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dataset": "cifar"}, "unknown dataset 'cifar'; known: digits, cifar10"),
+        ({"dataset": "cifar"}, "'cifar'; did you mean 'cifar10'. known: digits, cif"),
         ({"surprise": 1}, "surprise"),
         ({"target": {}}, "needs train_accuracy, validation_accuracy or both"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
