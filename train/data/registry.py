@@ -84,8 +84,8 @@ def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
     if source.decode is None:
         published = PUBLISHED[dataset]
         # a folder for a whole class, or of another user, may be closed to us
-        place = root if is_writable(root / published.folder) else kept
-        fetch_all(published.files, place / published.folder, published.otherwise)
+        place = root if is_writable(root / dataset) else kept
+        fetch_all(published.files, place / dataset, published.otherwise)
         source, *_ = _find(dataset, image_size, place)
         assert source.decode is not None, "what was fetched is not what is looked for"
     say(f"preparing {dataset} in {root}")

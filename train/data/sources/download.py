@@ -28,28 +28,27 @@ class Remote:
     urls: tuple[str, ...]
     size: int  # bytes
     sha256: str
-    inner: str | None = None  # sha256 of the unpacked content, if that is what counts
+    inner: str | None = None  # sha256 of what it unpacks to, if that is what counts
 
 
 def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while part := file.read(2**20):
-            digest.update(part)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify(path: Path, remote: Remote) -> None:
+def verify(path: Path, found: str, remote: Remote) -> None:
     """Compare a file that somebody put there with what was published; it is left as it is.
+
+    ``found``: its sha256, or that of what it unpacks to.
 
     Raises:
         DataError: another checksum.
     """
-    if (found := sha256_of(path)) != remote.sha256:
-        source = f" or replace it by the file from {remote.urls[0]}" if remote.urls else ""
+    expected = remote.inner or remote.sha256
+    if found != expected:
         raise DataError(
-            f"{path} is truncated or altered: sha256 found {found}, expected {remote.sha256}. It "
-            f"was left as it is; delete it{source}"
+            f"{path} is truncated or altered: sha256 found {found}, expected {expected}. It was "
+            f"left as it is; delete it or replace it by the file from {remote.urls[0]}"
         )
 
 

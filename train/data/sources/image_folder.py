@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.config.datasets import place_of
+from train.config.datasets import dataset_slug, place_of
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sampling import take
 from train.data.sources.images import SUFFIXES, decode_images
@@ -71,9 +71,9 @@ def find(path: str, size: int, root: Path) -> Source:
             "the data folder unless its whole path is given."
         )
     listing = _list_folder(folder)
-    slug = re.sub(r"[^a-z0-9_]+", "_", listing.folder.name.lower()).strip("_")[:24] or "folder"
     content = ("folder", size, len(listing.parts) == 1, listing.pictures())
-    return Source(name_of(f"folder_{slug}", *content), partial(_decode, listing, size))
+    name = name_of(f"folder_{dataset_slug(str(listing.folder))}", *content)
+    return Source(name, partial(_decode, listing, size))
 
 
 def _decode(listing: Listing, size: int) -> Dataset:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from train.data.dataset import Dataset, Pixels, Source, make_dataset, name_of
-from train.data.sources.download import Remote
+from train.data.sources.download import Remote, verify
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
@@ -69,12 +69,6 @@ def read_idx(path: Path, published: Remote) -> Pixels:
             content = file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != published.inner:
-        raise DataError(
-            f"{path} holds other data than were published: sha256 of the unpacked data found "
-            f"{found}, expected {published.inner}. It was left as it is; delete it or replace it "
-            f"by the file from {published.urls[0]}"
-        )
+    verify(path, hashlib.sha256(content).hexdigest(), published)
     shape = np.frombuffer(content, ">u4", content[3], offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + shape.nbytes).reshape(shape)

@@ -19,7 +19,6 @@ _CVDF = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 
 @dataclass(frozen=True)
 class Published:
-    folder: str  # below the data folder
     files: tuple[Remote, ...]  # in the order in which a finder expects them
     otherwise: str = ""  # what a user may have instead of these files
 
@@ -39,7 +38,6 @@ def _idx_files(bases: Sequence[str], *facts: tuple[int, str, str]) -> tuple[Remo
 
 PUBLISHED: Mapping[str, Published] = {
     "cifar10": Published(
-        ".",
         (
             Remote(
                 "cifar-10-python.tar.gz",
@@ -52,7 +50,6 @@ PUBLISHED: Mapping[str, Published] = {
         "test/<class>/ in a folder cifar10/,",
     ),
     "fashion_mnist": Published(
-        "fashion_mnist",
         _idx_files(
             [_KERAS, _ZALANDO],
             (
@@ -79,7 +76,6 @@ PUBLISHED: Mapping[str, Published] = {
         "Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist)",
     ),
     "mnist": Published(
-        "mnist",
         _idx_files(
             [_CVDF],
             (

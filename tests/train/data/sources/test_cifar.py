@@ -96,7 +96,7 @@ def test_what_was_downloaded_and_prepared_is_found_without_its_raw_files(
     publish(monkeypatch, "cifar10", write_tar(tmp_path / ARCHIVE, cifar_pickles(4)))
     root = tmp_path / "data"
     made = prepare("cifar10", None, root)
-    (root / ARCHIVE).unlink()
+    (root / "cifar10" / ARCHIVE).unlink()
     assert prepare("cifar10", None, root) == made
     assert len(load("cifar10", None, root).train_y) == 20
 

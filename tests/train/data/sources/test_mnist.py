@@ -43,9 +43,9 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family) 
     [
         (lambda content: content[:-100], "truncated or damaged"),
         (lambda content: b"no gzip", "truncated or damaged"),
-        (lambda content: content[:5000] + b"\0\1\2" + content[5003:], "truncated or damaged|holds"),
-        (lambda content: gzip.compress(gzip.decompress(content) + b"\0"), "holds other data than"),
-        (lambda content: gzip.compress(b""), "holds other data than"),
+        (lambda content: content[:5000] + b"\0\1\2" + content[5003:], "truncated or"),
+        (lambda content: gzip.compress(gzip.decompress(content) + b"\0"), "truncated or altered"),
+        (lambda content: gzip.compress(b""), "truncated or altered"),
     ],
 )
 def test_a_damaged_file_is_refused_and_kept(
