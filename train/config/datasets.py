@@ -5,13 +5,12 @@ Loads the standard library alone, as the preflight must, which reads it in any i
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from train.config.networks import split_hash
-from train.errors import unknown
+from train.errors import expanded, unknown
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
@@ -70,4 +69,4 @@ def dataset_slug(name: str) -> str:
 def place_of(written: str, data: Path) -> Path:
     """Where a file or folder is that a config names: ``~`` is the home folder, and what is relative
     lies in the folder of the data sets, the same for all ranks wherever they are started."""
-    return data / os.path.expanduser(written)  # noqa: PTH111  (~ of nobody is a missing file)
+    return data / expanded(written)

@@ -122,7 +122,7 @@ class RunPlan:
         return round(self.step_at(self.config.technique.warmup_epochs))
 
     def epoch_of(self, step: int) -> EpochPlan:
-        return self.epochs[bisect_right(self._starts, step) - 1]
+        return self.epochs[bisect_right(self.epochs, step, key=lambda e: e.first_step) - 1]
 
     def rate(self, clock: float) -> float:
         """Learning rate of the step at ``clock``: its number, or what AdaScale has made of it.
@@ -147,10 +147,6 @@ class RunPlan:
         if schedule.unit == "epochs":
             return round(self.step_at(milestone))
         return round(milestone * self.horizon)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [epoch.first_step for epoch in self.epochs]
 
     @cached_property
     def horizon(self) -> int:

@@ -47,12 +47,6 @@ class Target(Frozen):
     held_for: int = Field(2, ge=1)
     within_s: float | None = Field(None, gt=0)
 
-    @model_validator(mode="after")
-    def _something(self) -> Target:
-        if self.train_accuracy is None and self.validation_accuracy is None:
-            raise ValueError("a target needs train_accuracy, validation_accuracy or both")
-        return self
-
     def in_words(self) -> str:
         """Few words and no comma: it stands within lists."""
         asked = (("training", self.train_accuracy), ("validation", self.validation_accuracy))
