@@ -27,7 +27,8 @@ from train.record.cell_folder import (
 )
 from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
-from train.record.run import GOOD, RECORD_NAME, OtherCell, RunRecord, read_own_record
+from train.record.run import GOOD, RECORD_NAME, OtherCell
+from train.record.summary import RecordSummary, read_own_summary
 from train.run.failure import describe, headline, leave
 from train.run.task import Task
 from train.trainer.budget import Budget
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def start_number(
-    given: int | None, earlier: RunRecord | None, trained: tuple[EpochRecord, ...]
+    given: int | None, earlier: RecordSummary | None, trained: tuple[EpochRecord, ...]
 ) -> int:
     """What the supervisor gives, else one more than the earlier record or the epochs to go on from
     count; a good record, which is to be replaced, counts for nothing."""
@@ -111,7 +112,7 @@ def start_number(
     return 1 + max([counted, *(epoch.attempt for epoch in trained)])
 
 
-def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
+def _earlier(config: RunConfig, out: Path, *, force: bool) -> RecordSummary | None:
     """This config's record in ``out``, if there is one that is not broken.
 
     Raises:
@@ -120,7 +121,7 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
     """
     with suppress(RecordError, *((OtherCell,) if force else ())):
         refuse_other_config(out, config)
-        return read_own_record(out, config)
+        return read_own_summary(out, config)
     return None
 
 

@@ -20,13 +20,8 @@ from train.config.run import RunConfig, load_config
 from train.errors import ConfigError, RecordError
 from train.record.atomic import leftovers
 from train.record.measurements import EpochRecord
-from train.record.run import (
-    Attempt,
-    OtherCell,
-    RunError,
-    read_own_record,
-    refuse_other,
-)
+from train.record.run import Attempt, OtherCell, RunError, refuse_other
+from train.record.summary import read_own_summary
 
 CONFIG_NAME = "config.json"
 EPOCHS_NAME = "epochs.jsonl"
@@ -157,7 +152,7 @@ def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
         Unreadable: it cannot be read now.
     """
     try:
-        return read_own_record(cell, config).attempts
+        return read_own_summary(cell, config).attempts
     except (RecordError, OtherCell):
         return ()
 
