@@ -72,7 +72,14 @@ class RunPlan:
             batch = config.global_batch * times
             steps = self.used // batch
             if steps == 0:
-                raise ConfigError(_no_step(config, self.used))
+                shard = self.used // config.gpus
+                smaller = f"a batch of at most {shard}, " if shard else ""
+                raise ConfigError(
+                    f"batch_per_rank x accumulation, {config.batch_per_rank} x "
+                    f"{config.accumulation}, is more than the shard of a rank ({self.used:,} "
+                    f"training images / {config.gpus} ranks = {shard:,}), so an epoch would have "
+                    f"0 steps: use {smaller}fewer ranks or more data (data_fraction)"
+                )
             per_pass = 1
             if asked := config.steps_per_epoch:
                 if asked > steps:
@@ -200,16 +207,6 @@ class RunPlan:
                 f"use a smaller batch or factor, or a larger 'largest' (at most {self.used:,})"
             )
         return largest
-
-
-def _no_step(config: RunConfig, used: int) -> str:
-    shard = used // config.gpus
-    smaller = f"a batch of at most {shard}, " if shard else ""
-    return (
-        f"batch_per_rank x accumulation, {config.batch_per_rank} x {config.accumulation}, is more "
-        f"than the shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), "
-        f"so an epoch would have 0 steps: use {smaller}fewer ranks or more data (data_fraction)"
-    )
 
 
 def plan_of(config: RunConfig, available: int) -> RunPlan:

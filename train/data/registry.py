@@ -14,7 +14,7 @@ from train.data.dataset import META, Dataset, Source, name_of, read_prepared, wr
 from train.data.sources import arrays, cifar10, image_folder, mnist
 from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
 from train.data.sources.download import fetch_all
-from train.data.sources.published import PUBLISHED
+from train.data.sources.published import OTHERWISE, PUBLISHED
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained, is_writable
 
@@ -82,10 +82,9 @@ def prepare(
 def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
     source, *_ = _find(dataset, image_size, root)
     if source.decode is None:
-        published = PUBLISHED[dataset]
         # a folder for a whole class, or of another user, may be closed to us
         place = root if is_writable(root / dataset) else kept
-        fetch_all(published.files, place / dataset, published.otherwise)
+        fetch_all(PUBLISHED[dataset], place / dataset, OTHERWISE.get(dataset, ""))
         source, *_ = _find(dataset, image_size, place)
         assert source.decode is not None, "what was fetched is not what is looked for"
     say(f"preparing {dataset} in {root}")

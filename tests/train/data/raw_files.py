@@ -8,7 +8,6 @@ import io
 import pickle
 import tarfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,5 +122,5 @@ def published(path: Path, *urls: str) -> Remote:
 def publish(monkeypatch: pytest.MonkeyPatch, dataset: str, *files: Path) -> Remote:
     """From now on these are the published files of a data set; the first of them."""
     remotes = tuple(map(published, files))
-    monkeypatch.setitem(PUBLISHED, dataset, replace(PUBLISHED[dataset], files=remotes))
+    monkeypatch.setitem(PUBLISHED, dataset, remotes)
     return remotes[0]

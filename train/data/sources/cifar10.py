@@ -32,7 +32,7 @@ _SIDE = 32
 
 def find(root: Path) -> tuple[Source, ...]:
     """The first form that is there, else both: each is known by its content."""
-    (remote,) = PUBLISHED[_SLUG].files
+    (remote,) = PUBLISHED[_SLUG]
     batches = name_of(_SLUG, "pickles", remote.sha256)
     jpeg = name_of(_SLUG, "jpeg", JPEG_FINGERPRINT)
     own = root / _SLUG

@@ -41,7 +41,7 @@ FASHION = Family(
 
 
 def find(family: Family, root: Path) -> tuple[Source]:
-    remotes = PUBLISHED[family.slug].files
+    remotes = PUBLISHED[family.slug]
     name = name_of(family.slug, "idx", [remote.sha256 for remote in remotes], [])
     for folder in filter(None, (root / family.slug, family.system)):
         if all((folder / remote.name).is_file() for remote in remotes):
