@@ -14,7 +14,7 @@ from itertools import count
 
 from train.config.checks import new_cell_problem, plan_problem
 from train.config.datasets import DATASETS
-from train.config.run import MOST_EPOCHS, RunConfig, trainable_images, used_train_images
+from train.config.run import MOST_EPOCHS, RunConfig, used_train_images
 from train.config.schedule import Grow, Step
 from train.errors import ConfigError
 
@@ -217,7 +217,8 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
             that is only read from records, or rounding to whole steps leaves nothing of a warm-up,
             a milestone or a target.
     """
-    return checked_plan(config, trainable_images(config, available))
+    validated = available // 10 if config.validate_on == "train_part" else 0
+    return checked_plan(config, available - validated)
 
 
 def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
@@ -233,15 +234,13 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     return plan
 
 
-def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
-    """Epochs of the run; None for cells that cannot run, and with regime adaptation if the number
-    of images is neither given (``used``, as of RunPlan) nor published."""
+def epochs_to_train(config: RunConfig) -> int | None:
+    """Epochs of the run; with regime adaptation None for cells that cannot run, and for images of
+    which no number is published."""
     if not config.technique.regime_adaptation:
         return config.epochs
     facts = DATASETS.get(config.dataset)
     try:
-        if used is not None:
-            return len(RunPlan(config, used).epochs)
         return None if facts is None else len(plan_of(config, facts.train_images).epochs)
     except ConfigError:
         return None

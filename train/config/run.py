@@ -186,11 +186,6 @@ def _chosen(model: BaseModel) -> dict[str, Any]:
     return told
 
 
-def trainable_images(config: RunConfig, available: int) -> int:
-    """Of a data set's ``available`` training images, those that are not validated on."""
-    return available - available // 10 if config.validate_on == "train_part" else available
-
-
 def used_train_images(available: int, fraction: float) -> int:
     """Training images that a run with ``data_fraction`` uses (the 1e-9 absorbs 0.1 * 10 etc.)."""
     return int(available * fraction + 1e-9)

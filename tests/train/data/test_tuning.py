@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.builders import config
-from train.config.run import trainable_images
+from train.config.plan import plan_of
 from train.data.dataset import Dataset, make_dataset
 from train.data.sampling import for_tuning
 
@@ -31,7 +31,7 @@ def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None
     whole = numbered(203)
     found = for_tuning(whole)
     of = config(validate_on="train_part")
-    assert len(found.train_y) == trainable_images(of, 203) == 183
+    assert len(found.train_y) == plan_of(of, 203).used == 183
     shares = np.bincount(found.validation_y) / np.bincount(whole.train_y)
     assert np.all(np.abs(shares - 0.1) < 0.02)
 
