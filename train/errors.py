@@ -196,10 +196,6 @@ def interrupt_on_signals() -> None:
 class Unfinished(Exception):
     """All ranks stopped at an epoch's end on purpose, with a checkpoint to go on from."""
 
-    def __init__(self, why: str, done: int, of: int) -> None:
-        self.why, self.done, self.of = why, done, of
-        super().__init__(f"{why}; {done} of {of} epochs are done and in the checkpoint")
-
 
 @contextlib.contextmanager
 def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator[None]:

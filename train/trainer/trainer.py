@@ -268,4 +268,5 @@ class Trainer:
         now = time.time() - suspended_s
         why = self.budget.why_stop(longest_s, now) if self.runtime.rank == 0 else ""
         if why := self.ranks.of_first(why):
-            raise Unfinished(why, len(self.epochs), len(self.plans))
+            done = f"stopped after epoch {len(self.epochs)} of {len(self.plans)}"
+            raise Unfinished(f"{done}, which is in the checkpoint: {why}")
