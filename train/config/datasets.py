@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from train.config.networks import split_hash
-from train.errors import expanded, unknown
+from train.errors import ConfigError, expanded, unknown
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
@@ -42,15 +42,15 @@ DATASETS: dict[str, DatasetFacts] = {
 
 
 def check_dataset(name: str) -> None:
-    """Raises: ValueError: it names no data set; with the nearest and all known names."""
+    """Raises: ConfigError: it names no data set; with the nearest and all known names."""
     if name in DATASETS or (name.startswith(FOLDER_PREFIX) and name != FOLDER_PREFIX):
         return
     if name.startswith(ARRAYS_PREFIX):
         if parse_arrays(name)[0].endswith(".npz"):
             return
-        raise ValueError(f"dataset {name!r} found, expected {ARRAYS_PREFIX}FILE.npz")
+        raise ConfigError(f"dataset {name!r} found, expected {ARRAYS_PREFIX}FILE.npz")
     known = [*DATASETS, f"{FOLDER_PREFIX}PATH", f"{ARRAYS_PREFIX}FILE.npz"]
-    raise ValueError(unknown("dataset", name, known))
+    raise ConfigError(unknown("dataset", name, known))
 
 
 def parse_arrays(name: str) -> tuple[str, str | None]:

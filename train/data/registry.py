@@ -60,8 +60,9 @@ def prepare(
         store_root: where prepared forms are kept, by default ``root``/prepared.
 
     Raises:
-        DataError: unknown data set, or raw files that are missing, damaged or not as expected, or
-            no space; the text says what to do.
+        ConfigError: unknown data set.
+        DataError: raw files that are missing, damaged or not as expected, or no space; the text
+            says what to do.
     """
     kept = store_root or root / "prepared"
     # the second store may be another user's
@@ -97,10 +98,7 @@ def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
 
 def _find(dataset: str, image_size: int | None, root: Path) -> Sequence[Source]:
     """The form whose raw files are in ``root``; without any, all forms that could be made."""
-    try:
-        check_dataset(dataset)
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    check_dataset(dataset)
     if dataset.startswith(FOLDER_PREFIX):
         size = FOLDER_SIDE if image_size is None else image_size
         if size not in _SIZES:

@@ -29,15 +29,7 @@ from train.record.measurements import (
     ThroughputSample,
 )
 from train.record.nulls import null_paths
-from train.record.run import (
-    GOOD,
-    Attempt,
-    Provenance,
-    RunError,
-    RunRecord,
-    Status,
-    World,
-)
+from train.record.run import GOOD, Attempt, Provenance, RunError, RunRecord, Status, World
 
 
 class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fault
