@@ -110,13 +110,13 @@ def write_tar(path: Path, files: Mapping[str, bytes]) -> Path:
     return path
 
 
-def published(path: Path, *urls: str) -> Remote:
-    """``path`` as if somebody had published it, at its own address unless others are given."""
+def published(path: Path) -> Remote:
+    """``path`` as if somebody had published it, at its own address."""
     content, inner = path.read_bytes(), None
     if path.name.endswith("-ubyte.gz"):
         inner = hashlib.sha256(gzip.decompress(content)).hexdigest()
     sha256 = hashlib.sha256(content).hexdigest()
-    return Remote(path.name, urls or (path.as_uri(),), len(content), sha256, inner)
+    return Remote(path.name, path.as_uri(), len(content), sha256, inner)
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, dataset: str, *files: Path) -> Remote:

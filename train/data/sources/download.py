@@ -22,10 +22,10 @@ _TIMEOUT_S = 20.0  # of connecting, and of each read
 
 @dataclass(frozen=True)
 class Remote:
-    """One published file; ``urls`` are tried in turn."""
+    """One published file."""
 
     name: str
-    urls: tuple[str, ...]
+    url: str
     size: int  # bytes
     sha256: str
     inner: str | None = None  # sha256 of what it unpacks to, if that is what counts
@@ -48,7 +48,7 @@ def verify(path: Path, found: str, remote: Remote) -> None:
     if found != expected:
         raise DataError(
             f"{path} is truncated or altered: sha256 found {found}, expected {expected}. It was "
-            f"left as it is; delete it or replace it by the file from {remote.urls[0]}"
+            f"left as it is; delete it or replace it by the file from {remote.url}"
         )
 
 
@@ -63,36 +63,31 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
             the folder to put them in by hand.
         OSError: ``folder`` cannot be written.
     """
-    missing = [remote for remote in remotes if not (folder / remote.name).exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for remote in missing:
-        failures = []
-        for url in remote.urls:
-            try:
-                _fetch(url, remote, folder)
-                break
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                if isinstance(error, OSError) and _is_ours(error):
-                    raise
-                reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-                failures.append(f"  {url}: {reason}")
-        else:
-            left = [remote for remote in missing if not (folder / remote.name).exists()]
-            lines = ["download failed:", *failures]
+    missing = [remote for remote in remotes if not (folder / remote.name).exists()]
+    for number, remote in enumerate(missing):
+        try:
+            _fetch(remote, folder)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, OSError) and _is_ours(error):
+                raise
+            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+            lines = [f"download failed: {remote.url}: {reason}"]
             lines += [f"Get these elsewhere, and put them into {folder.resolve()} :"]
-            lines += [f"  {x.name} ({x.size:,} bytes, sha256 {x.sha256})" for x in left]
+            lines += [f"  {x.name} ({x.size:,} bytes, sha256 {x.sha256})" for x in missing[number:]]
             lines += [f"{otherwise} will do, too."] if otherwise else []
             lines += ["DATA=DIR names another folder, if the files are somewhere already."]
-            raise DataError("\n".join(lines))
+            raise DataError("\n".join(lines)) from error
 
 
-def _fetch(url: str, remote: Remote, folder: Path) -> None:
+def _fetch(remote: Remote, folder: Path) -> None:
     part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
     digest, size = hashlib.sha256(), 0
-    say(f"downloading {url}")
+    say(f"downloading {remote.url}")
     try:
         # the addresses are those of this program or of its tests, never of a user
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer, part.open("wb") as out:  # noqa: S310
+        request = urllib.request.urlopen(remote.url, timeout=_TIMEOUT_S)  # noqa: S310
+        with request as answer, part.open("wb") as out:
             while size <= remote.size and (data := answer.read(_READ)):
                 digest.update(data)
                 size += out.write(data)
@@ -112,6 +107,6 @@ def _fetch(url: str, remote: Remote, folder: Path) -> None:
 
 
 def _is_ours(error: OSError) -> bool:
-    """Whether this machine's folder or disk is to blame; another address would not help."""
+    """Whether this machine's folder or disk is to blame."""
     remote = isinstance(error, urllib.error.URLError)  # its filename is an address
     return not remote and (error.filename is not None or error.errno in FULL)

@@ -7,16 +7,13 @@ file: packed again, as Debian does, the data are the same and the file is not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from train.data.sources.download import Remote
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-_ZALANDO = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _CVDF = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 
 
-def _idx_files(bases: Sequence[str], *facts: tuple[int, str, str]) -> tuple[Remote, ...]:
+def _idx_files(base: str, *facts: tuple[int, str, str]) -> tuple[Remote, ...]:
     """``facts``: bytes, sha256, and sha256 of the content of each file."""
     names = [
         f"{part}-{what}-ubyte.gz"
@@ -24,8 +21,7 @@ def _idx_files(bases: Sequence[str], *facts: tuple[int, str, str]) -> tuple[Remo
         for what in ("images-idx3", "labels-idx1")
     ]
     return tuple(
-        Remote(name, tuple(base + name for base in bases), *numbers)
-        for name, numbers in zip(names, facts, strict=True)
+        Remote(name, base + name, *numbers) for name, numbers in zip(names, facts, strict=True)
     )
 
 
@@ -34,13 +30,13 @@ PUBLISHED: dict[str, tuple[Remote, ...]] = {
     "cifar10": (
         Remote(
             "cifar-10-python.tar.gz",
-            ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
             170_498_071,
             "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
         ),
     ),
     "fashion_mnist": _idx_files(
-        [_KERAS, _ZALANDO],
+        _KERAS,
         (
             26_421_880,
             "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
@@ -63,7 +59,7 @@ PUBLISHED: dict[str, tuple[Remote, ...]] = {
         ),
     ),
     "mnist": _idx_files(
-        [_CVDF],
+        _CVDF,
         (
             9_912_422,
             "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",

@@ -40,22 +40,14 @@ def test_file_is_fetched_once(tmp_path: Path, remote: Remote) -> None:
     fetch_all([remote], folder)
     assert (folder / "set.bin").read_bytes() == noise(3_000_000)
     (folder / "set.bin").write_bytes(b"mine")
-    fetch_all([replace(remote, urls=("file:///nowhere",))], folder)
+    fetch_all([replace(remote, url="file:///nowhere")], folder)
     assert (folder / "set.bin").read_bytes() == b"mine"
 
 
-def test_next_address_is_tried(tmp_path: Path, remote: Remote) -> None:
-    wrong = tmp_path / "wrong"
-    wrong.write_bytes(noise(3_000_000, 1))
-    urls = (refusing_url(), wrong.as_uri(), *remote.urls)
-    fetch_all([replace(remote, urls=urls)], tmp_path / "data")
-    assert names(tmp_path / "data") == ["set.bin"]
-
-
 def test_refused_connection_names_files_sums_and_folder(tmp_path: Path, remote: Remote) -> None:
-    other = Remote("other.bin", ("file:///nowhere",), 7, "f" * 64)
+    other = Remote("other.bin", "file:///nowhere", 7, "f" * 64)
     with pytest.raises(DataError) as caught:
-        fetch_all([replace(remote, urls=(refusing_url(),)), other], tmp_path / "data", "A blank CD")
+        fetch_all([replace(remote, url=refusing_url()), other], tmp_path / "data", "A blank CD")
     text = str(caught.value)
     assert "Connection refused" in text
     for part in ("set.bin", remote.sha256, "other.bin", "f" * 64, "3,000,000 bytes"):
@@ -74,7 +66,7 @@ def test_wrong_content_is_removed(tmp_path: Path, remote: Remote, size: int, tol
     wrong = tmp_path / "wrong"
     wrong.write_bytes(noise(size, 1))
     with pytest.raises(DataError) as caught:
-        fetch_all([replace(remote, urls=(wrong.as_uri(),))], tmp_path / "data")
+        fetch_all([replace(remote, url=wrong.as_uri())], tmp_path / "data")
     assert told in str(caught.value)
     assert remote.sha256 in str(caught.value)
     assert names(tmp_path / "data") == []
@@ -108,7 +100,7 @@ def test_broken_transfer_leaves_nothing(
     tmp_path: Path, remote: Remote, breaking_server: str, path: str, told: str
 ) -> None:
     with pytest.raises(DataError, match=told):
-        fetch_all([replace(remote, urls=(breaking_server + path,))], tmp_path / "data")
+        fetch_all([replace(remote, url=breaking_server + path)], tmp_path / "data")
     assert names(tmp_path / "data") == []
 
 
