@@ -34,8 +34,8 @@ UNFINISHED_NAME = "unfinished"
 EXIT_UNFINISHED = 85
 #: Of a log, for a message.
 TAIL_LINES, TAIL_BYTES = 20, 32 * 1024
-#: More than two lines of epochs.jsonl.
-EPOCH_BYTES = 4096
+#: More than two lines of epochs.jsonl, each with the factors of 1,000 variables.
+EPOCH_BYTES = 64 * 1024
 
 
 def rank_file(cell: Path, rank: int, kind: str) -> Path:
