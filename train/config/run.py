@@ -170,20 +170,20 @@ class RunConfig(Frozen):
     def digest(self) -> str:
         """sha256 of all that is not at its default, so that a field added later, whose default is
         what was done before, leaves every existing cell what it is."""
-        told = {**_chosen(self), "schema_version": self.schema_version}
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        chosen = {**_chosen(self), "schema_version": self.schema_version}
+        text = json.dumps(chosen, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _chosen(model: BaseModel) -> dict[str, Any]:
     """What differs from the defaults; ``name`` always, since it says which kind a part is."""
-    told: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
         if key != "name" and value == field.default:
             continue
-        told[key] = _chosen(value) if isinstance(value, BaseModel) else value
-    return told
+        chosen[key] = _chosen(value) if isinstance(value, BaseModel) else value
+    return chosen
 
 
 def used_train_images(available: int, fraction: float) -> int:

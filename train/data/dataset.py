@@ -105,7 +105,7 @@ def name_of(slug: str, *content: object) -> str:
 
 
 class Meta(Frozen, extra="ignore"):  # earlier versions wrote more
-    """meta.json, written last: what a data set has beside its arrays."""
+    """meta.json, written last: what a data set has besides its arrays."""
 
     name: str
     classes: tuple[str, ...]

@@ -63,7 +63,6 @@ def test_folder_names_become_readable_ids() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dataset": "cifar"}, "'cifar'; did you mean 'cifar10'. known: digits, cif"),
         ({"surprise": 1}, "surprise"),
         ({"target": {"train_accuracy": 75}}, "less than or equal to 1"),
         ({"epochs": 10**12}, "less than or equal to 100000"),

@@ -74,7 +74,6 @@ def kept_handler() -> Iterator[None]:
     ("arguments", "told"),
     [
         (["cifar-10"], "did you mean 'cifar10'?"),
-        (["Fashion-MNIST"], "did you mean 'fashion_mnist'"),
         (["qqq"], "known: digits, cifar10, fashion_mnist, mnist, synthetic, folder:PATH, arr"),
         (["folder:"], "unknown dataset 'folder:'"),
         (["folder:gone"], "no folder 'gone'"),

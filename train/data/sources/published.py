@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from train.data.sources.download import Remote
 
-_KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-_CVDF = "https://storage.googleapis.com/cvdf-datasets/mnist/"
-
 
 def _idx_files(base: str, *facts: tuple[int, str, str]) -> tuple[Remote, ...]:
     """``facts``: bytes, sha256, and sha256 of the content of each file."""
@@ -36,7 +33,7 @@ PUBLISHED: dict[str, tuple[Remote, ...]] = {
         ),
     ),
     "fashion_mnist": _idx_files(
-        _KERAS,
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
         (
             26_421_880,
             "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
@@ -59,7 +56,7 @@ PUBLISHED: dict[str, tuple[Remote, ...]] = {
         ),
     ),
     "mnist": _idx_files(
-        _CVDF,
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
         (
             9_912_422,
             "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
