@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import pickle
 import tarfile
@@ -15,7 +14,7 @@ import pytest
 from PIL import Image
 
 from train.data.sources.cifar10 import CLASSES
-from train.data.sources.download import Remote
+from train.data.sources.download import Remote, sha256_of
 from train.data.sources.published import PUBLISHED
 
 IDX = (
@@ -112,11 +111,8 @@ def write_tar(path: Path, files: Mapping[str, bytes]) -> Path:
 
 def published(path: Path) -> Remote:
     """``path`` as if somebody had published it, at its own address."""
-    content, inner = path.read_bytes(), None
-    if path.name.endswith("-ubyte.gz"):
-        inner = hashlib.sha256(gzip.decompress(content)).hexdigest()
-    sha256 = hashlib.sha256(content).hexdigest()
-    return Remote(path.name, path.as_uri(), len(content), sha256, inner)
+    unpacked = path.name.endswith("-ubyte.gz")
+    return Remote(path.name, path.as_uri(), sha256_of(path, unpacked=unpacked), unpacked)
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, dataset: str, *files: Path) -> Remote:

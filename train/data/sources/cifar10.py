@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
-from train.data.sources.download import Remote, sha256_of, verify
+from train.data.sources.download import Remote, verify
 from train.data.sources.images import decode_images
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
@@ -46,7 +46,7 @@ def find(root: Path) -> tuple[Source, ...]:
 
 def _from_batches(archive: Path, remote: Remote) -> Dataset:
     """Rows of 3,072 bytes, one plane for each colour -> [n, 32, 32, 3]."""
-    verify(archive, sha256_of(archive), remote)
+    verify(archive, remote)
     parts = []
     with tarfile.open(archive) as tar:
         for name in _BATCHES:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import urllib.error
 import urllib.request
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,33 +24,38 @@ _TIMEOUT_S = 20.0  # of connecting, and of each read
 
 @dataclass(frozen=True)
 class Remote:
-    """One published file."""
+    """One published file. ``unpacked``: the checksum is that of what gzip unpacks, since packed
+    again, as Debian does, the data are the same and the file is not."""
 
     name: str
     url: str
-    size: int  # bytes
     sha256: str
-    inner: str | None = None  # sha256 of what it unpacks to, if that is what counts
+    unpacked: bool = False
 
 
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def verify(path: Path, found: str, remote: Remote) -> None:
-    """Compare a file that somebody put there with what was published; it is left as it is.
-
-    ``found``: its sha256, or that of what it unpacks to.
+def sha256_of(path: Path, *, unpacked: bool = False) -> str:
+    """Of a file, or of what gzip unpacks.
 
     Raises:
-        DataError: another checksum.
+        DataError: it cannot be unpacked.
     """
-    expected = remote.inner or remote.sha256
-    if found != expected:
+    try:
+        with gzip.open(path) if unpacked else path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
+
+
+def verify(path: Path, remote: Remote) -> None:
+    """Compare a file that somebody put there with what was published; it is left as it is.
+
+    Raises:
+        DataError: it is damaged, or has another checksum.
+    """
+    if (found := sha256_of(path, unpacked=remote.unpacked)) != remote.sha256:
         raise DataError(
-            f"{path} is truncated or altered: sha256 found {found}, expected {expected}. It was "
-            f"left as it is; delete it or replace it by the file from {remote.url}"
+            f"{path} is truncated or altered: sha256 found {found}, expected {remote.sha256}. It "
+            f"was left as it is; delete it or replace it by the file from {remote.url}"
         )
 
 
@@ -74,7 +81,10 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
             lines = [f"download failed: {remote.url}: {reason}"]
             lines += [f"Get these elsewhere, and put them into {folder.resolve()} :"]
-            lines += [f"  {x.name} ({x.size:,} bytes, sha256 {x.sha256})" for x in missing[number:]]
+            lines += [
+                f"  {x.name} (sha256{' of its content' * x.unpacked} {x.sha256})"
+                for x in missing[number:]
+            ]
             lines += [f"{otherwise} will do, too."] if otherwise else []
             lines += ["DATA=DIR names another folder, if the files are somewhere already."]
             raise DataError("\n".join(lines)) from error
@@ -82,23 +92,22 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
 
 def _fetch(remote: Remote, folder: Path) -> None:
     part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
-    digest, size = hashlib.sha256(), 0
+    size = 0
     say(f"downloading {remote.url}")
     try:
         # the addresses are those of this program or of its tests, never of a user
         request = urllib.request.urlopen(remote.url, timeout=_TIMEOUT_S)  # noqa: S310
         with request as answer, part.open("wb") as out:
-            while size <= remote.size and (data := answer.read(_READ)):
-                digest.update(data)
+            whole = int(answer.headers["Content-Length"] or 0)
+            while data := answer.read(_READ):
                 size += out.write(data)
-                progress(f"{remote.name}: {size:,} of {remote.size:,} bytes")
+                progress(f"{remote.name}: {size:,} of {whole:,} bytes")
             out.flush()
             flush_to_disk(out.fileno())
-        if (size, digest.hexdigest()) != (remote.size, remote.sha256):
-            found = f"{size:,}" if size <= remote.size else f"more than {remote.size:,}"
+        if (found := sha256_of(part, unpacked=remote.unpacked)) != remote.sha256:
             raise DataError(
-                f"wrong content, removed: {found} bytes with sha256 {digest.hexdigest()}, "
-                f"expected {remote.size:,} bytes with sha256 {remote.sha256}"
+                f"wrong content, removed: {size:,} bytes with sha256 {found}, expected sha256 "
+                f"{remote.sha256}"
             )
         part.replace(folder / remote.name)
     finally:

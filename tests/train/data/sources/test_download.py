@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.data.raw_files import noise, published
-from train.data.sources.download import Remote, fetch_all, sha256_of, verify
+from train.data.sources.download import Remote, fetch_all, verify
 from train.errors import DataError
 
 
@@ -45,12 +45,12 @@ def test_file_is_fetched_once(tmp_path: Path, remote: Remote) -> None:
 
 
 def test_refused_connection_names_files_sums_and_folder(tmp_path: Path, remote: Remote) -> None:
-    other = Remote("other.bin", "file:///nowhere", 7, "f" * 64)
+    other = Remote("other.bin", "file:///nowhere", "f" * 64)
     with pytest.raises(DataError) as caught:
         fetch_all([replace(remote, url=refusing_url()), other], tmp_path / "data", "A blank CD")
     text = str(caught.value)
     assert "Connection refused" in text
-    for part in ("set.bin", remote.sha256, "other.bin", "f" * 64, "3,000,000 bytes"):
+    for part in ("set.bin", remote.sha256, "other.bin", "f" * 64):
         assert part in text
     assert str(tmp_path / "data") in text
     assert "DATA=DIR" in text
@@ -58,17 +58,11 @@ def test_refused_connection_names_files_sums_and_folder(tmp_path: Path, remote: 
     assert names(tmp_path / "data") == []
 
 
-@pytest.mark.parametrize(
-    ("size", "told"),
-    [(3_000_000, "3,000,000 bytes"), (1000, "1,000 bytes"), (9_000_000, "more than 3,000,000")],
-)
-def test_wrong_content_is_removed(tmp_path: Path, remote: Remote, size: int, told: str) -> None:
+def test_wrong_content_is_removed(tmp_path: Path, remote: Remote) -> None:
     wrong = tmp_path / "wrong"
-    wrong.write_bytes(noise(size, 1))
-    with pytest.raises(DataError) as caught:
+    wrong.write_bytes(noise(1000, 1))
+    with pytest.raises(DataError, match=f"1,000 bytes with .* expected sha256 {remote.sha256}"):
         fetch_all([replace(remote, url=wrong.as_uri())], tmp_path / "data")
-    assert told in str(caught.value)
-    assert remote.sha256 in str(caught.value)
     assert names(tmp_path / "data") == []
 
 
@@ -119,8 +113,8 @@ def test_interrupt_leaves_nothing(
 def test_verify_keeps_what_the_user_put_there(tmp_path: Path, remote: Remote) -> None:
     file = tmp_path / "set.bin"
     file.write_bytes(noise(3_000_000))
-    verify(file, sha256_of(file), remote)
+    verify(file, remote)
     file.write_bytes(noise(2_000_000))
     with pytest.raises(DataError, match=f"truncated or altered: .* expected {remote.sha256}"):
-        verify(file, sha256_of(file), remote)
+        verify(file, remote)
     assert file.read_bytes() == noise(2_000_000)
