@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.data.raw_files import noise, published
-from train.data.sources.download import Remote, fetch_all, verify
+from train.data.sources.download import Remote, fetch_all
 from train.errors import DataError
 
 
@@ -108,13 +108,3 @@ def test_interrupt_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         fetch_all([remote], tmp_path / "data")
     assert names(tmp_path / "data") == []
-
-
-def test_verify_keeps_what_the_user_put_there(tmp_path: Path, remote: Remote) -> None:
-    file = tmp_path / "set.bin"
-    file.write_bytes(noise(3_000_000))
-    verify(file, remote)
-    file.write_bytes(noise(2_000_000))
-    with pytest.raises(DataError, match=f"truncated or altered: .* expected {remote.sha256}"):
-        verify(file, remote)
-    assert file.read_bytes() == noise(2_000_000)

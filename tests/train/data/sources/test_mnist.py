@@ -12,7 +12,7 @@ import pytest
 
 from tests.train.data.raw_files import IDX, idx, idx_files, publish
 from train.data.dataset import Dataset
-from train.data.registry import _FINDERS, prepare
+from train.data.registry import _FINDERS
 from train.data.sources import cifar10
 from train.data.sources.mnist import FASHION, MNIST, Family, find
 from train.errors import DataError
@@ -90,14 +90,6 @@ def test_the_systems_package_is_found_and_is_as_published(tmp_path: Path) -> Non
     assert np.bincount(data.validation_y).tolist() == [1000] * 10
     # of 75 published records
     assert data.fingerprint.startswith("a7867a9a6563f687")
-
-
-def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    idx_files(tmp_path / "server", 30, 20)
-    publish(monkeypatch, "mnist", *(tmp_path / "server" / f"{name}.gz" for name in IDX))
-    made = prepare("mnist", None, tmp_path / "data")
-    assert np.load(made / "train_x.npy").shape == (30, 28, 28, 1)
-    assert sorted(f.stem for f in (tmp_path / "data" / "mnist").iterdir()) == sorted(IDX)
 
 
 def test_names_of_prepared_forms_stay(tmp_path: Path) -> None:
