@@ -163,7 +163,7 @@ fmt: setup-dev ## format the code and fix what the linter can fix
 	@"$(HERE)/ruff" check --fix . ; "$(HERE)/ruff" format .
 
 schemas: setup-login ## export the JSON Schemas of the contracts to docs/schema
-	@$(PY) -m train.schemas docs/schema
+	@$(PY) -m train.schemas
 
 golden: setup-dev ## rewrite the golden files of the tests (read the diff before committing)
 	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/page/test_write.py

@@ -70,8 +70,8 @@ def _end_of(whose: str, log: Path) -> Iterator[str]:
 def _of_record(record: RunRecord) -> Iterator[str]:
     job = record.provenance.slurm_job_id if record.provenance else None
     where = f" in Slurm job {job}" if job else ""
-    planned = epochs_to_train(record.config, record.data.train_images if record.data else None)
-    attempt = f"attempt {len(record.attempts)}, {of_all(len(record.epochs), planned)} epochs"
+    epochs = of_all(len(record.epochs), epochs_to_train(record.config))
+    attempt = f"attempt {len(record.attempts)}, {epochs} epochs"
     yield f"record: {record.status} at {record.ended_at:%Y-%m-%d %H:%M:%S %Z}{where} ({attempt})"
     if record.error is not None:
         yield f"  what:  {record.error.what}"

@@ -32,7 +32,8 @@ from train.record.cell_folder import (
 )
 from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
-from train.record.run import GOOD, RECORD_NAME, OtherCell, RunRecord, read_own_record
+from train.record.run import GOOD, RECORD_NAME, OtherCell
+from train.record.summary import RecordSummary, read_own_summary
 from train.run.failure import headline, leave
 from train.run.task import Task
 
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
         return _run(config, launch, task, options.stall_s)
 
 
-def start_number(earlier: RunRecord | None, trained: tuple[EpochRecord, ...]) -> int:
+def start_number(earlier: RecordSummary | None, trained: tuple[EpochRecord, ...]) -> int:
     """One more than the earlier record or the epochs to go on from count; a good record, which is
     to be replaced, counts for nothing."""
     if earlier is not None and earlier.status in GOOD:
@@ -109,7 +110,7 @@ def start_number(earlier: RunRecord | None, trained: tuple[EpochRecord, ...]) ->
     return 1 + max([counted, *(epoch.attempt for epoch in trained)])
 
 
-def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
+def _earlier(config: RunConfig, out: Path, *, force: bool) -> RecordSummary | None:
     """This config's record in ``out``, if there is one that is not broken.
 
     Raises:
@@ -118,7 +119,7 @@ def _earlier(config: RunConfig, out: Path, *, force: bool) -> RunRecord | None:
     """
     with suppress(RecordError, *((OtherCell,) if force else ())):
         refuse_other_config(out, config)
-        return read_own_record(out, config)
+        return read_own_summary(out, config)
     return None
 
 

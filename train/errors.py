@@ -1,16 +1,17 @@
-"""What every room may raise, how refusals of the file system are met, and the command that a
-message names."""
+"""What every room may raise, how refusals of the file system are met, and the command and the names
+that a message gives."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import os
 import resource
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 #: Error numbers of a full disk and of a used-up quota.
@@ -27,6 +28,15 @@ class ConfigError(ValueError):
 
 class DataError(ConfigError):
     """Data are missing, damaged or no data set; the text says which file and what to do."""
+
+
+def unknown(kind: str, word: object, known: Iterable[str]) -> str:
+    """One sentence: what was found, the nearest valid name, whatever its case, all valid names."""
+    names = list(known)
+    spelt = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(word).lower(), spelt, n=1, cutoff=0.5)
+    hint = f"did you mean {spelt[near[0]]!r}? " if near else ""
+    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names) or '(none)'}"
 
 
 def remedy(error: OSError, place: Path | None = None) -> str:
@@ -174,10 +184,6 @@ class WorldError(RuntimeError):
 
 class Unfinished(Exception):
     """All ranks stopped at an epoch's end on purpose, with a checkpoint to go on from."""
-
-    def __init__(self, why: str, done: int, of: int) -> None:
-        self.why, self.done, self.of = why, done, of
-        super().__init__(f"{why}; {done} of {of} epochs are done and in the checkpoint")
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""Export the JSON Schemas of the contracts: `python -m train.schemas FOLDER`."""
+"""Export the JSON Schemas of the contracts to docs/schema: `python -m train.schemas`."""
 
 from __future__ import annotations
 
-import argparse
 import json
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -11,7 +11,7 @@ from train.config.run import RunConfig
 from train.interconnect.collectives.record import Collectives
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import JobNote, Tournament
-from train.program import place, run
+from train.program import run
 from train.record.atomic import write_atomically
 from train.record.run import RunRecord
 
@@ -26,10 +26,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m train.schemas", description=__doc__)
-    parser.add_argument("folder", type=place, metavar="FOLDER")
-    folder = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(__file__).resolve().parent.parent / "docs" / "schema"
     for name, model in SCHEMAS.items():
         text = json.dumps(model.model_json_schema(), indent=2) + "\n"
         write_atomically(folder / f"{name}.schema.json", text)

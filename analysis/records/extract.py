@@ -27,7 +27,6 @@ from train.record.measurements import EpochRecord, RankSteps, Spread
 from train.record.run import Attempt, RunRecord
 
 #: Random labels: an accuracy there has no meaning, whatever a record says.
-UNLABELLED = "synthetic"
 UNLABELLED_WHY = "random labels: accuracy has no meaning"
 #: Column -> its values, in the order of the epochs, classes or ranks.
 Values = dict[str, list[Any]]
@@ -98,7 +97,7 @@ def run_row(record: RunRecord) -> Row:
         path = column.path.replace(".last", "")
         why = reason_for(record, path) if row[column.name] is None else None
         row[f"{column.name}_why"] = why
-    if config.dataset == UNLABELLED:
+    if not config.labelled:
         row |= dict.fromkeys(_ACCURACIES)
         row |= dict.fromkeys([f"{name}_why" for name in _ACCURACIES], UNLABELLED_WHY)
     hosts = record.world.hostnames
@@ -127,10 +126,10 @@ def epoch_values(record: RunRecord) -> Values:
         "train_s_so_far": [*accumulate(row["train_s"] for row in rows)],
         "seconds_so_far": [*accumulate(row["train_s"] + row["eval_s"] for row in rows)],
     }
-    unlabelled = record.config.dataset == UNLABELLED
+    labelled = record.config.labelled
     nulls: list[Any] = [None] * len(rows)
     for column, name in _OF_EPOCH.items():
-        known = not unlabelled or column not in _ACCURACIES
+        known = labelled or column not in _ACCURACIES
         found[column] = [row[name] for row in rows] if known else nulls
     noises = [row["noise"] for row in rows]
     some = any(noise is not None for noise in noises)

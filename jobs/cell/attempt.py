@@ -23,7 +23,8 @@ from train.distributed.awake import Awake
 from train.errors import RecordError
 from train.record.atomic import leftovers
 from train.record.cell_folder import earlier_attempts, forget_earlier, rank_file
-from train.record.run import GOOD, RECORD_NAME, RunRecord, read_own_record, read_record
+from train.record.run import GOOD, RECORD_NAME, RunRecord, read_record
+from train.record.summary import read_own_summary
 
 PROBE_BYTES = 64 * 1024
 
@@ -76,17 +77,17 @@ def attend(
     finally:
         ranks.end()
         end_leftovers(cell)
-    record = None
+    good = False
     with contextlib.suppress(RecordError):
-        record = read_own_record(cell, config)
-    if record and record.status in GOOD:
+        good = read_own_summary(cell, config).status in GOOD
+    if good:
         over(cell)
     else:
         # also where no rank is known to have ended badly: srun, too, writes its words there
         trouble = trouble or _refusal(cell)
         status, error = cause_of(End(cell, ranks, explain(stopped), trouble, knows))
         settle(cell, config, status, error, begun.started_at)
-        record = read_record(cell / RECORD_NAME)
+    record = read_record(cell / RECORD_NAME)
     if record.status == "completed" and not record.alarms:
         _keep_one_log(cell)
     return record

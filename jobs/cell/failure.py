@@ -77,12 +77,11 @@ def _own_doing(end: End) -> Verdict | None:
 
 def _unfinished(end: End) -> Verdict | None:
     """The ranks stopped at an epoch's end on purpose."""
-    note = read_unfinished(end.cell) if end.ranks.size else None
-    if note is None:
+    what = read_unfinished(end.cell) if end.ranks.size else ""
+    if not what:
         return None
     return end.stopped.status if end.stopped else "timeout", RunError(
-        what=f"stopped after epoch {note.epochs_done} of {note.epochs}, which is in the "
-        f"checkpoint: {note.why}",
+        what=what,
         where="the end of an epoch",
         what_to_do="make sweep goes on from there",
     )

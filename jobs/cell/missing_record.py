@@ -15,7 +15,8 @@ from train.errors import NoRecord, RecordError, read_whole
 from train.record.atomic import write_atomically
 from train.record.builder import ended_record
 from train.record.cell_folder import tail_of
-from train.record.run import RECORD_NAME, OtherCell, RunError, Status, read_own_record, write_record
+from train.record.run import RECORD_NAME, OtherCell, RunError, Status, write_record
+from train.record.summary import read_own_summary
 
 #: There while a start runs, so also when its supervisor was killed.
 ATTEMPT_NAME = "attempt.json"
@@ -110,7 +111,7 @@ def settle_lost(
     if begun is None:
         return False
     try:
-        recorded = len(read_own_record(cell, config).attempts)
+        recorded = len(read_own_summary(cell, config).attempts)
     except NoRecord:
         recorded = 0
     except (RecordError, OtherCell):

@@ -19,7 +19,7 @@ from train.config.networks import MODELS
 from train.config.run import RunConfig
 from train.errors import ConfigError, NoRecord, RecordError, Unreadable, read_whole
 from train.record.atomic import write_atomically
-from train.record.cause import cause_line, names_of, pieces
+from train.record.cause import cause_line, pieces
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     CONFIG_NAME,
@@ -181,8 +181,8 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
     except Unreadable as error:
         return CellState(config, folder, UNREADABLE, str(error))
     why = cause_line(record.error)
-    names = names_of(record.cell_id, record.world.hostnames if record.world else ())
-    cause = "".join(piece for _, piece in pieces(why, names))
+    hosts = record.world.hostnames if record.world else ()
+    cause = "".join(piece for _, piece in pieces(why, record.cell_id, hosts))
     return CellState(config, folder, record.status, why, cause, record.ended_at)
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cell.container import digest_of, mark_of
-from jobs.config.yamlfile import unknown
 from train.config.datasets import ARRAYS_PREFIX, place_of
 from train.config.networks import NETWORKS
-from train.errors import ConfigError
+from train.errors import ConfigError, unknown
 
 #: Keys of a cell that may name a file.
 FILE_KEYS = ("model", "pretrained", "dataset")

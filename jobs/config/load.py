@@ -21,11 +21,11 @@ from jobs.config.files import FILE_KEYS, NamedFiles
 from jobs.config.grammar import MAX_CELLS, Axis, Rule, Settings, SweepFile
 from jobs.config.sweep import DATA, SWEEPS, Sweep, without_repeats
 from jobs.config.techniques import PARAMETERS, changed, load_techniques, spelled_out
-from jobs.config.yamlfile import find_file, load_yaml, problem_of, unknown
+from jobs.config.yamlfile import find_file, load_yaml, problem_of
 from train.config.checks import new_cell_problem
 from train.config.run import RunConfig
 from train.config.technique import Technique
-from train.errors import ConfigError
+from train.errors import ConfigError, unknown
 
 _FIELDS = RunConfig.model_fields
 #: What a cell has where the file does not say it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -17,22 +16,13 @@ from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from train.errors import ConfigError, expanded
+from train.errors import ConfigError, expanded, unknown
 
 MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml")
 
 KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
-
-
-def unknown(kind: str, word: object, known: Iterable[str]) -> str:
-    """One sentence: what was found, the nearest valid name, whatever its case, all valid names."""
-    names = list(known)
-    spelt = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(str(word).lower(), spelt, n=1, cutoff=0.5)
-    hint = f"did you mean {spelt[near[0]]!r}? " if near else ""
-    return f"unknown {kind} {word!r}; {hint}known: {', '.join(names) or '(none)'}"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any, Final
 from jobs.cell.container import check_path, find_image
 from jobs.cell.needs import Need
 from jobs.config.site import NamedSite, NodeLayout
-from jobs.config.yamlfile import unknown
 from jobs.messages import EXIT_UNDECIDED, ROOT, say
 from jobs.slurm.client.nodes import check_in_use, leaves, read_nodes
 from jobs.slurm.client.run import SCONTROL, asker, read_config
@@ -21,7 +20,7 @@ from jobs.slurm.script import freeze
 from jobs.slurm.submissions import Array
 from jobs.slurm.submit import submit_job
 from jobs.slurm.watch.endings import end_of, wait_for
-from train.errors import ConfigError
+from train.errors import ConfigError, unknown
 from train.interconnect.record import JOB_NAME, PHASES, SWITCHES_NAME, Phase
 from train.record.atomic import write_atomically
 

@@ -10,7 +10,6 @@ import pytest
 from jobs import logs
 from jobs.logs import find_cell, show
 from tests.builders import config, record
-from train.config.technique import Technique
 from train.errors import ConfigError
 
 CELLS = (
@@ -87,18 +86,3 @@ def test_a_cell_that_waits(tmp_path: Path) -> None:
     assert "ranks: none has written a log yet" in text
     (folder / "record.json").write_text("{")
     assert "not JSON" in "\n".join(show(folder, None))
-
-
-@pytest.mark.parametrize("images", [83, None])
-def test_planned_epochs_are_those_of_the_data_it_had(tmp_path: Path, images: int | None) -> None:
-    """83 images: 2 x 27 steps of 3 are 5 epochs of 10 steps of 8 and one of 4."""
-    row = Technique(name="t", base_lr=1, base_batch=3, regime_adaptation=True)
-    run = config(technique=row, dataset="folder:a", batch_per_rank=8, epochs=2)
-    good = record(run)
-    assert good.data is not None
-    data = good.data.model_copy(update={"train_images": images}) if images else None
-    folder = tmp_path / run.cell_id()
-    folder.mkdir()
-    (folder / "record.json").write_text(record(run, data=data).model_dump_json())
-    told = next(line for line in show(folder, None) if line.startswith("record:"))
-    assert ("2/6 epochs" if images else "attempt 1, 2 epochs") in told

@@ -154,7 +154,7 @@ def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_p
     given = ("--data", str(tmp_path), "--model-file", str(file))
     done = train(tmp_path, *given, "--stop-at", "1")
     assert done.returncode == EXIT_UNFINISHED, done.stderr
-    assert "1 of 3 epochs are done" in done.stderr and "--resume goes on" in done.stderr
+    assert "stopped after epoch 1 of 3" in done.stderr and "--resume goes on" in done.stderr
     assert len(read_epochs(tmp_path)) == 1 and not (tmp_path / RECORD_NAME).exists()
     done = train(tmp_path, *given, "--resume")
     assert done.returncode == 0, done.stderr

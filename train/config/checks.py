@@ -55,7 +55,10 @@ CELL: Rows = (
         batch_growth=grows(t), regime_adaptation=t.regime_adaptation,
         lr_scaling=t.lr_scaling == "adascale"),
      "steps_per_epoch: {x} as given counts in passes over the images: leave one out"),
-    (lambda c, t: c.target is not None and c.dataset == "synthetic",
+    (lambda c, t: c.target is not None
+     and c.target.train_accuracy is None and c.target.validation_accuracy is None,
+     "target: it needs train_accuracy, validation_accuracy or both"),
+    (lambda c, t: c.target is not None and not c.labelled,
      "target: the labels of synthetic are random, so no accuracy can be met: leave it out"),
     (lambda c, t: t.ghost_batch and c.batch_per_rank % t.ghost_batch,
      "ghost_batch {t.ghost_batch} does not divide batch_per_rank {c.batch_per_rank}: change one"),

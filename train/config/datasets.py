@@ -5,13 +5,12 @@ Loads the standard library alone, as the preflight must, which reads it in any i
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from train.config.networks import split_hash
+from train.errors import ConfigError, expanded, unknown
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
@@ -43,17 +42,15 @@ DATASETS: dict[str, DatasetFacts] = {
 
 
 def check_dataset(name: str) -> None:
-    """Raises: ValueError: it names no data set; with the nearest and all known names."""
+    """Raises: ConfigError: it names no data set; with the nearest and all known names."""
     if name in DATASETS or (name.startswith(FOLDER_PREFIX) and name != FOLDER_PREFIX):
         return
     if name.startswith(ARRAYS_PREFIX):
         if parse_arrays(name)[0].endswith(".npz"):
             return
-        raise ValueError(f"dataset {name!r} found, expected {ARRAYS_PREFIX}FILE.npz")
+        raise ConfigError(f"dataset {name!r} found, expected {ARRAYS_PREFIX}FILE.npz")
     known = [*DATASETS, f"{FOLDER_PREFIX}PATH", f"{ARRAYS_PREFIX}FILE.npz"]
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=2, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown dataset {name!r}; known: {', '.join(known)}.{hint}")
+    raise ConfigError(unknown("dataset", name, known))
 
 
 def parse_arrays(name: str) -> tuple[str, str | None]:
@@ -72,4 +69,4 @@ def dataset_slug(name: str) -> str:
 def place_of(written: str, data: Path) -> Path:
     """Where a file or folder is that a config names: ``~`` is the home folder, and what is relative
     lies in the folder of the data sets, the same for all ranks wherever they are started."""
-    return data / os.path.expanduser(written)  # noqa: PTH111  (~ of nobody is a missing file)
+    return data / expanded(written)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
+
+from train.errors import unknown
 
 #: ``conv1``: a first convolution of this name, behind the layer ``scale``. ``convolutions``:
 #: kernels of rank 4, none of them depthwise. ``residual branches``: they end in a normalisation
@@ -75,9 +76,7 @@ def parse_model(text: str) -> NetworkSource:
     if text.startswith(APPLICATIONS) and (name := text.removeprefix(APPLICATIONS)).isidentifier():
         if name in IN_APPLICATIONS:
             return NetworkSource("applications", name)
-        near = difflib.get_close_matches(name, IN_APPLICATIONS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown model {text!r}; {hint}known: {', '.join(IN_APPLICATIONS)}")
+        raise ValueError(unknown("model of keras.applications", name, IN_APPLICATIONS))
     written, sha256 = split_hash(text)
     function = _FUNCTION.fullmatch(written)
     if sha256 and function and written.isprintable() and function[2].isidentifier():

@@ -14,7 +14,7 @@ from itertools import count
 
 from train.config.checks import new_cell_problem, plan_problem
 from train.config.datasets import DATASETS
-from train.config.run import MOST_EPOCHS, RunConfig, trainable_images, used_train_images
+from train.config.run import MOST_EPOCHS, RunConfig, used_train_images
 from train.config.schedule import Grow, Step
 from train.errors import ConfigError
 
@@ -72,7 +72,14 @@ class RunPlan:
             batch = config.global_batch * times
             steps = self.used // batch
             if steps == 0:
-                raise ConfigError(_no_step(config, self.used))
+                shard = self.used // config.gpus
+                smaller = f"a batch of at most {shard}, " if shard else ""
+                raise ConfigError(
+                    f"batch_per_rank x accumulation, {config.batch_per_rank} x "
+                    f"{config.accumulation}, is more than the shard of a rank ({self.used:,} "
+                    f"training images / {config.gpus} ranks = {shard:,}), so an epoch would have "
+                    f"0 steps: use {smaller}fewer ranks or more data (data_fraction)"
+                )
             per_pass = 1
             if asked := config.steps_per_epoch:
                 if asked > steps:
@@ -122,7 +129,7 @@ class RunPlan:
         return round(self.step_at(self.config.technique.warmup_epochs))
 
     def epoch_of(self, step: int) -> EpochPlan:
-        return self.epochs[bisect_right(self._starts, step) - 1]
+        return self.epochs[bisect_right(self.epochs, step, key=lambda e: e.first_step) - 1]
 
     def rate(self, clock: float) -> float:
         """Learning rate of the step at ``clock``: its number, or what AdaScale has made of it.
@@ -147,10 +154,6 @@ class RunPlan:
         if schedule.unit == "epochs":
             return round(self.step_at(milestone))
         return round(milestone * self.horizon)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [epoch.first_step for epoch in self.epochs]
 
     @cached_property
     def horizon(self) -> int:
@@ -206,16 +209,6 @@ class RunPlan:
         return largest
 
 
-def _no_step(config: RunConfig, used: int) -> str:
-    shard = used // config.gpus
-    smaller = f"a batch of at most {shard}, " if shard else ""
-    return (
-        f"batch_per_rank x accumulation, {config.batch_per_rank} x {config.accumulation}, is more "
-        f"than the shard of a rank ({used:,} training images / {config.gpus} ranks = {shard:,}), "
-        f"so an epoch would have 0 steps: use {smaller}fewer ranks or more data (data_fraction)"
-    )
-
-
 def plan_of(config: RunConfig, available: int) -> RunPlan:
     """The plan of a cell that is to be trained on ``available`` training images, checked.
 
@@ -224,7 +217,8 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
             that is only read from records, or rounding to whole steps leaves nothing of a warm-up,
             a milestone or a target.
     """
-    return checked_plan(config, trainable_images(config, available))
+    validated = available // 10 if config.validate_on == "train_part" else 0
+    return checked_plan(config, available - validated)
 
 
 def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
@@ -240,15 +234,13 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     return plan
 
 
-def epochs_to_train(config: RunConfig, used: int | None = None) -> int | None:
-    """Epochs of the run; None for cells that cannot run, and with regime adaptation if the number
-    of images is neither given (``used``, as of RunPlan) nor published."""
+def epochs_to_train(config: RunConfig) -> int | None:
+    """Epochs of the run; with regime adaptation None for cells that cannot run, and for images of
+    which no number is published."""
     if not config.technique.regime_adaptation:
         return config.epochs
     facts = DATASETS.get(config.dataset)
     try:
-        if used is not None:
-            return len(RunPlan(config, used).epochs)
         return None if facts is None else len(plan_of(config, facts.train_images).epochs)
     except ConfigError:
         return None

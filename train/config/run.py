@@ -47,12 +47,6 @@ class Target(Frozen):
     held_for: int = Field(2, ge=1)
     within_s: float | None = Field(None, gt=0)
 
-    @model_validator(mode="after")
-    def _something(self) -> Target:
-        if self.train_accuracy is None and self.validation_accuracy is None:
-            raise ValueError("a target needs train_accuracy, validation_accuracy or both")
-        return self
-
     def in_words(self) -> str:
         """Few words and no comma: it stands within lists."""
         asked = (("training", self.train_accuracy), ("validation", self.validation_accuracy))
@@ -131,6 +125,11 @@ class RunConfig(Frozen):
         return self
 
     @property
+    def labelled(self) -> bool:
+        """Whether labels have a meaning, and so accuracy."""
+        return self.dataset != "synthetic"
+
+    @property
     def runs_as_built(self) -> bool:
         """Whether the network is no network of ours, so that normalisation none and batch_norm
         both leave its layers as they are."""
@@ -171,25 +170,20 @@ class RunConfig(Frozen):
     def digest(self) -> str:
         """sha256 of all that is not at its default, so that a field added later, whose default is
         what was done before, leaves every existing cell what it is."""
-        told = {**_chosen(self), "schema_version": self.schema_version}
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        chosen = {**_chosen(self), "schema_version": self.schema_version}
+        text = json.dumps(chosen, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _chosen(model: BaseModel) -> dict[str, Any]:
     """What differs from the defaults; ``name`` always, since it says which kind a part is."""
-    told: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for key, field in type(model).model_fields.items():
         value = getattr(model, key)
         if key != "name" and value == field.default:
             continue
-        told[key] = _chosen(value) if isinstance(value, BaseModel) else value
-    return told
-
-
-def trainable_images(config: RunConfig, available: int) -> int:
-    """Of a data set's ``available`` training images, those that are not validated on."""
-    return available - available // 10 if config.validate_on == "train_part" else available
+        chosen[key] = _chosen(value) if isinstance(value, BaseModel) else value
+    return chosen
 
 
 def used_train_images(available: int, fraction: float) -> int:

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from train.config.frozen import Frozen
 
-Fraction = Annotated[float, Field(gt=0, lt=1)]
 #: The course's epochs 15, 25, 35 of 40, as fractions, so that they fire in a run of any length.
 COURSE_MILESTONES = (15 / 40, 25 / 40, 35 / 40)
 
@@ -75,7 +74,7 @@ class Grow(Frozen):
     pass ``largest`` (default: a tenth of the training images) divides the rate instead."""
 
     name: Literal["grow"] = "grow"
-    milestones: tuple[Fraction, ...] = COURSE_MILESTONES
+    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = COURSE_MILESTONES
     factor: int = Field(5, ge=2)
     largest: int | None = Field(None, ge=1)
 

@@ -16,7 +16,11 @@ from train.program import place, run
 _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
 
 
-def _parser() -> argparse.ArgumentParser:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints counts and shape as one JSON line.
+
+    Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted.
+    """
     parser = argparse.ArgumentParser(prog="python -m train.data", description=__doc__)
     text = "find or download the raw files, and make the form that ranks load"
     parser.add_argument("command", choices=["prepare"], help=text)
@@ -27,15 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", type=place, help=text)
     text = "side in pixels; folders only (default: 64)"
     parser.add_argument("--image-size", type=int, help=text)
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints counts and shape as one JSON line.
-
-    Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted.
-    """
-    options = _parser().parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
         data = load(options.dataset, options.image_size, root, options.store)

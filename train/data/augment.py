@@ -32,18 +32,18 @@ def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: Crop
     smaller than the images, whose reflection ends there.
     """
     key = _mixed(np.uint64(seed), epoch)
-    changed = images
     if how.crop:
         span = 2 * how.crop + 1
         down, right = (_below(span, key, positions, draw) for draw in (_Draw.DOWN, _Draw.RIGHT))
-        changed = _cropped(changed, how.crop, down, right)
+        changed = _cropped(images, how.crop, down, right)
+    else:
+        changed = images.copy()
     if how.flip != "none":
-        before, mirrored = changed, _mirrored(key, positions, epoch, seed, how)
-        changed = before.copy()
-        changed[mirrored] = before[mirrored, :, ::-1]
+        mirrored = _mirrored(key, positions, epoch, seed, how)
+        changed[mirrored] = changed[mirrored, :, ::-1]
     if how.cutout:
-        changed = _cut(changed, how.cutout, key, positions)
-    return changed.copy() if changed is images else changed
+        _cut(changed, how.cutout, key, positions)
+    return changed
 
 
 def _mirrored(
@@ -80,7 +80,7 @@ def _cropped(images: Pixels, crop: int, down: Indices, right: Indices) -> Pixels
     return chosen.reshape(images.shape)
 
 
-def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> Pixels:
+def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> None:
     """A square around a random pixel gets the image's mean colour; what lies outside is lost
     (DeVries and Taylor 2017, 1708.04552, section 3.2: images of mean 0, set to 0)."""
     count, height, width, channels = images.shape
@@ -89,10 +89,8 @@ def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> Pixels:
     columns = np.add.reduce(images.reshape(count, height, -1), axis=1, dtype=np.int64)
     sums = columns.reshape(count, width, channels).sum(axis=1)
     colours = np.rint(sums / (height * width)).astype(np.uint8)
-    changed = images.copy()
-    for image, colour, y, x in zip(changed, colours, top.tolist(), left.tolist(), strict=True):
+    for image, colour, y, x in zip(images, colours, top.tolist(), left.tolist(), strict=True):
         image[max(0, y) : max(0, y + side), max(0, x) : max(0, x + side)] = colour
-    return changed
 
 
 def _below(limit: int, key: Words, positions: Indices, draw: _Draw) -> Indices:

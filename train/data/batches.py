@@ -21,7 +21,7 @@ from train.data.sampling import Indices, rank_batches, shuffled
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 #: Calls whose batches are gathered ahead: one step is over before the many of the next call.
 AHEAD = 2
-#: Training images that batch-norm statistics are estimated from anew.
+#: Training images from which batch-norm statistics are estimated again.
 ESTIMATED_FROM = 20_000
 
 

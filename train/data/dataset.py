@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -50,7 +50,6 @@ class Dataset:
     validation_y: Labels = field(repr=False)
     classes: tuple[str, ...]
     fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
-    labelled: bool  # False: labels are random, and accuracy has no meaning
 
 
 def make_dataset(
@@ -58,8 +57,6 @@ def make_dataset(
     classes: Sequence[str],
     train: tuple[NDArray[np.generic], NDArray[np.generic]],
     validation: tuple[NDArray[np.generic], NDArray[np.generic]],
-    *,
-    labelled: bool = True,
 ) -> Dataset:
     """``train``, ``validation``: images uint8 [N, H, W, C] and labels [N] of checked content."""
     arrays: list[NDArray[Any]] = [
@@ -69,9 +66,8 @@ def make_dataset(
     ]
     train_x, train_y, validation_x, validation_y = arrays
     return Dataset(
-        name, train_x, train_y, validation_x, validation_y, tuple(classes), fingerprint(arrays),
-        labelled,
-    )  # fmt: skip
+        name, train_x, train_y, validation_x, validation_y, tuple(classes), fingerprint(arrays)
+    )
 
 
 def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
@@ -108,25 +104,15 @@ def name_of(slug: str, *content: object) -> str:
     return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-class ArrayFacts(Frozen):
-    dtype: str  # as NumPy writes it, e.g. |u1
-    shape: tuple[int, ...]
-    file_size: int  # bytes, with the .npy header
+class Meta(Frozen, extra="ignore"):  # earlier versions wrote more
+    """meta.json, written last: what a data set has besides its arrays."""
 
-
-class Meta(Frozen):
-    """meta.json, written last."""
-
-    format: Literal[1] = 1
-    dataset: str  # as in a config
     name: str
     classes: tuple[str, ...]
-    labelled: bool
     fingerprint: str
-    arrays: dict[Literal["train_x", "train_y", "validation_x", "validation_y"], ArrayFacts]
 
 
-def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
+def write_prepared(folder: Path, data: Dataset) -> None:
     """Build the prepared form next to ``folder``, then rename it into place.
 
     If another process was faster, its result is kept: both come from the same files. A build
@@ -144,14 +130,9 @@ def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
     building = folder.parent / f"{prefix}{uuid.uuid4().hex}"
     try:
         building.mkdir()
-        meta = Meta(
-            dataset=dataset,
-            name=data.name,
-            classes=data.classes,
-            labelled=data.labelled,
-            fingerprint=data.fingerprint,
-            arrays={name: _write(building / f"{name}.npy", getattr(data, name)) for name in ARRAYS},
-        )
+        for name in ARRAYS:
+            _write(building / f"{name}.npy", getattr(data, name))
+        meta = Meta(name=data.name, classes=data.classes, fingerprint=data.fingerprint)
         write_atomically(building / META, meta.model_dump_json(indent=2))
         try:
             building.rename(folder)
@@ -164,7 +145,7 @@ def write_prepared(folder: Path, dataset: str, data: Dataset) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _write(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
+def _write(path: Path, array: NDArray[np.generic]) -> None:
     """As np.save does, which hides the reason when the disk is full."""
     with path.open("wb") as out:
         npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(array))  # type: ignore[no-untyped-call]
@@ -172,43 +153,27 @@ def _write(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
             out.write(chunk)
         out.flush()
         flush_to_disk(out.fileno())
-    return _facts(path, array)
-
-
-def _facts(path: Path, array: NDArray[np.generic]) -> ArrayFacts:
-    return ArrayFacts(dtype=array.dtype.str, shape=array.shape, file_size=path.stat().st_size)
 
 
 def read_prepared(folder: Path) -> Dataset:
     """Images stay on disk and are mapped into memory, shared by the ranks of a node.
 
     Raises:
-        DataError: a file is not there, truncated, or not what meta.json says.
+        DataError: a file is not there, or damaged.
         OSError: a file cannot be read now.
     """
     file, arrays = folder / META, dict[str, Any]()
     try:
         meta = Meta.model_validate_json(file.read_bytes())
-        for name, expected in meta.arrays.items():
+        for name in ARRAYS:
             file = folder / f"{name}.npy"
-            if (size := file.stat().st_size) != expected.file_size:
-                raise ValueError(f"{size:,} bytes found, {expected.file_size:,} expected")
             # a plain view: NumPy's memmap class makes each slice dearer
-            array = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
-            if (found := _facts(file, array)) != expected:
-                raise ValueError(f"{found} found, {expected} expected")
-            arrays[name] = array
+            arrays[name] = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
     except (FileNotFoundError, EOFError, ValueError) as error:
         raise _damaged(folder, file, explain(error).strip()) from error
     for name in ("train_y", "validation_y"):
         arrays[name] = np.array(arrays[name], np.int64)
-    return Dataset(
-        name=meta.name,
-        classes=meta.classes,
-        fingerprint=meta.fingerprint,
-        labelled=meta.labelled,
-        **arrays,
-    )
+    return Dataset(**dict(meta), **arrays)
 
 
 def _damaged(folder: Path, file: Path, what: str) -> DataError:

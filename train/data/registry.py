@@ -14,7 +14,7 @@ from train.data.dataset import META, Dataset, Source, name_of, read_prepared, wr
 from train.data.sources import arrays, cifar10, image_folder, mnist
 from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
 from train.data.sources.download import fetch_all
-from train.data.sources.published import PUBLISHED
+from train.data.sources.published import OTHERWISE, PUBLISHED
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained, is_writable
 
@@ -60,8 +60,9 @@ def prepare(
         store_root: where prepared forms are kept, by default ``root``/prepared.
 
     Raises:
-        DataError: unknown data set, or raw files that are missing, damaged or not as expected, or
-            no space; the text says what to do.
+        ConfigError: unknown data set.
+        DataError: raw files that are missing, damaged or not as expected, or no space; the text
+            says what to do.
     """
     kept = store_root or root / "prepared"
     # the second store may be another user's
@@ -82,26 +83,22 @@ def prepare(
 def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
     source, *_ = _find(dataset, image_size, root)
     if source.decode is None:
-        published = PUBLISHED[dataset]
         # a folder for a whole class, or of another user, may be closed to us
-        place = root if is_writable(root / published.folder) else kept
-        fetch_all(published.files, place / published.folder, published.otherwise)
+        place = root if is_writable(root / dataset) else kept
+        fetch_all(PUBLISHED[dataset], place / dataset, OTHERWISE.get(dataset, ""))
         source, *_ = _find(dataset, image_size, place)
         assert source.decode is not None, "what was fetched is not what is looked for"
     say(f"preparing {dataset} in {root}")
     data = source.decode()
     made = kept / source.folder_name
     with explained(f"preparing {dataset}", made, "STORE=DIR"):
-        write_prepared(made, dataset, data)
+        write_prepared(made, data)
     return made
 
 
 def _find(dataset: str, image_size: int | None, root: Path) -> Sequence[Source]:
     """The form whose raw files are in ``root``; without any, all forms that could be made."""
-    try:
-        check_dataset(dataset)
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    check_dataset(dataset)
     if dataset.startswith(FOLDER_PREFIX):
         size = FOLDER_SIDE if image_size is None else image_size
         if size not in _SIZES:

@@ -29,15 +29,7 @@ from train.record.measurements import (
     ThroughputSample,
 )
 from train.record.nulls import null_paths
-from train.record.run import (
-    GOOD,
-    Attempt,
-    Provenance,
-    RunError,
-    RunRecord,
-    Status,
-    World,
-)
+from train.record.run import GOOD, Attempt, Provenance, RunError, RunRecord, Status, World
 
 
 class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fault
@@ -46,7 +38,6 @@ class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fau
     world: World
     data: DataRecord
     provenance: Provenance
-    labelled: bool = True
 
 
 @dataclass(frozen=True)
@@ -134,7 +125,7 @@ def _record(
         **(nothing | known),
     )
     nulls = null_paths(draft, whole=True)
-    reasons = _reasons(config, draft.world, status, labelled=not announced or announced.labelled)
+    reasons = _reasons(config, draft.world, status)
     if status not in GOOD:
         unknown = f"the run ended as {status} before this was known"
         parts = {path for path in nulls if "." not in path} - {"why_no_overlap"}
@@ -143,9 +134,7 @@ def _record(
     return RunRecord.model_validate({**draft.model_dump(), "missing": missing})
 
 
-def _reasons(
-    config: RunConfig, world: World | None, status: Status, *, labelled: bool
-) -> dict[str, str]:
+def _reasons(config: RunConfig, world: World | None, status: Status) -> dict[str, str]:
     """Why nulls are null, where it depends on the run; all other reasons stand next to the fields
     of the record."""
     technique = config.technique
@@ -160,7 +149,7 @@ def _reasons(
         names = ("train_loss", "validation_loss", "validation_accuracy")
         reasons |= dict.fromkeys([f"epochs.{name}" for name in names], "diverged")
         reasons |= dict.fromkeys(["classification", "sharpness"], "diverged")
-    if not labelled:
+    if not config.labelled:
         reasons["epochs.validation_accuracy"] = NO_ACCURACY
         reasons["classification"] = "random labels: classes have no meaning"
     if config.target is None:

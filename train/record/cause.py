@@ -32,20 +32,13 @@ def cause_line(error: RunError | None) -> str:
     return last if error.what in last else f"{error.what}; its log ends: {last}"
 
 
-def pieces(line: str, names: Collection[str] = ()) -> list[tuple[str, str]]:
+def pieces(line: str, cell_id: str, hosts: Collection[str]) -> list[tuple[str, str]]:
     """The line piece by piece, each with what stands for it in a cause.
 
-    Lines of one cause differ only in names, hosts, numbers, ids and paths.
-
-    Args:
-        names: of the cell and its hosts.
+    Lines of one cause differ only in the cell, its hosts, numbers, ids and paths.
     """
+    names = {cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
     return [(found[0], _stands_for(found, names)) for found in _PIECES.finditer(line)]
-
-
-def names_of(cell_id: str, hosts: Collection[str]) -> set[str]:
-    """Of a cell and its hosts, short names included, as :func:`pieces` takes them."""
-    return {cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
 
 
 def _stands_for(found: re.Match[str], names: Collection[str]) -> str:

@@ -3,7 +3,7 @@
 Part of the contract with the supervisor; loads neither TensorFlow nor numpy.
 Layout of a cell's folder: config.json, record.json, epochs.jsonl, checkpoint.npz, weights.h5 (if
 the config keeps them), logs/ with start.json, rank-N.log, rank-N.error.json, rank-N.beat, stop (its
-being there asks the ranks to stop at the next epoch end), unfinished.json (they did).
+being there asks the ranks to stop at the next epoch end), unfinished (they did).
 """
 
 from __future__ import annotations
@@ -20,13 +20,8 @@ from train.config.run import RunConfig, load_config
 from train.errors import ConfigError, RecordError
 from train.record.atomic import leftovers
 from train.record.measurements import EpochRecord
-from train.record.run import (
-    Attempt,
-    OtherCell,
-    RunError,
-    read_own_record,
-    refuse_other,
-)
+from train.record.run import Attempt, OtherCell, RunError, refuse_other
+from train.record.summary import read_own_summary
 
 CONFIG_NAME = "config.json"
 EPOCHS_NAME = "epochs.jsonl"
@@ -34,13 +29,13 @@ CHECKPOINT_NAME = "checkpoint.npz"
 WEIGHTS_NAME = "weights.h5"
 START_NAME = "start.json"
 STOP_NAME = "stop"
-UNFINISHED_NAME = "unfinished.json"
+UNFINISHED_NAME = "unfinished"
 #: Ranks that stopped at an epoch's end on purpose end with this code, their checkpoint written.
 EXIT_UNFINISHED = 85
 #: Of a log, for a message.
 TAIL_LINES, TAIL_BYTES = 20, 32 * 1024
-#: More than two lines of epochs.jsonl.
-EPOCH_BYTES = 4096
+#: More than two lines of epochs.jsonl, each with the factors of 1,000 variables.
+EPOCH_BYTES = 64 * 1024
 
 
 def rank_file(cell: Path, rank: int, kind: str) -> Path:
@@ -85,22 +80,13 @@ def forget_earlier(cell: Path, *, resume: bool) -> None:
         file.unlink(missing_ok=True)
 
 
-class UnfinishedNote(Frozen):
-    """unfinished.json: a start that stopped at an epoch's end on purpose."""
-
-    why: str
-    epochs_done: int
-    epochs: int
-
-
-def read_unfinished(cell: Path) -> UnfinishedNote | None:
-    """What the last start left if it stopped on purpose. Exit codes prove less: a launcher that
-    ends all tasks once the first one is gone turns those of the others into a signal's."""
-    try:
-        content = (cell / "logs" / UNFINISHED_NAME).read_bytes()
-        return UnfinishedNote.model_validate_json(content)
-    except (OSError, ValueError):
-        return None
+def read_unfinished(cell: Path) -> str:
+    """Where and why the last start stopped on purpose; '' if it did not. Exit codes prove less: a
+    launcher that ends all tasks once the first one is gone turns those of the others into a
+    signal's."""
+    with contextlib.suppress(OSError):
+        return (cell / "logs" / UNFINISHED_NAME).read_text(encoding="utf-8")
+    return ""
 
 
 def read_failures(cell: Path) -> list[RankFailure]:
@@ -157,7 +143,7 @@ def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
         Unreadable: it cannot be read now.
     """
     try:
-        return read_own_record(cell, config).attempts
+        return read_own_summary(cell, config).attempts
     except (RecordError, OtherCell):
         return ()
 

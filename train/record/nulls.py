@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -28,7 +28,7 @@ def null_paths(record: BaseModel, *, whole: bool = False) -> dict[str, str | Non
     """
     found: dict[str, str | None] = {}
     _look(record, "", None, found, whole=whole)
-    return {path: why for path, why in found.items() if path.split(".")[0] not in _NEEDS_NO_REASON}
+    return found
 
 
 def _look(
@@ -39,27 +39,21 @@ def _look(
         found[path] = why
     elif kind is tuple:
         for item in value:
-            _look(item, path, why, found, whole=whole)
-    elif kind not in _NEVER_NULL and hasattr(kind, "model_fields"):
+            if type(item) not in _NEVER_NULL:
+                _look(item, path, why, found, whole=whole)
+    elif hasattr(kind, "model_fields"):
         values, given = value.__dict__, value.__pydantic_fields_set__
-        for name, reason in _nullable(kind):
+        for name, reason in _fields(kind):
             item = values[name]
             if type(item) not in _NEVER_NULL and (whole or name in given):
                 _look(item, f"{path}.{name}" if path else name, reason, found, whole=whole)
 
 
 @cache
-def _nullable(kind: type[BaseModel]) -> tuple[tuple[str, str | None], ...]:
-    return tuple(
+def _fields(kind: type[BaseModel]) -> list[tuple[str, str | None]]:
+    """Each field with the reason that stands next to it."""
+    return [
         (name, next((str(why) for why in field.metadata if isinstance(why, Why)), None))
         for name, field in kind.model_fields.items()
-        if _admits_null(field.annotation)
-    )
-
-
-def _admits_null(kind: Any) -> bool:
-    """Whether the contract lets a value of this type be a null, or hold one: records are read by
-    the thousand."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return bool(_nullable(kind))
-    return kind in (None, type(None), Any) or any(map(_admits_null, get_args(kind)))
+        if name not in _NEEDS_NO_REASON
+    ]

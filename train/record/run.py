@@ -199,23 +199,15 @@ def _why_no_record(text: str, error: ValidationError) -> str:
     return f"against the contract:\n{explain(error)}"
 
 
-def read_own_record(cell: Path, config: RunConfig) -> RunRecord:
-    """The record in the folder ``cell``, which must be of this very config.
+def refuse_other(found_config: RunConfig, config: RunConfig, path: Path) -> None:
+    """The config found in the file ``path`` must be ``config``.
 
     The folder's name does not tell: it holds 24 bits of a hash, and a folder given by hand none.
-    Parsed configs are compared, so a record from before a key existed has that key's default.
+    Parsed configs are compared, so a file from before a key existed has that key's default.
 
     Raises:
-        NoRecord, RecordError, Unreadable: as :func:`read_record`.
-        OtherCell: the record is of another config; the text says where the two differ.
+        OtherCell: it is another; the text says where the two differ.
     """
-    record = read_record(cell / RECORD_NAME)
-    refuse_other(record.config, config, cell / RECORD_NAME)
-    return record
-
-
-def refuse_other(found_config: RunConfig, config: RunConfig, path: Path) -> None:
-    """Raises OtherCell where the config found in the file ``path`` is not ``config``."""
     if found_config == config:
         return
     both = [dict(_settings(c.model_dump(mode="json"))) for c in (found_config, config)]

@@ -62,7 +62,12 @@ def read_summary(path: Path) -> RecordSummary:
 
 
 def read_own_summary(cell: Path, config: RunConfig) -> RecordSummary:
-    """Raises as :func:`train.record.run.read_own_record`."""
+    """Of the record in the folder ``cell``, which must be of this very config.
+
+    Raises:
+        NoRecord, RecordError, Unreadable: as :func:`train.record.run.read_record`.
+        OtherCell: the record is of another config.
+    """
     summary = read_summary(cell / RECORD_NAME)
     refuse_other(summary.config, config, cell / RECORD_NAME)
     return summary

@@ -12,7 +12,7 @@ from typing import Any
 from train.config.run import Target
 from train.record.measurements import EpochRecord, GoalHeld, TargetOutcome
 
-_EFFORT = ("epoch", "steps", "images", "seconds")
+_NO_EFFORT: dict[str, Any] = dict.fromkeys(("epoch", "steps", "images", "seconds"))
 #: An epoch may be somewhat faster than all before it; what is stopped as hopeless must be so.
 FASTER = 0.9
 _ALL = "all"  # accuracies of the target at once
@@ -41,7 +41,7 @@ class Pursuit:
         self._streaks = dict.fromkeys((_ALL, *self._goals), 0)  # evaluations in a row that held
         self._held: dict[str, dict[str, Any]] = {}  # the effort when a goal was held long enough
         self._effort: dict[str, Any] = {"epoch": 0, "steps": 0, "images": 0, "seconds": 0.0}
-        self._fastest_s: float | None = None
+        self._fastest_s = 0.0  # of a steady epoch; 0: there was none
         self._last: EpochRecord | None = None
 
     @property
@@ -86,13 +86,12 @@ class Pursuit:
             unmet = self._obstacle() or broke_off
             if unmet is None:
                 return None
-            effort, why = dict.fromkeys(_EFFORT), unmet
+            effort, why = _NO_EFFORT, unmet
             if self._last is not None:
                 missed = ", ".join(self._missed(self._last).values())
                 why += f"; the last evaluation: {missed or 'held'}"
-        nothing = dict.fromkeys(_EFFORT)
         held = tuple(
-            GoalHeld(accuracy=name, goal=goal, **self._held.get(name, nothing))
+            GoalHeld(accuracy=name, goal=goal, **self._held.get(name, _NO_EFFORT))
             for name, goal in self._goals.items()
         )
         return TargetOutcome(met=self._met, **effort, why=why, held=held)
@@ -123,13 +122,12 @@ class Pursuit:
         if left < needed:
             words = f"{left} of {self._planned} epochs left" if left > 0 else "no epoch left"
             return f"{short}, {words} after epoch {done}"
-        fastest_s = self._fastest_s or 0.0
+        least_s = needed * FASTER * self._fastest_s
         if target.within_s is None or (
-            spent < target.within_s and spent + needed * FASTER * fastest_s <= target.within_s
+            spent < target.within_s and spent + least_s <= target.within_s
         ):
             return None
-        known = self._fastest_s is not None
-        pace = f", and the fastest epoch so far took {fastest_s:.1f} s" if known else ""
+        pace = f", and the fastest epoch so far took {self._fastest_s:.1f} s" if least_s else ""
         return f"{short}, {spent:.1f}{limit} spent after epoch {done}{pace}"
 
 

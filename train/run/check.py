@@ -116,7 +116,7 @@ def _random_images(options: argparse.Namespace, count: int) -> Dataset:
     images = np.random.default_rng(0).integers(0, 256, (count, *map(int, sides)), np.uint8)
     labels, classes = np.arange(count) % options.classes, map(str, range(options.classes))
     few = images[: options.batch], labels[: options.batch]
-    return make_dataset("random", [*classes], (images, labels), few, labelled=False)
+    return make_dataset("random", [*classes], (images, labels), few)
 
 
 def _start_ranks(arguments: Sequence[str], size: int) -> int:

@@ -21,7 +21,6 @@ from train.record.cell_folder import (
     START_NAME,
     UNFINISHED_NAME,
     WEIGHTS_NAME,
-    UnfinishedNote,
     earlier_attempts,
     rank_file,
 )
@@ -103,7 +102,6 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
                 order=ORDERS[config.partition],
             ),
             provenance=provenance,
-            labelled=data.labelled,
         )
 
     if runtime.rank == 0:
@@ -113,8 +111,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     except Unfinished as stopped:
         if runtime.rank == 0:
             write_atomically(logs / START_NAME, announced().model_dump_json())
-            note = UnfinishedNote(why=stopped.why, epochs_done=stopped.done, epochs=stopped.of)
-            write_atomically(logs / UNFINISHED_NAME, note.model_dump_json())
+            write_atomically(logs / UNFINISHED_NAME, str(stopped))
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -83,7 +83,7 @@ class Trainer:
         resumed_from, counters = len(self.epochs), read_counters()
         broken_off = self._train_epochs()
         # a run that its target ended early was not given the time to learn
-        judged = self.data.labelled and len(self.epochs) == len(self.plans)
+        judged = self.config.labelled and len(self.epochs) == len(self.plans)
         error = broken_off or divergence(self.epochs[-1], len(self.data.classes), labelled=judged)
         traffic = self.ranks.allgather(
             moved(socket.gethostname(), counters, read_counters())
@@ -96,7 +96,7 @@ class Trainer:
         steps = self.ranks.allgather(self.stepper.samples.summary(self.runtime.rank))
         known = tuple(own for own in steps if own is not None)
         classes = None
-        if self.data.labelled and broken_off is None:
+        if self.config.labelled and broken_off is None:
             # made now if the run was resumed after its last epoch
             counts = (self.checked or self.evaluate()).counts
             classes = classification(np.asarray(counts), self.data.classes, len(self.epochs))
@@ -229,7 +229,7 @@ class Trainer:
         # those of rank 0; all others wait for a rank that is suspended, and their clocks go on
         trained_s, evaluated_s, sampled_s = (min(t) if suspended_s else t[0] for t in times)
         record = epoch_record(
-            self.config, plan, results, sums, self.checked, labelled=self.data.labelled,
+            self.config, plan, results, sums, self.checked, labelled=self.config.labelled,
             attempt=self.attempt, train_s=trained_s, eval_s=evaluated_s if self.checked else 0.0,
             suspended_s=suspended_s, sampled_s=sampled_s, sampled_steps=int(sampled_s > 0),
             steps_per_call=self.stepper.per_call,
@@ -273,4 +273,5 @@ class Trainer:
         elif self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
             why = "the time budget has no room for another epoch"
         if why := self.ranks.of_first(why):
-            raise Unfinished(why, len(self.epochs), len(self.plans))
+            done = f"stopped after epoch {len(self.epochs)} of {len(self.plans)}"
+            raise Unfinished(f"{done}, which is in the checkpoint: {why}")

@@ -14,7 +14,7 @@ from analysis.table import Column, Table, frame
 from analysis.topics.topic import Answer, Topic
 from analysis.writing import printable
 from train.errors import make_line
-from train.record.cause import cause_line, names_of, pieces
+from train.record.cause import cause_line, pieces
 from train.record.run import RunError
 
 #: Of a cause in a sentence; the table has all of it.
@@ -100,7 +100,7 @@ def causes(problems: tuple[Problem, ...]) -> list[Cause]:
     found: dict[tuple[str, ...], list[tuple[Problem, list[str]]]] = {}
     for problem in problems:
         if problem.kind != "missing":
-            own = pieces(why(problem), names_of(problem.cell_id, problem.hosts))
+            own = pieces(why(problem), problem.cell_id, problem.hosts)
             key = (problem.kind, *(stands_for for _, stands_for in own))
             found.setdefault(key, []).append((problem, [text for text, _ in own]))
     made = [

@@ -143,8 +143,7 @@ def test_the_launchers_verdict_comes_first_unless_a_stop_or_trouble_explains_all
 
 def test_ranks_that_stopped_at_an_epochs_end_are_no_failure(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
-    note = {"why": "a stop was asked for", "epochs_done": 3, "epochs": 9}
-    (tmp_path / "logs" / "unfinished.json").write_text(json.dumps(note))
+    (tmp_path / "logs" / "unfinished").write_text("stopped after epoch 3 of 9")
     status, error = judged(tmp_path, ends(EXIT_UNFINISHED, None))
     assert status == "timeout" and "stopped after epoch 3 of 9" in error.what
     preempted = Reason("preempted", "x")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.yamlfile import MAX_BYTES, load_yaml, unknown
+from jobs.config.yamlfile import MAX_BYTES, load_yaml
 from tests.builders import refusal
+from train.errors import unknown
 
 
 def write(folder: Path, text: str | bytes) -> Path:

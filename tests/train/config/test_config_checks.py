@@ -71,6 +71,7 @@ ALWAYS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (WARM | {"warmup_epochs": 15}, {}, "warmup_epochs 15 are more than the run of 12 epochs"),
     (GROW, {"steps_per_epoch": 3}, "steps_per_epoch: batch_growth as given counts in"),
     (ADASCALE, {"steps_per_epoch": 3}, "lr_scaling as given counts in passes .* leave one"),
+    ({}, {"target": Target()}, "target: it needs train_accuracy, validation_accuracy or both"),
     ({}, {"dataset": "synthetic", "target": Target(train_accuracy=0.5)}, "random, so no accuracy"),
     (GHOSTS, {"batch_per_rank": 256}, "ghost_batch 48 does not divide batch_per_rank 256"),
     (NORM, {"batch_per_rank": 1, "gpus": 2}, "batch_norm over one image: .* 2 or more"),

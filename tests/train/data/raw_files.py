@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import pickle
 import tarfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ import pytest
 from PIL import Image
 
 from train.data.sources.cifar10 import CLASSES
-from train.data.sources.download import Remote
+from train.data.sources.download import Remote, sha256_of
 from train.data.sources.published import PUBLISHED
 
 IDX = (
@@ -102,8 +100,8 @@ def write_tree(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Path:
-    with tarfile.open(path, mode) as archive:
+def write_tar(path: Path, files: Mapping[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -111,16 +109,14 @@ def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Pat
     return path
 
 
-def published(path: Path, *urls: str) -> Remote:
-    """``path`` as if somebody had published it, at its own address unless others are given."""
-    content = path.read_bytes()
-    inner = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
-    digests = (hashlib.sha256(part).hexdigest() for part in (content, inner))
-    return Remote(path.name, urls or (path.as_uri(),), len(content), *digests)
+def published(path: Path) -> Remote:
+    """``path`` as if somebody had published it, at its own address."""
+    unpacked = path.name.endswith("-ubyte.gz")
+    return Remote(path.name, path.as_uri(), sha256_of(path, unpacked=unpacked), unpacked)
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, dataset: str, *files: Path) -> Remote:
     """From now on these are the published files of a data set; the first of them."""
     remotes = tuple(map(published, files))
-    monkeypatch.setitem(PUBLISHED, dataset, replace(PUBLISHED[dataset], files=remotes))
+    monkeypatch.setitem(PUBLISHED, dataset, remotes)
     return remotes[0]

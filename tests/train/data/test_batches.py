@@ -9,9 +9,10 @@ from tests.builders import config, row
 from tests.invariants import Invariant
 from train.config.plan import RunPlan
 from train.config.schedule import CropFlip
+from train.data import batches
+from train.data.batches import process_batches
 from train.data.dataset import Dataset, make_dataset
-
-pytestmark = pytest.mark.tf  # train.step.train_step loads it
+from train.data.sampling import shuffled
 
 N = 100
 
@@ -24,8 +25,6 @@ def numbered() -> Dataset:
 
 def steps(epoch: int = 0, **changes: object):
     """Of every rank: images of each of its batches, [step][batch]."""
-    from train.data.batches import process_batches
-
     of = config(**changes)
     plan = RunPlan(of, N).epochs[epoch]
     used = np.arange(N)
@@ -58,8 +57,6 @@ def test_a_global_batch_is_the_same_images_however_it_is_cut(gpus, accumulation,
 def test_the_ranks_share_the_epochs_permutation(
     invariant: Invariant, gpus: int, accumulation: int, batch: int
 ) -> None:
-    from train.data.sampling import shuffled
-
     cut = steps(1, gpus=gpus, accumulation=accumulation, batch_per_rank=batch)
     own = [set.union(*map(ids, rank)) for rank in cut]
     seen = set.union(*own)
@@ -107,8 +104,6 @@ def test_images_change_only_where_the_technique_says_so_and_as_the_epoch_does() 
 
 
 def test_calls_of_several_steps_hold_the_same_batches_for_each_process() -> None:
-    from train.data.batches import process_batches
-
     of = config(gpus=4, batch_per_rank=5)
     plan = RunPlan(of, N).epochs[0]
     single = steps(gpus=4, batch_per_rank=5)
@@ -130,8 +125,6 @@ def test_statistics_are_estimated_from_whole_batches_as_many_on_every_rank(
 ) -> None:
     """Of so many images as in training, however many ranks there are; and synchronised batch norm
     would wait for ever for a rank that has one batch fewer."""
-    from train.data import batches
-
     monkeypatch.setattr(batches, "ESTIMATED_FROM", 60)
     of, used = config(gpus=gpus, batch_per_rank=batch), np.arange(N)
     found = [list(batches.estimation_batches(of, numbered(), used, r, gpus)) for r in range(gpus)]

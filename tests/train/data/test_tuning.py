@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.builders import config
-from train.config.run import trainable_images
+from train.config.plan import plan_of
 from train.data.dataset import Dataset, make_dataset
 from train.data.sampling import for_tuning
+from train.errors import DataError
 
 
 def numbered(n: int) -> Dataset:
@@ -31,9 +33,14 @@ def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None
     whole = numbered(203)
     found = for_tuning(whole)
     of = config(validate_on="train_part")
-    assert len(found.train_y) == trainable_images(of, 203) == 183
+    assert len(found.train_y) == plan_of(of, 203).used == 183
     shares = np.bincount(found.validation_y) / np.bincount(whole.train_y)
     assert np.all(np.abs(shares - 0.1) < 0.02)
+
+
+def test_fewer_than_ten_images_have_no_tenth() -> None:
+    with pytest.raises(DataError, match="numbered has 9 training images, of which no tenth"):
+        for_tuning(numbered(9))
 
 
 def test_the_choice_is_always_the_same_and_has_a_fingerprint_of_its_own() -> None:

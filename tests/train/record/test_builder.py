@@ -93,7 +93,7 @@ NOBODY = Classification(
     epoch=2, classes=(ClassScore(name="a", precision=None, recall=None, f1=None, support=0),),
     confusion=None,
 )  # fmt: skip
-UNLABELLED = {"known": {"labelled": False}, "epochs": epochs(train_accuracy=None)}
+UNLABELLED = config(dataset="synthetic")
 AIMING = config(target=Target(validation_accuracy=0.9))
 UNMET = outcome(epochs(AIMING), AIMING.target, 2)
 
@@ -116,8 +116,8 @@ UNMET = outcome(epochs(AIMING), AIMING.target, 2)
         (technique(optimizer=Lars()), {}, "epochs.trust", "no step's layer-wise factors"),
         (OF, {}, "epochs.gain", "not AdaScale"),
         (OF, {"epochs": epochs(lr_mean=None)}, "epochs.lr_mean", "an older version"),
-        (OF, UNLABELLED, "epochs.train_accuracy", "random labels"),
-        (OF, UNLABELLED, "classification", "random labels"),
+        (UNLABELLED, {"epochs": epochs(train_accuracy=None)}, "epochs.train_accuracy", "random"),
+        (UNLABELLED, {}, "classification", "random labels"),
         (OF, {}, "classification", "the last epoch was not evaluated"),
         (OF, {"error": ERROR}, "classification", "diverged"),
         (OF, {"error": ERROR, "epochs": epochs(validation_loss=None)}, "epochs.validation_loss",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import config, record
-from train.record.cause import cause_line, names_of, pieces
+from train.record.cause import cause_line, pieces
 from train.record.run import RunError, RunRecord
 
 
@@ -16,8 +16,8 @@ def failed(seed: int = 0, what: str = "w", log: tuple[str, ...] = (), *hosts: st
 
 
 def cause_of(line: str, of: RunRecord) -> str:
-    names = names_of(of.cell_id, of.world.hostnames if of.world else ())
-    return "".join(piece for _, piece in pieces(line, names))
+    hosts = of.world.hostnames if of.world else ()
+    return "".join(piece for _, piece in pieces(line, of.cell_id, hosts))
 
 
 @pytest.mark.parametrize(

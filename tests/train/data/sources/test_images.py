@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.train.data.raw_files import noise, picture
 from train.data.sources import images
-from train.data.sources.images import Item, decode_image, decode_images
+from train.data.sources.images import decode_image, decode_images
 from train.errors import DataError
 
 
@@ -114,12 +114,12 @@ def test_metadata_that_no_pixel_needs(tmp_path: Path, capsys, kind: bytes, data:
     path = tmp_path / "a.png"
     path.write_bytes(PNG[:at] + chunk(kind, data) + PNG[at:])
     paths = [path, picture(tmp_path / "b.png", (3, 3))]
-    assert np.array_equal(decode_images(items(paths), 3)[0], np.asarray(PLAIN))
+    assert np.array_equal(decode_images(paths, 3)[0], np.asarray(PLAIN))
     said = capsys.readouterr().err
-    assert said == "" or "1 images have metadata that cannot be read, e.g. a.png" in said
+    assert said == "" or f"1 images have metadata that cannot be read, e.g. {path}" in said
     path.write_bytes(PNG[:33] + chunk(kind, data) + PNG[33:-40])
     with pytest.raises(DataError, match="1 of 1 images cannot be decoded"):
-        decode_images(items([path]), 3)
+        decode_images([path], 3)
 
 
 def test_floating_point_is_refused() -> None:
@@ -132,7 +132,7 @@ def test_resizing_is_antialiased_and_whole(tmp_path: Path) -> None:
 
     def resized(pixels: np.ndarray, side: int) -> np.ndarray:
         Image.fromarray(pixels).save(tmp_path / "a.png")
-        return decode_images(items([tmp_path / "a.png"]), side, resize=True)[0]
+        return decode_images([tmp_path / "a.png"], side)[0]
 
     stripes = np.zeros((64, 128, 3), np.uint8)
     stripes[:, ::2] = 255
@@ -146,16 +146,12 @@ def test_resizing_is_antialiased_and_whole(tmp_path: Path) -> None:
     assert squeezed[-1].min() == 255
 
 
-def items(paths: list[Path]) -> list[Item]:
-    return [Item(PurePath(path.name), path, path.stat().st_size) for path in paths]
-
-
 @pytest.mark.parametrize("large", [0, 1 << 30])  # with threads, without
 def test_order_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
     monkeypatch.setattr(images, "_LARGE", large)
     monkeypatch.setattr(images, "_PART", 3)
     paths = [picture(tmp_path / f"{i}.png", (8, 8), seed=i) for i in range(20)]
-    found = decode_images(items(paths), 8)
+    found = decode_images(paths, 8)
     for path, image in zip(paths, found, strict=True):
         assert np.array_equal(image, np.asarray(Image.open(path)))
 
@@ -166,7 +162,7 @@ def test_damaged_images_are_listed_up_to_ten(tmp_path: Path) -> None:
     for i, path in enumerate(paths[1:13], 1):
         path.write_bytes([whole[: 10 * i], b"", b"text", whole[:-60]][i % 4])
     with pytest.raises(DataError) as caught:
-        decode_images(items(paths), 8)
+        decode_images(paths, 8)
     text = str(caught.value)
     assert text.startswith("12 of 15 images cannot be decoded:") and "and 2 more" in text
     assert "01.png" in text and "10.png" in text and "11.png" not in text
@@ -175,4 +171,4 @@ def test_damaged_images_are_listed_up_to_ten(tmp_path: Path) -> None:
 def test_more_memory_than_there_is(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"need \d+\.\d GB of memory .* smaller --image-size"):
-        decode_images(items([path]) * 10_000_000, 1024)
+        decode_images([path] * 10_000_000, 1024)

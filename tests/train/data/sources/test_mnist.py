@@ -12,7 +12,7 @@ import pytest
 
 from tests.train.data.raw_files import IDX, idx, idx_files, publish
 from train.data.dataset import Dataset
-from train.data.registry import _FINDERS, prepare
+from train.data.registry import _FINDERS
 from train.data.sources import cifar10
 from train.data.sources.mnist import FASHION, MNIST, Family, find
 from train.errors import DataError
@@ -43,9 +43,9 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family) 
     [
         (lambda content: content[:-100], "truncated or damaged"),
         (lambda content: b"no gzip", "truncated or damaged"),
-        (lambda content: content[:5000] + b"\0\1\2" + content[5003:], "truncated or damaged|holds"),
-        (lambda content: gzip.compress(gzip.decompress(content) + b"\0"), "holds other data than"),
-        (lambda content: gzip.compress(b""), "holds other data than"),
+        (lambda content: content[:5000] + b"\0\1\2" + content[5003:], "truncated or"),
+        (lambda content: gzip.compress(gzip.decompress(content) + b"\0"), "truncated or altered"),
+        (lambda content: gzip.compress(b""), "truncated or altered"),
     ],
 )
 def test_a_damaged_file_is_refused_and_kept(
@@ -90,14 +90,6 @@ def test_the_systems_package_is_found_and_is_as_published(tmp_path: Path) -> Non
     assert np.bincount(data.validation_y).tolist() == [1000] * 10
     # of 75 published records
     assert data.fingerprint.startswith("a7867a9a6563f687")
-
-
-def test_downloaded_and_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    idx_files(tmp_path / "server", 30, 20)
-    publish(monkeypatch, "mnist", *(tmp_path / "server" / f"{name}.gz" for name in IDX))
-    made = prepare("mnist", None, tmp_path / "data")
-    assert np.load(made / "train_x.npy").shape == (30, 28, 28, 1)
-    assert sorted(f.stem for f in (tmp_path / "data" / "mnist").iterdir()) == sorted(IDX)
 
 
 def test_names_of_prepared_forms_stay(tmp_path: Path) -> None:
