@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.run import RunConfig, load_config
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         from train.run.check import main as check  # noqa: PLC0415  (runs need less)
 
         return check(arguments[1:])
-    options = parse(arguments)
+    options, started_at = parse(arguments), datetime.now(timezone.utc)
     out = options.out or options.config.resolve().parent
     with ExitStack() as stack:
         try:
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_REQUEST
         task = Task(
             out, options.data, options.store, options.resume, options.force, attempt,
-            options.stop_at, options.model_file,
+            started_at, options.stop_at, options.model_file,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)
 

@@ -50,7 +50,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     Raises:
         Unfinished: the ranks stopped at an epoch's end on purpose.
     """
-    started_at, logs = datetime.now(timezone.utc), task.out / "logs"
+    logs = task.out / "logs"
     beat, patience_s = watchdog.beat, 2 * watchdog.stall_s  # for late ranks
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
@@ -125,7 +125,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             earlier=tuple(
                 a for a in earlier_attempts(task.out, config) if a.number < task.attempt
             ),
-            started_at=started_at, ended_at=datetime.now(timezone.utc),
+            started_at=task.started_at, ended_at=datetime.now(timezone.utc),
         )  # fmt: skip
         if config.keep_weights:
             write_atomically(task.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 
@@ -14,5 +15,6 @@ class Task:
     resume: bool  # go on from the checkpoint in ``out``
     force: bool  # replace a good record
     attempt: int  # which start of the cell it is, from 1
+    started_at: datetime
     stop_at: float | None  # seconds since 1970 at which the ranks must be gone
     model_file: Path | None  # a network's file; None: the copy that its sweep has
