@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,26 @@ def test_the_names_of_applications_are_those_of_keras() -> None:
 
     there = tf.keras.applications
     assert tuple(n for n in dir(there) if callable(getattr(there, n))) == IN_APPLICATIONS
+
+
+def test_networks_that_need_rgb_are_those_whose_images_keras_prepares_by_channel() -> None:
+    import tensorflow as tf
+
+    for name in IN_APPLICATIONS:
+        prepare = sys.modules[getattr(tf.keras.applications, name).__module__].preprocess_input
+        errors = [
+            fails(prepare, tf.keras.Input((64, 64, 1))),
+            fails(partial(config, dataset="mnist"), model=f"keras.applications.{name}"),
+        ]
+        assert errors[0] == errors[1], name
+
+
+def fails(function: Callable[..., object], *given: object, **named: object) -> bool:
+    try:
+        function(*given, **named)
+    except ValueError:
+        return True
+    return False
 
 
 def test_other_content_is_another_cell_and_the_folder_of_cells_has_the_copy() -> None:
