@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
+from train.config.networks import model_file
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
@@ -70,6 +71,9 @@ def main(arguments: Sequence[str]) -> int:
         try:
             data = options.data or place(os.environ.get("DATA") or DEFAULT_DATA)
             config = load_config(options.config)
+            if options.model_file is None:
+                folders = out, options.config.resolve().parent
+                options.model_file = model_file(config.model, *folders)
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised
             (out / "logs").mkdir(parents=True, exist_ok=True)

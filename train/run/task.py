@@ -19,4 +19,4 @@ class Task:
     attempt: int  # which start of the cell it is, from 1
     started_at: datetime
     budget: Budget
-    model_file: Path | None = None  # a network's file; None: the copy that its sweep has
+    model_file: Path  # of a network, if the config names one of a file

@@ -84,7 +84,7 @@ def test_other_content_is_another_cell_and_the_folder_of_cells_has_the_copy() ->
     one, other = (config(model=f"vit.py:build@{sha}") for sha in (SHA, SHA[::-1]))
     assert one.cell_id() != other.cell_id()
     assert one.runs_as_built and not config().runs_as_built
-    copy = model_file(parse_model(one.model), Path("results/mine/cell"))
+    copy = model_file(one.model, Path("results/mine/cell"), Path("elsewhere/cell"))
     assert copy == Path(f"results/mine/models/{SHA}.py")
 
 
