@@ -199,7 +199,10 @@ def _findings(
         same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
         text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
         yield "passed" if same else "FAILED", "resume", text
-        if batch_norms(parts.model):
+        if norms := batch_norms(parts.model):
+            kept = ", ".join(f"{one:g}" for one in sorted({norm.momentum for norm in norms}))
+            text = f"{kept}: so much of BatchNormalization's averages each batch keeps"
+            yield "-", "momentum", text
             text = "is no large batch: BatchNormalization takes statistics of each batch"
             yield "-", "accumulation", text
         else:
@@ -243,12 +246,15 @@ def _accumulation(
     build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, rank: int
 ) -> Row:
     """Collective: a step of SGD without dropout, by two batches and by both as one."""
+    import tensorflow as tf  # noqa: PLC0415
+
     from train.models.layers import all_layers  # noqa: PLC0415
 
     sgd = config.technique.model_copy(update={"optimizer": Sgd()})
     parts = build(config.model_copy(update={"technique": sgd}))
+    random = tf.keras.__internal__.layers.BaseRandomLayer
     for layer in all_layers(parts.model):
-        if hasattr(layer, "rate"):
+        if isinstance(layer, random) and hasattr(layer, "rate"):
             layer.rate = 0.0
     before, steps = [variable.numpy() for variable in parts.state], []
     both = 2 * config.batch_per_rank
