@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
+from train.config.networks import model_file
 from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         try:
             config = load_config(options.config)
+            network = model_file(config.model, out, options.config.resolve().parent)
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised
             (out / "logs").mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_REQUEST
         task = Task(
             out, options.data, options.store, options.resume, options.force, attempt,
-            started_at, options.stop_at, options.model_file,
+            started_at, options.stop_at, options.model_file or network,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)
 

@@ -26,7 +26,8 @@ CONFIG = (
     _text("technique_label", "the same, with what differs where one name has several settings"),
     _list("context", "settings other than the technique that differ somewhere in the sweep"),
     _text("workload", "equal for runs of the same data, model, target and epochs"),
-    _text("condition", "equal for runs that differ in their seed alone: a hash of the config"),
+    _text("condition", "equal for runs that differ in their seed or keep_weights alone: a hash of "
+          "the config"),
     _text("technique_settings", "equal for runs of the same technique: a hash of its settings"),
     _text("dataset", "name, or folder:PATH", "config."),
     _count("image_size", "of a folder's images; null where the data set has its own", "config.",

@@ -68,7 +68,9 @@ def _value_at(found: Any, path: str) -> Any:
 
 def config_row(config: RunConfig) -> Row:
     """Columns of CONFIG but the labels, and ``settings``: those of the technique, as JSON."""
-    return _row_of_any_seed(config.model_copy(update={"seed": 0})) | {"seed": config.seed}
+    # weights that stay change no number, and are often kept of one seed
+    alike = config.model_copy(update={"seed": 0, "keep_weights": False})
+    return _row_of_any_seed(alike) | {"seed": config.seed}
 
 
 @lru_cache(maxsize=256)

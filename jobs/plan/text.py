@@ -111,27 +111,31 @@ def _measured(plan: RunPlan) -> dict[str, float]:
     shortened = technique.regime_adaptation and plan.total_steps < config.epochs * first.steps
     decays = technique.lr_scaling == "adascale" and technique.schedule.name != "constant"
     initial, left_out = _initial_share(plan), plan.left_over / plan.used
+    initial, as_built = initial if initial > MUCH else 0, config.runs_as_built
     return {
         "accumulated": first.accumulation if first.accumulation > 1 else 0,
         "repeats": config.repeats,
         "climbs_down": climbs and batch < base,
         "shortened": plan.total_steps if shortened else 0,
         "may_not_decay": decays and batch > base,
-        "initial": initial if initial > MUCH else 0,
+        "initial": 0 if as_built else initial,
+        "initial_as_built": initial if as_built else 0,
         "left_out": left_out if left_out > MUCH else 0,
     }
 
 
 def _initial_share(plan: RunPlan) -> float:
     """Of batch norm's initial statistics in the moving averages at the end: each batch of a rank,
-    or each ghost of it, keeps ``bn_momentum`` of them."""
-    technique = plan.config.technique
-    if technique.normalisation == "none" or technique.bn_statistics == "reestimated":
+    or each ghost of it, keeps ``bn_momentum`` of them; a network that runs as built is taken to
+    have Keras' momentum."""
+    technique, as_built = plan.config.technique, plan.config.runs_as_built
+    none = technique.normalisation == "none" and not as_built
+    if none or technique.bn_statistics == "reestimated":
         return 0.0
     updates = sum(epoch.steps * epoch.accumulation for epoch in plan.epochs)
     if technique.ghost_batch and technique.bn_momentum_per == "ghost":
         updates *= plan.config.batch_per_rank // technique.ghost_batch
-    return float(technique.bn_momentum**updates)
+    return float((0.99 if as_built else technique.bn_momentum) ** updates)
 
 
 #: What to say of cells by what is measured of their plans.
@@ -159,6 +163,10 @@ _REMARKS = {
     "initial": (
         "take so few steps that up to {most:.0%} of the initial batch-norm statistics stay in "
         "their moving averages: set bn_statistics: reestimated, or a lower bn_momentum"
+    ),
+    "initial_as_built": (
+        "run as built: BatchNormalization with Keras' momentum of 0.99 would keep up to {most:.0%} "
+        "of its initial statistics (train check shows its momentum): build it with a lower one"
     ),
     "left_out": (
         "leave out up to {most:.0%} of the images in each epoch, which fill no whole step or "

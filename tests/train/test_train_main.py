@@ -16,6 +16,7 @@ import pytest
 
 from tests.builders import config, epoch, record
 from train.__main__ import main, start_number
+from train.config.networks import MODELS
 from train.environment import environment_of
 from train.record.atomic import append_line
 from train.record.cell_folder import (
@@ -147,16 +148,20 @@ def build(input_shape, classes):
 
 
 def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_path: Path) -> None:
-    (file := tmp_path / "net.py").write_text(NETWORK)
-    name = f"net.py:build@{hashlib.sha256(NETWORK.encode()).hexdigest()}"
-    asked = config(epochs=3, model=name, keep_weights=True, batch_per_rank=32)
-    (tmp_path / "config.json").write_text(asked.model_dump_json())
-    given = ("--data", str(tmp_path), "--model-file", str(file))
-    done = train(tmp_path, *given, "--stop-at", "1")
+    """Also in another folder than its sweep's, which has the copy of the network's file."""
+    sha256 = hashlib.sha256(NETWORK.encode()).hexdigest()
+    asked = config(epochs=3, model=f"net.py:build@{sha256}", keep_weights=True, batch_per_rank=32)
+    sweep = tmp_path / "sweep"
+    for folder in (cell := sweep / "cell", models := sweep / MODELS):
+        folder.mkdir(parents=True)
+    (cell / "config.json").write_text(asked.model_dump_json())
+    (models / f"{sha256}.py").write_text(NETWORK)
+    given = ("--data", str(tmp_path), "--out", str(tmp_path))
+    done = train(cell, *given, "--stop-at", "1")
     assert done.returncode == EXIT_UNFINISHED, done.stderr
     assert "stopped after epoch 1 of 3" in done.stderr and "--resume goes on" in done.stderr
     assert len(read_epochs(tmp_path)) == 1 and not (tmp_path / RECORD_NAME).exists()
-    done = train(tmp_path, *given, "--resume")
+    done = train(cell, *given, "--resume")
     assert done.returncode == 0, done.stderr
     found = read_record(tmp_path / RECORD_NAME)
     assert found.status == "completed" and found.alarms == ()

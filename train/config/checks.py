@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
-from train.config.networks import NETWORKS, Feature
+from train.config.networks import APPLICATIONS, NETWORKS, Feature
 from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
 from train.config.technique import Rows, Technique, first_problem, grows, those
@@ -142,6 +142,8 @@ NEW_CELL: Rows = (
      "{x} as given has no effect here: leave it out, or set what it acts on"),
 )  # fmt: skip
 
+#: Of keras.applications, without a number.
+RGB = tuple(APPLICATIONS + name for name in ("DenseNet", "ResNet", "VGG"))
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.
 IMAGES: Rows = (
     # a vector minus its own mean is zero, whatever the image was
@@ -154,6 +156,9 @@ IMAGES: Rows = (
     (lambda c, t, shape, side: c.model == "resnet50" and (side < 32 or shape[2] != 3),
      "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with {side}: use "
      "cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t, shape, side: c.model.rstrip("0123456789") in RGB and shape[2] != 3,
+     "Keras prepares images for {c.model} by means of three channels, found {c.dataset} with "
+     "{shape[2]}: use RGB images or another model"),
     (lambda c, t, shape, side: (how := t.augmentation).name == "crop_flip"
      and max(how.crop, how.cutout) >= side and [side - 1],
      "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "

@@ -101,6 +101,8 @@ def model_slug(text: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "_", model_label(text).lower()).strip("_")[:24] or "network"
 
 
-def model_file(source: NetworkSource, cell_folder: Path) -> Path:
-    """The copy of a network's file that the cells of a sweep share."""
-    return cell_folder.parent / MODELS / f"{source.sha256}.py"
+def model_file(model: str, *cell_folders: Path) -> Path:
+    """The copy of a network's file that the cells of a sweep share: the first one that is there."""
+    name = f"{parse_model(model).sha256}.py"
+    copies = [folder.parent / MODELS / name for folder in cell_folders]
+    return next((copy for copy in copies if copy.exists()), copies[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -104,7 +105,7 @@ def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, 
             weights=None, input_shape=shape, classes=classes, classifier_activation=None
         )
     assert file is not None and source.file_name is not None, "the network of a file"
-    content = _checked_content(file, source.sha256)
+    content = _checked_content(file, source.sha256, "--model-file")
     module = ModuleType(f"own_network_{source.sha256}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # where dataclasses and AutoGraph look for it
@@ -120,8 +121,8 @@ def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, 
     return build
 
 
-def _checked_content(file: Path, sha256: str | None) -> bytes:
-    """What ``file`` holds, if it has that hash.
+def _checked_content(file: Path, sha256: str | None, option: str) -> bytes:
+    """What ``file`` holds, if it has that hash. ``option``: of train, for another place.
 
     Raises:
         ConfigError: it has another one, or is missing.
@@ -130,7 +131,7 @@ def _checked_content(file: Path, sha256: str | None) -> bytes:
     found = None if content is None else hashlib.sha256(content).hexdigest()
     if content is None or found != sha256:
         state = "is missing" if found is None else f"has the sha256 {found}"
-        raise ConfigError(f"{file} {state}: the config names one with {sha256}")
+        raise ConfigError(f"{file} {state}: the config names one with {sha256} (see {option})")
     return content
 
 
@@ -179,7 +180,7 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     """
     name, sha256 = split_hash(pretrained)
     file = place_of(name, folder)
-    content = _checked_content(file, sha256)
+    content = _checked_content(file, sha256, "--data")
     try:
         with h5py.File(io.BytesIO(content)) as opened:
             group = opened.get("model_weights", opened)
@@ -187,15 +188,20 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
             stored = [
                 key for key in names(group, "layer_names") if names(group[key], "weight_names")
             ]
-            places = dict(_places(network, stored))
+            places = list(dict.fromkeys(_places(network, stored)))
             if text := _fit_problem([layer.name for layer in places], stored):
                 raise ConfigError(f"pretrained: {file} {text}")
             loaded = [layer for layer in places if layer.name in stored]
-            for part in dict.fromkeys(places[layer] for layer in loaded):
-                hdf5_format.load_weights_from_hdf5_group_by_name(group, part)
+            for layer in loaded:
+                own = layer.trainable_weights + layer.non_trainable_weights
+                saved = names(group[layer.name], "weight_names")
+                for weight, name in _pairs(own, saved):
+                    weight.assign(group[layer.name][name][()])
     except ConfigError:
         raise
-    except (OSError, ValueError) as error:
+    except OSError as error:  # no HDF5 at all
+        raise ConfigError(f"pretrained: {file} {_fit_problem([], [])}") from error
+    except ValueError as error:
         raise ConfigError(
             f"pretrained: cannot load {file}: {error} (a layer that is to start with random "
             "weights needs a name that is not in the file)"
@@ -203,16 +209,38 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     return f"pretrained: {len(loaded)} of {len(places)} layers"
 
 
-def _places(
-    model: tf.keras.Model, stored: list[str]
-) -> Iterator[tuple[tf.keras.layers.Layer, tf.keras.Model]]:
-    """Layers with weights, in their order, and the network through which each is loaded."""
+def _pairs(weights: list[tf.Variable], stored: list[str]) -> list[tuple[tf.Variable, str]]:
+    """Weights of a layer, each with its name in the file. Not by position, since Keras stores those
+    that are trained first, unless names differ in more than the numbers that Keras gives to layers,
+    which count by their order.
+
+    Raises:
+        ValueError: there are more of one or of the other.
+    """
+    own = [weight.name for weight in weights]
+    if len(own) != len(stored):
+        raise ValueError(f"it has {', '.join(stored)} for {', '.join(own)}")
+
+    def order(name: str) -> str:
+        return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
+
+    def kind(name: str) -> str:
+        return re.sub(r"_\d+\b", "", name)
+
+    named = sorted(weights, key=lambda weight: order(weight.name))
+    pairs = list(zip(named, sorted(stored, key=order), strict=True))
+    alike = all(kind(weight.name) == kind(name) for weight, name in pairs)
+    return pairs if alike else list(zip(weights, stored, strict=True))
+
+
+def _places(model: tf.keras.Model, stored: list[str]) -> Iterator[tf.keras.layers.Layer]:
+    """Layers with weights, in their order; a network whose name is stored is one of them."""
     for layer in model.layers:
         inner = () if layer.name in stored else _networks_of(layer)
         for part in inner:
             yield from _places(part, stored)
         if not inner and layer.weights:
-            yield layer, model
+            yield layer
 
 
 def _networks_of(layer: tf.keras.layers.Layer) -> list[tf.keras.Model]:

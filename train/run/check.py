@@ -187,8 +187,7 @@ def _findings(
         count = len(runtime.claims.cores)
         cores = f"{count} core{'s' * (count != 1)} per rank"
         device = runtime.gpus[0] if runtime.gpus else "CPU"
-        text = f"{step_s:.2g} s, {per}, measured on {there} with {cores} ({device})"
-        yield "-", "step", text
+        yield "-", "step", f"{step_s:.2g} s, {per}, measured on {there} with {cores} ({device})"
         peak_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         if runtime.gpus:
             peak_bytes = tf.config.experimental.get_memory_info("GPU:0")["peak"]
@@ -201,7 +200,9 @@ def _findings(
         same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
         text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
         yield "passed" if same else "FAILED", "resume", text
-        if batch_norms(parts.model):
+        if norms := batch_norms(parts.model):
+            kept = ", ".join(f"{one:g}" for one in sorted({norm.momentum for norm in norms}))
+            yield "-", "momentum", f"{kept}: each batch keeps this share of the moving averages"
             text = "is no large batch: BatchNormalization takes statistics of each batch"
             yield "-", "accumulation", text
         else:
@@ -237,12 +238,15 @@ def _accumulation(
     build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, rank: int
 ) -> Row:
     """Collective: a step of SGD without dropout, by two batches and by both as one."""
+    import tensorflow as tf  # noqa: PLC0415
+
     from train.models.layers import all_layers  # noqa: PLC0415
 
     sgd = config.technique.model_copy(update={"optimizer": Sgd()})
     parts = build(config.model_copy(update={"technique": sgd}))
+    random = tf.keras.__internal__.layers.BaseRandomLayer
     for layer in all_layers(parts.model):
-        if hasattr(layer, "rate"):
+        if isinstance(layer, random) and hasattr(layer, "rate"):
             layer.rate = 0.0
     before, steps = [variable.numpy() for variable in parts.step.state], []
     both = 2 * config.batch_per_rank

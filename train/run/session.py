@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from datetime import datetime, timezone
 
-from train.config.networks import model_file, parse_model
 from train.config.run import RunConfig
 from train.data.registry import load
 from train.data.sampling import for_tuning
@@ -69,8 +68,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if config.validate_on == "train_part":
         data = for_tuning(data)
     beat("building the model, and waiting for ranks that still load the data", patience_s)
-    file = task.model_file or model_file(parse_model(config.model), task.out)
-    parts = build_parts(config, data, runtime, task.data, file)
+    parts = build_parts(config, data, runtime, task.data, task.model_file)
     # what could only fail once all epochs are done
     if config.keep_weights:
         weights_file(user_network(parts.model))

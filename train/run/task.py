@@ -17,4 +17,4 @@ class Task:
     attempt: int  # which start of the cell it is, from 1
     started_at: datetime
     stop_at: float | None  # seconds since 1970 at which the ranks must be gone
-    model_file: Path | None  # a network's file; None: the copy that its sweep has
+    model_file: Path  # of a network, if the config names one of a file

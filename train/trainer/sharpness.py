@@ -6,14 +6,14 @@ or weight decay, and the network is as evaluation has it: no dropout, batch norm
 The eigenvalue alone depends on the scale of the weights, which batch norm leaves without meaning
 (Dinh et al. 2017, 1703.04933): filters twice as long compute the same and have a quarter of it. So
 ``scaled`` is that of T H T, where T multiplies each number by the norm of its filter, or of its
-whole variable if that is a vector: the curvature by changes relative to the filters (Li et al.
+whole variable if that is no kernel: the curvature by changes relative to the filters (Li et al.
 2018, 1712.09913, section 4; Kwon et al. 2021, 2102.11600, section 3).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,7 @@ from train.models.layers import all_layers, graph
 from train.record.measurements import Sharpness
 from train.trainer.evaluate import images_at_once
 
+L = tf.keras.layers
 Vector = NDArray[np.float64]
 #: Products with the Hessian, at most, and the error of an eigenvalue, as a share of it, that ends
 #: them before.
@@ -50,7 +51,7 @@ def sharpness(
     """
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
     hessian = _Hessian(model, data, chosen, ranks, beat)
-    lengths = np.concatenate([_lengths(variable) for variable in model.trainable_variables])
+    lengths = _lengths(model)
     try:
         with _unfused(model):
             largest, error = largest_eigenvalue(hessian.times, len(lengths))
@@ -190,11 +191,30 @@ class _Hessian:
         return tf.concat([tf.reshape(product, [-1]) for product in products], axis=0)
 
 
-def _lengths(variable: tf.Variable) -> Vector:
-    """The norm of each number's filter, as a vector. Filters and units are along the last axis, in
-    a depthwise kernel, which has some for each map, along the last two."""
-    weights = variable.numpy()
-    along = 2 if "depthwise_kernel" in variable.name else 1
-    axes = tuple(range(weights.ndim - along)) or None
-    norms = np.sqrt(np.sum(np.square(weights, dtype=np.float64), axis=axes, keepdims=True))
-    return np.broadcast_to(norms, weights.shape).ravel()
+def _lengths(model: tf.keras.Model) -> Vector:
+    """The norm of each number's filter: of what makes one output of a layer, be it of one head, and
+    in a depthwise kernel one of those for a map. Biases, embeddings, vectors and what layers of
+    other kinds have are one filter each."""
+    axes = {v.ref(): along for layer in all_layers(model) for v, along in _kernels(layer)}
+    lengths = []
+    for variable in model.trainable_variables:
+        weights = variable.numpy()
+        along = axes.get(variable.ref(), ())
+        summed = tuple(n for n in range(weights.ndim) if n - weights.ndim not in along)
+        norms = np.sqrt(np.sum(np.square(weights, dtype=np.float64), axis=summed, keepdims=True))
+        lengths.append(np.broadcast_to(norms, weights.shape).ravel())
+    return np.concatenate(lengths)
+
+
+def _kernels(layer: Any) -> Iterator[tuple[tf.Variable, Sequence[int]]]:
+    """And the axes along which its filters lie, counted from the last one."""
+    along: dict[str, Sequence[int]] = {"depthwise_kernel": (-2, -1)}
+    along |= dict.fromkeys(("kernel", "pointwise_kernel", "recurrent_kernel"), (-1,))
+    if isinstance(layer, L.Conv1DTranspose | L.Conv2DTranspose | L.Conv3DTranspose):
+        along["kernel"] = (-2,)
+    if isinstance(layer, L.EinsumDense):
+        _, kernel, outputs = layer.equation.replace("->", ",").split(",")
+        along["kernel"] = [n - len(kernel) for n, axis in enumerate(kernel) if axis in outputs]
+    for name, axes in along.items():
+        if isinstance(variable := getattr(layer, name, None), tf.Variable):
+            yield variable, axes

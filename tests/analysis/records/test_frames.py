@@ -85,7 +85,8 @@ def test_context_names_only_what_varies(changes, contexts) -> None:
 
 
 def test_only_the_seed_is_pooled() -> None:
-    alike = runs_frame([record(config(seed=s)) for s in (0, 1)])
+    """And what changes no number: weights are often kept of one seed."""
+    alike = runs_frame([record(config(seed=s, keep_weights=s > 0)) for s in (0, 1)])
     assert alike["condition"].nunique() == 1
     changes = [
         {"gpus": 2}, {"epochs": 4}, {"data_fraction": 0.5}, {"batch_per_rank": 8},

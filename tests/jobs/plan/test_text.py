@@ -160,6 +160,16 @@ def test_moving_averages_that_have_not_moved(
     assert ("batch-norm statistics" in text) == (share is not None)
 
 
+def test_moving_averages_of_a_network_as_built_have_its_own_momentum() -> None:
+    """Keras' default is 0.99; seen: the technique's 0.9, or nothing for naive."""
+    for technique in ({"name": "naive"}, {"normalisation": "batch_norm"}):
+        cell = of(technique, epochs=6, model="keras.applications.MobileNetV2")
+        text = said(cell, images=1536)
+        assert "momentum of 0.99" in text and "up to 48% of its initial statistics" in text
+        assert "batch-norm statistics" not in text
+    assert "initial statistics" not in said(cell, images=15_360)
+
+
 def test_times_and_what_they_are_estimated_from() -> None:
     runs = [config(seed=0), config(seed=1), config(gpus=1), config(model="resnet_mini")]
     rates = {rate_key(runs[0]): Rate(images_per_s=704.0, fixed_s=5.0, eval_s=1.0, cells=2)}

@@ -83,6 +83,7 @@ ALWAYS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"noise_batch": 128}, {}, "of 64 images, .* not taken away: use .* at most 64"),
     ({}, RESNET50, "own batch norm .* use normalisation: batch_norm"),
     (NORM, RESNET50 | {"dataset": "mnist"}, "RGB images .* found mnist with 28"),
+    ({}, {"model": "keras.applications.VGG16"}, "of three channels, found digits with 1"),
     (NORM, RESNET50 | {"image_size": 31}, "found folder:a with 31: .* a larger image_size"),
     (NORM | {"standardise": True}, RESNET50, "preparation of images: .* leave out zero_gamma"),
     (SYNC, {"accumulation": 2}, "accumulation or batch_growth: normalisation as given would"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,11 +60,31 @@ def test_the_names_of_applications_are_those_of_keras() -> None:
     assert tuple(n for n in dir(there) if callable(getattr(there, n))) == IN_APPLICATIONS
 
 
+def test_networks_that_need_rgb_are_those_whose_images_keras_prepares_by_channel() -> None:
+    import tensorflow as tf
+
+    for name in IN_APPLICATIONS:
+        prepare = sys.modules[getattr(tf.keras.applications, name).__module__].preprocess_input
+        errors = [
+            fails(prepare, tf.keras.Input((64, 64, 1))),
+            fails(partial(config, dataset="mnist"), model=f"keras.applications.{name}"),
+        ]
+        assert errors[0] == errors[1], name
+
+
+def fails(function: Callable[..., object], *given: object, **named: object) -> bool:
+    try:
+        function(*given, **named)
+    except ValueError:
+        return True
+    return False
+
+
 def test_other_content_is_another_cell_and_the_folder_of_cells_has_the_copy() -> None:
     one, other = (config(model=f"vit.py:build@{sha}") for sha in (SHA, SHA[::-1]))
     assert one.cell_id() != other.cell_id()
     assert one.runs_as_built and not config().runs_as_built
-    copy = model_file(parse_model(one.model), Path("results/mine/cell"))
+    copy = model_file(one.model, Path("results/mine/cell"), Path("elsewhere/cell"))
     assert copy == Path(f"results/mine/models/{SHA}.py")
 
 

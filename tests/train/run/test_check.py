@@ -27,6 +27,14 @@ def build(input_shape, classes):
     return keras.Model(images, L.Dense(classes)(x))
 """
 REGULARISED = "x = L.Dropout(0.5)(L.Dense(16, 'relu', kernel_regularizer='l2')(x))"
+#: Whose layer has an attribute of Dropout's, which is a number of repeats.
+REPEATS = f"""
+    class Repeat(L.Layer):
+        rate = 2
+        def call(self, x):
+            return keras.backend.repeat_elements(x, self.rate, 1)
+    x = Repeat()(x)
+    {REGULARISED}"""
 
 
 def check(*words: object) -> subprocess.CompletedProcess[str]:
@@ -51,6 +59,7 @@ def test_the_example_network_on_two_ranks() -> None:
     found = table(done.stdout)
     assert found["parameters"][1].startswith("94,634, of which 94,186")
     assert found["ranks"] == ("passed", "equal to the bit after 6 steps")
+    assert found["momentum"][1].startswith("0.9: ")
     assert found["resume"] == ("passed", "from a checkpoint leads to the same weights to the bit")
     assert "BatchNormalization takes statistics of each batch" in found["accumulation"][1]
     where = r"measured on this machine with \d+ cores? per rank \(CPU\)"
@@ -63,7 +72,7 @@ def test_the_example_network_on_two_ranks() -> None:
 @pytest.mark.ranks2
 @pytest.mark.slow
 def test_without_batch_norm_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
-    done = check(network(tmp_path, REGULARISED), "--input", "8x8x1", "--ranks", 1)
+    done = check(network(tmp_path, REPEATS), "--input", "8x8x1", "--ranks", 1)
     assert done.returncode == 0, done.stdout + done.stderr
     found = table(done.stdout)
     assert found["accumulation"][0] == "passed", "its dropout draws other masks, and is left out"

@@ -154,6 +154,36 @@ def test_it_is_the_eigenvalue_of_the_written_out_hessian() -> None:
     assert found.scaled == pytest.approx(scaled, rel=TOLERANCE)
 
 
+def test_a_filter_is_what_makes_one_output_of_its_layer() -> None:
+    """Seen: each kernel's last axis, which are the inputs of transposed convolutions. Other
+    variables, as embeddings, count as one."""
+    import tensorflow as tf
+
+    from train.trainer.sharpness import _lengths
+
+    layers = tf.keras.layers
+    x = images = tf.keras.Input((4, 3))
+    x = layers.Conv1DTranspose(5, 2, name="transposed")(x)
+    x = layers.MultiHeadAttention(2, 3, name="attention")(x, x)
+    x = layers.SeparableConv1D(6, 2, depth_multiplier=2, name="separable")(x)
+    x += layers.Embedding(5, 6, name="table")(tf.range(4))
+    x = layers.GRU(4, name="gru")(x)
+    net = tf.keras.Model(images, x)
+    # of each kernel the axes over which its filters are summed
+    summed = {
+        "transposed/kernel": (0, 2), "query/kernel": 0, "key/kernel": 0, "value/kernel": 0,
+        "attention_output/kernel": (0, 1), "separable/depthwise_kernel": 0,
+        "separable/pointwise_kernel": (0, 1), "gru_cell/kernel": 0, "gru_cell/recurrent_kernel": 0,
+    }  # fmt: skip
+    expected = []
+    for variable in net.trainable_variables:
+        weights, name = variable.numpy().astype(np.float64), variable.name.removesuffix(":0")
+        axes = next((axes for end, axes in summed.items() if name.endswith(end)), None)
+        norms = np.sqrt(np.sum(weights**2, axis=axes, keepdims=True))
+        expected.append(np.broadcast_to(norms, weights.shape).ravel())
+    np.testing.assert_allclose(_lengths(net), np.concatenate(expected))
+
+
 def test_it_takes_images_that_are_evenly_spaced() -> None:
     net, given = network(), data()
     hessian = dense_hessian(net, given, slice(0, None, 13))  # 0, 13, 26, 39

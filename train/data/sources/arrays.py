@@ -82,6 +82,8 @@ def _problems(arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[bool, str]]:
         yield x.dtype != np.uint8, f"{images} pixels as uint8, 0 to 255"
         yield x.ndim not in (3, 4), f"{images} [n, h, w] or [n, h, w, channels]"
         yield 0 in x.shape, f"{images} at least one image of at least one pixel"
+        first = x.ndim == 4 and x.shape[1] in (1, 3, 4) and x.shape[3] > 4
+        yield first, f"{images} [n, h, w, channels]: save x_{part}.transpose(0, 2, 3, 1)"
         labels = f"y_{part}: found {y.dtype} {list(y.shape)}, expected"
         yield y.dtype.kind not in "iu", f"{labels} integers"
         yield y.shape not in ((n,), (n, 1)), f"{labels} one label for each of {n:,} images"

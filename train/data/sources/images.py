@@ -29,6 +29,7 @@ _TURNS = {
          "TRANSVERSE", "ROTATE_90"), 2,
     )
 }  # fmt: skip
+_DARK = "horoscale_dark"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_PIXELS = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 _LISTED = 10
@@ -60,12 +61,15 @@ def decode_image(content: bytes) -> tuple[Image.Image, bool]:
 
 def _decoded(content: bytes) -> tuple[Image.Image, bool]:
     with Image.open(io.BytesIO(content)) as image:
+        deep = image.mode.startswith("I") or ";16" in str(image.tile[:1])
         image.load()
         try:
             turn, complete = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1)), True
         except Exception:  # noqa: BLE001 - as many kinds as there are ways to damage an EXIF block
             turn, complete = None, False
-        return _rgb(image if turn is None else image.transpose(turn)), complete
+        rgb = _rgb(image if turn is None else image.transpose(turn))
+        rgb.info[_DARK] = deep and np.asarray(rgb).max() < 32
+        return rgb, complete
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -106,7 +110,7 @@ def decode_images(files: Sequence[Path], side: int) -> Pixels:
             "or a machine with more memory."
         )
     out = np.empty((len(files), side, side, 3), np.uint8)
-    incomplete: list[str] = []
+    incomplete, dark = list[str](), list[str]()
     stopped = threading.Event()
 
     def decode(start: int) -> list[str]:
@@ -116,6 +120,8 @@ def decode_images(files: Sequence[Path], side: int) -> Pixels:
                 break
             try:
                 image, complete = decode_image(file.read_bytes())
+                if image.info.get(_DARK):
+                    dark.append(str(file))
                 # without an effect on images of this size
                 out[place] = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
                 if not complete:
@@ -150,5 +156,10 @@ def decode_images(files: Sequence[Path], side: int) -> Pixels:
             f"{len(incomplete):,} images have metadata that cannot be read, e.g. "
             f"{min(incomplete)}: their pixels are used as they are stored, and an orientation is "
             "not seen"
+        )
+    if dark:
+        say(
+            f"{len(dark):,} images of 16 bits or more use less than an eighth of 0 to 65,535, e.g. "
+            f"{min(dark)}: they become almost black, unless you scale them to that range"
         )
     return out

@@ -77,6 +77,7 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
         ({"x_test": None, "y_test": None}, "x_test, y_test not found, expected x_train, y_train"),
         ({"x_train": np.zeros((40, 6, 5), np.float32)}, r"x_train: found float32 \[40, 6, 5\]"),
         ({"x_train": np.zeros(40, np.uint8)}, r"expected \[n, h, w\] or \[n, h, w, channels\]"),
+        (arrays((3, 6, 5)), r"channels\]: save x_train\.transpose\(0, 2, 3, 1\)"),
         ({"x_test": np.zeros((0, 6, 5), np.uint8)}, "x_test: found .* at least one image"),
         ({"x_test": np.zeros((10, 6, 0), np.uint8)}, "at least one pixel"),
         ({"y_train": np.zeros(40)}, r"y_train: found float64 \[40\], expected integers"),

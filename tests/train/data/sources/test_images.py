@@ -122,6 +122,21 @@ def test_metadata_that_no_pixel_needs(tmp_path: Path, capsys, kind: bytes, data:
         decode_images([path], 3)
 
 
+def test_deep_images_that_become_almost_black_are_counted(tmp_path: Path, capsys) -> None:
+    """12 bits in a PNG of 16, grey and in colour, and 0 to 255 in a TIFF of 32."""
+    rows = b"\0" + struct.pack(">12H", *[4095] * 12)
+    header = struct.pack(">2I5B", 4, 4, 16, 2, 0, 0, 0)
+    parts = (b"IHDR", header), (b"IDAT", zlib.compress(rows * 4)), (b"IEND", b"")
+    (tmp_path / "colour.png").write_bytes(PNG[:8] + b"".join(chunk(*part) for part in parts))
+    Image.new("I;16", (4, 4), 4095).save(tmp_path / "a.png")
+    Image.new("I", (4, 4), 255).save(tmp_path / "b.tif")
+    Image.new("I;16", (4, 4), 8192).save(tmp_path / "c.png")
+    Image.new("L", (4, 4), 3).save(tmp_path / "d.png")
+    decode_images(sorted(tmp_path.iterdir()), 4)
+    said = capsys.readouterr().err
+    assert "3 images of 16 bits or more" in said and "a.png" in said and "65,535" in said
+
+
 def test_floating_point_is_refused() -> None:
     with pytest.raises(ValueError, match="no known range"):
         decode_image(saved(Image.new("F", (6, 4), 0.5), "tiff"))
