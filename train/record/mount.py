@@ -8,6 +8,9 @@ from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOUNTS = Path("/proc/self/mountinfo")
+FILE_SYSTEMS = Path("/proc/filesystems")
+#: Types in the memory of one machine, which no other can see.
+_IN_MEMORY = ("tmpfs", "ramfs", "overlay")
 #: Where flock fails, or its locks end at the machine.
 LOCKS_REMEDY = (
     "mount it so that locks reach all machines (NFS without nolock and local_lock=, Lustre with "
@@ -59,8 +62,17 @@ def local_file_system(folder: Path) -> str | None:
     disk of this machine may be served to others."""
     with contextlib.suppress(OSError):
         kind, _ = file_system(device_of(folder))
-        return kind if kind in ("tmpfs", "ramfs", "overlay") else None
+        return kind if kind in _IN_MEMORY else None
     return None
+
+
+def is_own(device: str) -> bool:
+    """Whether the mount is in this machine's memory or on a disk of its own: other machines see
+    such a disk through a network file system only, as a mount of another device."""
+    kind, _ = file_system(device)
+    with contextlib.suppress(OSError):  # filesystems(5): those without "nodev" need a disk
+        return kind in _IN_MEMORY or f"\n\t{kind}\n" in f"\n{FILE_SYSTEMS.read_text()}"
+    return False
 
 
 def mount_in_words(file: int | Path) -> str:
