@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from train.record.cell_folder import file_mark
+
 #: The next epoch may take this much longer than the longest so far,
 MARGIN = 1.15
 #: and then ranks leave and the supervisor writes down what became of them: seconds.
@@ -25,7 +27,8 @@ class Budget:
             longest_s: the longest epoch of this start, training, validation and checkpoint.
             now: seconds since 1970.
         """
-        if self.asked is not None and self.asked.exists():
+        # a file server that is away asks for nothing
+        if self.asked is not None and file_mark(self.asked) is not None:
             return "a stop at the next epoch end was asked for"
         if self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
             return "the time budget has no room for another epoch"

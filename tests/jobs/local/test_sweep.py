@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell import heartbeat
+from jobs.cell import attempt, heartbeat
 from jobs.cell.attempt import attend
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
 from jobs.cell.state import BROKEN, FORCED, MAY_RUN, OTHERS, RUNNING, UNREADABLE, recorded
@@ -396,6 +396,24 @@ def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
     (trial.cell / "epochs.jsonl").write_text(epoch(1, one).model_dump_json() + "\n")
     trial.run()
     assert [e.epoch for e in left(trial.cell).epochs] == [1, 2]
+
+
+@pytest.mark.parametrize("step", ["reserve", "announce", "_clear", "Watch"])
+def test_an_error_of_the_supervisors_own_files_costs_no_checkpoint(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OSError(116, "Stale file handle")
+
+    trial = sweep("assert RESUME and (CELL / 'checkpoint.npz').exists()\nlive(1)\n" + GOOD, 1)
+    (one,) = trial.configs
+    (trial.cell / "record.json").write_text(record(one, status="timeout").model_dump_json())
+    (trial.cell / "checkpoint.npz").write_text("x")
+    with monkeypatch.context() as errors:
+        errors.setattr(attempt, step, away)
+        assert trial.run() == ["failed"]
+        assert "Stale file handle" in left(trial.cell).error.what
+    assert trial.run() == ["completed"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.builders import config
 from tests.train.trainer.test_trainer import curve
+from tests.unreadable import stale
 from train.config.optimizer import Adam
 from train.config.technique import Technique
 from train.record.cell_folder import EXIT_UNFINISHED, read_unfinished
@@ -20,6 +21,17 @@ def test_another_epoch_must_fit_with_room() -> None:
     for left_s, words in ((0.1, ""), (-0.1, "no room for another epoch")):
         budget = Budget(stop_at=1e9 + MARGIN * 10 + LEAVE_S + left_s)
         assert words in budget.why_stop(10, now=1e9) and bool(words) is (left_s < 0)
+
+
+def test_a_file_server_that_is_away_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = tmp_path / "stop"
+    ask.touch()
+    with monkeypatch.context() as errors:
+        stale(errors, ask)
+        assert Budget(asked=ask).why_stop(10, now=0) == ""
+    assert "was asked for" in Budget(asked=ask).why_stop(10, now=0)
 
 
 RUN = """

@@ -393,3 +393,15 @@ def test_a_folder_that_cannot_be_used_leaves_its_cell_alone(
     living = end is not None and end.state == "RUNNING" and name not in ("", "logs")
     assert one.alive is living and (one.status == UNREADABLE) is not living
     assert not one.left_alone or "Stale file handle" in one.why
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_supervisor_that_could_not_write_costs_no_checkpoint(sweep: Path, begun: bool) -> None:
+    """It ended with exit code 1, before its ranks were started or after."""
+    folder = sweep / ONE.cell_id()
+    (folder / "record.json").write_text(record(ONE, status="timeout").model_dump_json())
+    (folder / "checkpoint.npz").touch()
+    if begun:
+        announce(folder, Begun(number=2, started_at=ASKED, pid=1, job="7"))
+    cell = look(sweep, Told(replace(ended("7", "FAILED"), code=1, signal=0)))
+    assert cell.status == "failed" and cell.resume
