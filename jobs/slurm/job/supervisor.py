@@ -90,9 +90,13 @@ class Supervisor:
         idle: then the cell is left alone."""
         cell, deadline = self.cell, time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
-            with hold_cell(cell, job=self.allocation.job, ended=self._has_ended) as ours:
-                if ours:
-                    return self._run()
+            try:
+                with hold_cell(cell, job=self.allocation.job, ended=self._has_ended) as ours:
+                    if ours:
+                        return self._run()
+            except MayRun:  # or a command has signed, whose lock does not reach this node
+                if time.monotonic() > deadline:
+                    raise
             lock = holder(cell)
             if lock and lock.job and not self._has_ended(lock.job):
                 log(f"{cell.name}: job {lock.job} runs it: left alone")

@@ -19,6 +19,7 @@ from jobs.cell.state import ARCHIVE_NAME
 from jobs.cell.stop import Reason, Stop
 from jobs.slurm.job import supervisor as module
 from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.requeue import CellEnd
 from jobs.slurm.job.supervisor import LEFT, Supervisor
 from tests.builders import record
 from tests.jobs.cell.test_container import sif
@@ -242,9 +243,15 @@ def test_a_cell_that_another_job_has_is_left_alone(
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_cell_that_a_local_run_elsewhere_may_have_is_left_alone(
-    tmp_path: Path, fake: FakeSlurm, capsys: pytest.CaptureFixture[str], begun: bool
+    tmp_path: Path,
+    fake: FakeSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    begun: bool,
 ) -> None:
     """Its attempt carries no job, and on this node its lock can be got."""
+    monkeypatch.setattr(module, "LOCK_PATIENCE_S", 0.2)
+    monkeypatch.setattr(module, "TRY_AGAIN_S", 0.1)
     task = task_of(tmp_path, ONE)
     folder, signature = Path(task.cell), "process 7 on login2, boot 1, 0:45"
     (folder / "logs").mkdir()
@@ -257,6 +264,19 @@ def test_a_cell_that_a_local_run_elsewhere_may_have_is_left_alone(
     assert "process 7 on login2" in said and f"rm {folder / LOCK_NAME}" in said
     assert not (folder / "record.json").exists() and fake.calls("srun") == []
     assert (folder / LOCK_NAME).read_text() == signature
+
+
+def test_a_command_that_signs_for_a_moment_is_waited_for(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """make sweep FORCE=1 puts records aside while the first jobs start."""
+    task = task_of(tmp_path, ONE)
+    file = Path(task.cell) / LOCK_NAME
+    file.write_text("process 7 on login2, boot 1, 0:45")
+    monkeypatch.setattr(Stop, "wait", lambda *_: file.write_text(""))
+    monkeypatch.setattr(Supervisor, "_run", lambda _: CellEnd("completed"))
+    job = Allocation("7_5", 0, 2e9, task.site)
+    assert Supervisor(task, job, Stop(), Stop(), Awake()).run().status == "completed"
 
 
 @pytest.mark.parametrize("state", [None, "COMPLETED", "PENDING"])
