@@ -13,7 +13,7 @@ from functools import cached_property
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from jobs.cell.state import FORCED, NEW, RUNNING, UNKNOWN, UNREADABLE, WAITING, CellState, recorded
+from jobs.cell.state import FORCED, NEW, RUNNING, UNKNOWN, WAITING, CellState, recorded
 from jobs.config.sweep import Sweep
 from jobs.messages import EXIT_CELL_FAILED, EXIT_UNDECIDED, say
 from jobs.plan.differences import apart, in_words
@@ -148,7 +148,8 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     for cell in cells:
         if not cell.done and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"
-            how = {RUNNING: "waiting for its end", UNREADABLE: "is left alone"}
+            again = "is left alone" if cell.left_alone else again
+            how = {RUNNING: "waiting for its end"}
             say(f"{cell.name}: {cell.status} ({cell.why}): {how.get(cell.status, again)}")
 
 
@@ -161,10 +162,10 @@ def say_results(wanted: Sweep, cells: Sequence[CellState]) -> int:
         for text in reasons([cell for cell in now if cell.cause], sweep=wanted.asked):
             say(text)
         say(f"{len(bad)} cells did not complete; the report says why; make sweep runs them again")
-    unreadable = sum(cell.status == UNREADABLE for cell in cells)
-    if unreadable:
-        say(f"{unreadable} cells were left alone: a file that says where they stand cannot be read")
-    return EXIT_CELL_FAILED if bad else EXIT_UNDECIDED if unreadable else 0
+    left = sum(cell.left_alone for cell in cells)
+    if left:
+        say(f"{left} cells were left alone: their files cannot be used, or others may run them")
+    return EXIT_CELL_FAILED if bad else EXIT_UNDECIDED if left else 0
 
 
 def _counted(cells: Sequence[CellState]) -> str:

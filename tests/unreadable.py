@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +42,24 @@ class Once:
             return real(path)
 
         monkeypatch.setattr(Path, "read_bytes", read_bytes)
+
+
+#: What pathlib does with files and folders.
+_CALLS = ("stat", "open", "iterdir", "mkdir", "touch", "unlink")
+
+
+def stale(monkeypatch: pytest.MonkeyPatch, *places: Path, calls: tuple[str, ...] = _CALLS) -> None:
+    """From now on the file server answers with ESTALE about these, and all that is in them."""
+
+    def refusing(name: str) -> Any:
+        real = getattr(Path, name)
+
+        def refuse(path: Path, *given: Any, **named: Any) -> Any:
+            if any(path == place or place in path.parents for place in places):
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+            return real(path, *given, **named)
+
+        return refuse
+
+    for name in calls:
+        monkeypatch.setattr(Path, name, refusing(name))

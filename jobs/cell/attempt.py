@@ -84,8 +84,8 @@ def attend(
         over(cell)
     else:
         # also where no rank is known to have ended badly: srun, too, writes its words there
-        trouble = trouble or _refusal(cell)
-        status, error = cause_of(End(cell, ranks, explain(stopped), trouble, knows))
+        end = End(cell, ranks, explain(stopped), trouble, _refusal(cell), knows)
+        status, error = cause_of(end)
         settle(cell, config, status, error, begun.started_at)
     record = read_record(cell / RECORD_NAME)
     if record.status == "completed" and not record.alarms:
@@ -107,8 +107,8 @@ def _clear(cell: Path, size: int, *, resume: bool) -> None:
 
 def _keep_one_log(cell: Path) -> None:
     """Rank 0's: the record holds what the other files say. A file that stays does no harm."""
-    for file in {*(cell / "logs").glob("*")} - {rank_file(cell, 0, "log")}:
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        for file in {*(cell / "logs").glob("*")} - {rank_file(cell, 0, "log")}:
             file.unlink()
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from jobs.cell.heartbeat import blame
+from jobs.cell.missing_record import SUPERVISOR
 from jobs.cell.ranks import RankSet
 from jobs.cell.stop import Reason
 from train.distributed.watchdog import EXIT_STALLED
@@ -37,6 +38,7 @@ class End:
     ranks: RankSet
     stopped: Reason | None = None  # why it was asked to end
     trouble: Exception | None = None  # of the supervisor itself
+    refusal: OSError | None = None  # of the file system, when it was asked after the end
     launcher: Callable[[], Verdict | None] = lambda: None  # what only the ranks' launcher knows
 
     @cached_property
@@ -94,20 +96,21 @@ def _stopped(end: End) -> Verdict | None:
     if stopped.rank is not None:
         return _of_rank(end, stopped.text, f"rank {stopped.rank}", stopped.rank, stopped.status)
     todo = "make sweep goes on from its last checkpoint"
-    return stopped.status, RunError(what=stopped.text, where="the supervisor", what_to_do=todo)
+    return stopped.status, RunError(what=stopped.text, where=SUPERVISOR, what_to_do=todo)
 
 
 def _trouble(end: End) -> Verdict | None:
-    if end.trouble is None:
+    trouble = end.trouble or end.refusal
+    if trouble is None:
         return None
-    what = f"{type(end.trouble).__name__}: {end.trouble}"
+    what = f"{type(trouble).__name__}: {trouble}"
     todo = "this is a fault of the suite: report it with the output of the supervisor"
-    if isinstance(end.trouble, OSError):
-        first = remedy(end.trouble, end.cell) or "put right what it names"
+    if isinstance(trouble, OSError):
+        first = remedy(trouble, end.cell) or "put right what it names"
         todo = f"{first}, then make sweep again"
-    if isinstance(end.trouble, ConfigError):
-        what, todo = str(end.trouble), "do what it says, then make sweep again"
-    return "failed", RunError(what=what, where="the supervisor", what_to_do=todo)
+    if isinstance(trouble, ConfigError):
+        what, todo = str(trouble), "do what it says, then make sweep again"
+    return "failed", RunError(what=what, where=SUPERVISOR, what_to_do=todo)
 
 
 def _weak_sign(end: End) -> Verdict:

@@ -83,8 +83,10 @@ class Watch:
         for rank in range(self.size):
             try:
                 stamp = rank_file(self.cell, rank, "beat").stat().st_mtime_ns
-            except OSError:
+            except FileNotFoundError:
                 stamp = 0
+            except OSError:
+                stamp = -round(now)  # what cannot be seen now is no silence
             if rank not in self._seen or stamp != self._seen[rank][0]:
                 self._seen[rank] = (stamp, now)
         silent_s = {rank: now - since for rank, (_, since) in self._seen.items()}
@@ -106,23 +108,9 @@ class Watch:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether this process is stopped by a signal (proc_pid_stat(5)), or its control group is
-    frozen (cgroups(7))."""
+    """Whether this process is stopped by a signal (proc_pid_stat(5))."""
     with contextlib.suppress(OSError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        groups = [line.split(":", 2) for line in lines]
-        return state in "tT" or any(_is_frozen(kind, path) for _, kind, path in groups)
-    return False
-
-
-def _is_frozen(kind: str, path: str) -> bool:
-    mount = Path("/sys/fs/cgroup")
-    with contextlib.suppress(OSError):
-        if kind == "":  # version 2
-            return "frozen 1" in (mount / path.lstrip("/") / "cgroup.events").read_text()
-        if kind == "freezer":
-            return "THAWED" not in (mount / kind / path.lstrip("/") / "freezer.state").read_text()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "tT"
     return False
 
 

@@ -1,47 +1,38 @@
-"""Who works on a sweep, and whether whoever held a lock has ended."""
+"""Who may work on a sweep or run a cell, by their locks."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from train.config.frozen import Frozen
+from jobs.cell.missing_record import ATTEMPT_NAME, begun_in
 from train.errors import ConfigError, remedy
-from train.record import mount as mounts
-from train.record.lock import LOCK_NAME, Holder, holder, ourselves, signed, signing, taken
+from train.record.lock import MayRun, hold, holder
 
 SWEEP_LOCK = ".lock"
-#: Reports of preflights, in the folder of results: ``locks`` says which machine saw whose lock.
-PROOFS = "preflight/*/report.json"
 
 
-def has_ended(other: Holder, here: Holder, results: Path) -> bool:
-    """Whether ``other`` is provably gone, seen by ``here``, who has got its lock."""
-    if other.host == here.host or (other.boot and other.boot == here.boot):
-        return True  # its kernel has released it: by its end, or by a reboot
-    return bool(other.machine) and here.machine in _sharing_locks(other.machine, results)
+@contextlib.contextmanager
+def hold_cell(
+    cell: Path, *, job: str | None = None, ended: Callable[[str], bool] | None = None
+) -> Iterator[bool]:
+    """Hold a cell, to run or to settle it; False when another holds it.
 
+    Whoever held it before must have ended, and so must the job of an attempt without a record: by
+    Slurm's word, whatever the lock shows, or where Slurm is not asked, by the attempt's signature.
+    Arguments as of :func:`train.record.lock.hold`.
 
-class _Proof(Frozen, extra="ignore"):
-    """What a preflight's report says of locks."""
-
-    locks: tuple[tuple[str, str], ...] = ()
-
-
-def _sharing_locks(machine: str, results: Path) -> set[str]:
-    """Machines that share locks with this one, as preflights showed pair by pair: who sees a lock
-    asks where its holder stands. Other machines may do so, too: then nothing was shown."""
-    pairs: list[tuple[str, str]] = []
-    for file in results.glob(PROOFS):
-        with contextlib.suppress(OSError, ValueError):
-            pairs += _Proof.model_validate_json(file.read_bytes()).locks
-    found = {machine}
-    while more := {one for pair in pairs if not found.isdisjoint(pair) for one in pair} - found:
-        found |= more
-    return found
+    Raises:
+        MayRun: the cell may still be run by another.
+        OSError: its files cannot be read, written or locked.
+    """
+    with hold(cell, job=job, ended=ended) as ours:
+        begun = begun_in(cell) if ours else None
+        other = begun.job if begun and begun.job != job else None
+        if ours and other and not (ended(other) if ended else ours.last):
+            raise MayRun(cell / "logs" / ATTEMPT_NAME, f"job {other}")
+        yield ours is not None
 
 
 @contextlib.contextmanager
@@ -52,53 +43,24 @@ def only_sweep(folder: Path) -> Iterator[None]:
         ConfigError: another one holds the lock, or may hold it on another machine, or the folder
             cannot be written or locked.
     """
-    file = folder / SWEEP_LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SWEEP_LOCK).open("a").close()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the results folder {folder}: {error.strerror}: "
+            f"{remedy(error) or 'move away what is there'}, or name another folder with RESULTS=DIR"
+        ) from error
     with contextlib.ExitStack() as stack:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = stack.enter_context(file.open("a+", encoding="utf-8", errors="replace"))
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write to the results folder {folder}: {error.strerror}: "
-                f"{remedy(error) or 'move away what is there'}, or name another folder with "
-                "RESULTS=DIR"
-            ) from error
-        try:
-            ours = taken(handle, fcntl.LOCK_EX)
+            ours = stack.enter_context(hold(folder, name=SWEEP_LOCK, results=folder.parent))
+        except MayRun as error:
+            raise ConfigError(f"another make sweep may still work on {folder}: {error}") from error
         except OSError as error:
             raise ConfigError(f"cannot lock the folder {folder}: {error.strerror}") from error
-        handle.seek(0)
-        other, here = signed(handle.read()), ourselves(handle)
         if not ours:
             raise ConfigError(
-                f"another make sweep works on {folder} ({other or 'unknown'}): "
-                "wait for it, stop it, or name another folder with RESULTS=DIR"
+                f"another make sweep works on {folder} ({holder(folder, SWEEP_LOCK) or 'unknown'}):"
+                " wait for it, stop it, or name another folder with RESULTS=DIR"
             )
-        if other and not has_ended(other, here, folder.parent):
-            raise ConfigError(
-                f"a make sweep may still work on {folder} on another machine, whose lock no "
-                f"preflight has shown to be seen here: {file} is signed by {other}; once that has "
-                f"ended, remove it: rm {shlex.quote(str(file))}"
-            )
-        stack.enter_context(signing(handle, here))
         yield
-
-
-def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
-    """Whose lock this machine sees there, and itself, as preflights name machines; nothing where it
-    sees its own, or none."""
-    other = holder(folder, name)
-    if other is None or other.boot == mounts.boot_id():
-        return []
-    pair = other.machine, mounts.machine_at(folder / name)
-    return [pair] if all(pair) else []
-
-
-def is_abandoned(cell: Path) -> bool:
-    """Whether whoever held the cell last is provably gone, and has not signed off."""
-    lock = cell / LOCK_NAME
-    with contextlib.suppress(OSError), lock.open(encoding="utf-8", errors="replace") as handle:
-        last = signed(handle.read())
-        free = taken(handle, fcntl.LOCK_SH)
-        return free and last is not None and has_ended(last, ourselves(handle), cell.parent.parent)
-    return False

@@ -24,6 +24,8 @@ ATTEMPT_NAME = "attempt.json"
 RESERVE_NAME = ".reserve"
 RESERVE_BYTES = 256 * 1024
 RESERVE_BYTES_PER_EPOCH = 2 * 1024
+#: Where errors are from that are no rank's: what ranks left is worth going on from.
+SUPERVISOR, UNSTARTED = "the supervisor", "before its start"
 
 
 class Begun(Frozen, extra="ignore"):  # keys of other versions are no fault
@@ -59,7 +61,8 @@ def settle(
     Raises:
         OSError: not even the record can be written.
     """
-    (cell / RESERVE_NAME).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # there may be room without it
+        (cell / RESERVE_NAME).unlink(missing_ok=True)
     # names of files that are no UTF-8 reach us as lone surrogates, which no JSON can hold
     printable = {
         name: value.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -122,7 +125,7 @@ def settle_lost(
     error = RunError(
         what=f"the supervisor of this start ended without a record ({ending}); its end is the "
         "last sign of life",
-        where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
+        where=SUPERVISOR,
         what_to_do="make sweep goes on from its last checkpoint, where there is one",
     )
     settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
@@ -136,11 +139,10 @@ def settle_unstarted(
 
     ``why``: in words; ``log``: of the supervisor.
     """
-    cell.mkdir(parents=True, exist_ok=True)
     readable = os.access(log, os.R_OK)
     error = RunError(
         what=why,
-        where=str(log) if readable else "before its start",
+        where=UNSTARTED,
         what_to_do=f"read {log}, then make sweep again" if readable else "make sweep again",
         log_tail=tail_of(log),
     )

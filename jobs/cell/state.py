@@ -12,12 +12,13 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from jobs.cell.heartbeat import read_sign
-from jobs.cell.missing_record import Begun, begun_in, settle_lost
+from jobs.cell.lock import hold_cell
+from jobs.cell.missing_record import SUPERVISOR, UNSTARTED, Begun, begun_in, settle_lost
 from jobs.cell.ranks import end_leftovers
 from jobs.config.sweep import Sweep
 from train.config.networks import MODELS
 from train.config.run import RunConfig
-from train.errors import ConfigError, NoRecord, RecordError, Unreadable, read_whole
+from train.errors import ConfigError, NoRecord, RecordError, Unreadable, read_whole, remedy
 from train.record.atomic import write_atomically
 from train.record.cause import cause_line, pieces
 from train.record.cell_folder import (
@@ -26,7 +27,7 @@ from train.record.cell_folder import (
     read_last_epoch,
     refuse_other_config,
 )
-from train.record.lock import LOCK_NAME, hold, holder, is_running
+from train.record.lock import LOCK_NAME, MayRun, holder, is_free
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, MANIFEST_NAME, RECORD_NAME, OtherCell, SweepManifest
 from train.record.summary import read_own_summary
@@ -36,6 +37,8 @@ INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
 RUNNING, NEW, BROKEN = "running", "new", "broken record"
 #: A file that says what to do with it cannot be read now: it is left alone, with FORCE=1, too.
 UNREADABLE = "unreadable record"
+#: Another machine may run it, and whether it does cannot be seen here: it is left alone, too.
+MAY_RUN = "may still run"
 #: Its folder holds the record of another config, which only FORCE=1 puts aside.
 OTHERS = "record of another config"
 #: Has a good record, or another config's, and is to run again all the same.
@@ -58,6 +61,7 @@ class CellState:
     why: str = ""  # how it ended, or why it waits; one line for a person
     cause: str = ""  # of a bad end: equal for cells whose ends differ only by names and numbers
     ended_at: datetime | None = None  # of its record
+    resume: bool = False  # its next start goes on from its checkpoint
     attempt: Begun | None = None  # the one that has no record yet
     doing: str = ""  # what it does now, where its status does not tell
     began_at: datetime | None = None  # of what it does now
@@ -90,11 +94,12 @@ class CellState:
     @property
     def to_run(self) -> bool:
         """Whether a sweep has to run it, or to wait for whoever does."""
-        return not self.done and self.status != UNREADABLE
+        return not (self.done or self.left_alone)
 
     @property
-    def resume(self) -> bool:
-        return self.status in INTERRUPTED and (self.folder / CHECKPOINT_NAME).exists()
+    def left_alone(self) -> bool:
+        """Whether nobody can say here what is to be done with it."""
+        return self.status in (UNREADABLE, MAY_RUN)
 
     def forced(self) -> CellState:
         """The same cell for FORCE=1; not while its job may still run."""
@@ -136,36 +141,42 @@ def checked(cells: Sequence[CellState], *, force: bool = False) -> list[CellStat
 
 
 def stand(config: RunConfig, folder: Path) -> CellState:
-    """Look at one cell; one whose supervisor was killed gets its ``lost`` record here.
-
-    Raises:
-        OSError: its folder is missing or cannot be written.
-    """
+    """Look at one cell; one whose supervisor was killed gets its ``lost`` record here. One that
+    cannot be read or written, or that may still run, is left alone."""
     cell = recorded(config, folder)
-    if cell.attempt is None and not is_running(folder):
-        return cell  # most cells of a large sweep, without the cost of holding them
-    with hold(folder) as ours:
-        if not ours:
-            why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
-            return CellState(config, folder, RUNNING, why)
-        try:
+    try:
+        if cell.status == UNREADABLE or (cell.attempt is None and (cell.done or is_free(folder))):
+            return cell  # most cells of a large sweep, without the cost of holding them
+        with hold_cell(folder) as ours:
+            if not ours:
+                why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
+                return CellState(config, folder, RUNNING, why)
             end_leftovers(folder)
             settle_lost(folder, config)
-        except Unreadable as error:
-            return CellState(config, folder, UNREADABLE, str(error))
+    except OSError as error:
+        return cell if cell.done else left_alone(config, folder, error)
     return recorded(config, folder)
+
+
+def left_alone(config: RunConfig, folder: Path, error: OSError) -> CellState:
+    """A cell whose files cannot be used now, or that may still run: others go on without it."""
+    status, why = MAY_RUN if isinstance(error, MayRun) else UNREADABLE, str(error)
+    if not isinstance(error, Unreadable):
+        why += f": {remedy(error, folder) or 'put right what it names'}, then make sweep again"
+    return CellState(config, folder, status, why)
 
 
 def recorded(config: RunConfig, folder: Path) -> CellState:
     """What the cell's files say; changes nothing."""
-    cell = _of_record(config, folder)
+    cell = CellState(config, folder, NEW, "not run yet")
     try:
+        cell = _of_record(config, folder)
         attempt = begun_in(folder)
         if not cell.done:
             # an attempt would replace it, and an error is no proof that it is not there
             read_whole(folder / CONFIG_NAME)
-    except Unreadable as error:
-        return cell if cell.done else CellState(config, folder, UNREADABLE, str(error))
+    except OSError as error:
+        return cell if cell.done else left_alone(config, folder, error)
     return cell if attempt is None else replace(cell, attempt=attempt)
 
 
@@ -178,12 +189,15 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
         return CellState(config, folder, BROKEN, str(error).splitlines()[0])
     except OtherCell as error:
         return CellState(config, folder, OTHERS, str(error))
-    except Unreadable as error:
-        return CellState(config, folder, UNREADABLE, str(error))
     why = cause_line(record.error)
     hosts = record.world.hostnames if record.world else ()
     cause = "".join(piece for _, piece in pieces(why, record.cell_id, hosts))
-    return CellState(config, folder, record.status, why, cause, record.ended_at)
+    where = record.error.where if record.error else ""
+    # a start without ranks has changed nothing of what the one before left
+    counting = record.attempts[: -1 if where == UNSTARTED else None]
+    resume = where == SUPERVISOR or (bool(counting) and counting[-1].status in INTERRUPTED)
+    resume = resume and (folder / CHECKPOINT_NAME).exists()
+    return CellState(config, folder, record.status, why, cause, record.ended_at, resume)
 
 
 def lay_out(
@@ -201,15 +215,14 @@ def lay_out(
     new = []
     for config in configs:
         folder = sweep / config.cell_id()
-        if not folder.exists():
-            new.append((folder, config))
-            continue
-        if not folder.is_dir():
-            raise ConfigError(
-                f"{folder} is a file, expected the folder of a cell or nothing: move it away"
-            )
-        with contextlib.suppress(Unreadable):  # such a cell is left alone: see recorded()
-            if not (force or _holds(folder / CONFIG_NAME, config)):
+        with contextlib.suppress(OSError):  # such a cell is left alone: see recorded()
+            if not folder.exists():
+                new.append((folder, config))
+            elif not folder.is_dir():
+                raise ConfigError(
+                    f"{folder} is a file, expected the folder of a cell or nothing: move it away"
+                )
+            elif not (force or _holds(folder / CONFIG_NAME, config)):
                 refuse_other_config(folder, config)
     for folder, config in new:
         folder.mkdir(parents=True, exist_ok=True)

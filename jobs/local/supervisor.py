@@ -28,15 +28,14 @@ from jobs.cell.container import (
     image_now,
 )
 from jobs.cell.launch import Groups, rank_argv, rank_environment
+from jobs.cell.lock import hold_cell
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
-from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, ready
+from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, left_alone, ready
 from jobs.cell.stop import Stop
 from jobs.messages import ROOT
 from train.distributed.awake import Awake
 from train.environment import environment_of
-from train.errors import Unreadable
 from train.record.cell_folder import rank_file
-from train.record.lock import hold
 from train.run.provenance import git_state
 
 #: Between two tries to get the lock of a cell that another process holds.
@@ -110,14 +109,15 @@ def run_cell(
     """Run the cell to its end, once nobody else does; returns its status and why."""
     try:
         while not stop.reason:
-            with hold(cell.folder) as ours:
+            with hold_cell(cell.folder) as ours:
                 if ours:
                     return _run(cell, cores, machine, stop, awake)
             stop.wait(HELD_S)
         return "cancelled", "before it had started"
-    except Unreadable as error:
-        return UNREADABLE, str(error)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        left = left_alone(cell.config, cell.folder, error)
+        return left.status, left.why
+    except ValueError as error:
         return "lost", f"it has no record, and none can be written: {error}"
     except Exception as error:  # noqa: BLE001  (a fault of our own ends no other cell)
         traceback.print_exc()

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from glob import glob
 from heapq import nlargest
 from pathlib import Path
 from statistics import median
@@ -71,7 +72,9 @@ def completed_cells(results: Path, configs: Iterable[RunConfig]) -> Completed:
     """
     works = {rate_key(config).work for config in configs}
     records: dict[RateKey, list[tuple[datetime, Path]]] = {}
-    for path in results.glob(f"*/*/{RECORD_NAME}") if works else ():
+    # Path.glob fails where one folder cannot be listed
+    for name in glob(f"*/*/{RECORD_NAME}", root_dir=results) if works else ():  # noqa: PTH207
+        path = results / name
         with suppress(RecordError, Unreadable):  # a report names these; an estimate does without
             summary = read_summary(path)
             key = rate_key(summary.config)

@@ -221,7 +221,8 @@ def submit_cells(
     ``preflight``: the job that has to end well first.
     """
     for cell in cells:
-        write_config(cell.folder, cell.config)
+        with suppress(OSError):  # the job of this cell alone meets it, too
+            write_config(cell.folder, cell.config)
     forced = [cell for cell in cells if cell.status == FORCED]
     asked_at = datetime.now(UTC)
     run = f"{asked_at:{RUN_FORMAT}}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.cell.lock import only_sweep
-from jobs.cell.state import UNREADABLE, CellState, checked, keep_networks, lay_out
+from jobs.cell.state import CellState, checked, keep_networks, lay_out, stand
 from jobs.cell.stop import Stop, stopped_by_signals
 from jobs.config.sweep import manifest_of
 from jobs.display import Display, say_results, say_standing
@@ -44,7 +44,12 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
         keep_networks(wanted, request.folder)
         cancelled = last_cancel(request.folder)
         watcher = Watcher(request.folder, context.site)
-        cells = checked(watcher.look(wanted.configs, patience_s=PATIENCE_S), force=force)
+        cells = watcher.look(wanted.configs, patience_s=PATIENCE_S)
+        for at, cell in enumerate(cells):
+            if cell.attempt and not (cell.attempt.job or cell.job):
+                # by a make sweep on a login node: no other machine can know that it has ended
+                cells[at] = stand(cell.config, cell.folder)
+        cells = checked(cells, force=force)
         todo = [cell for cell in cells if cell.to_run and not cell.alive]
         if todo:
             configs = [cell.config for cell in todo]
@@ -93,7 +98,7 @@ def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) 
         )
     rest = "; make sweep again submits the rest" if submitter.waits() else ""
     say("the jobs go on without you: make status shows them, make report when they are done" + rest)
-    return EXIT_UNDECIDED if any(cell.status == UNREADABLE for cell in cells) else 0
+    return EXIT_UNDECIDED if any(cell.left_alone for cell in cells) else 0
 
 
 def follow(

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from jobs import display as module
 from jobs.cell import state
-from jobs.cell.state import NEW, RUNNING, STARTING, UNREADABLE, WAITING, CellState
+from jobs.cell.state import MAY_RUN, NEW, RUNNING, STARTING, UNREADABLE, WAITING, CellState
 from jobs.config.load import load_sweep
 from jobs.display import Display, say_results, say_standing
 from jobs.messages import clock
@@ -102,9 +102,9 @@ def test_what_starts_is_said_in_full(tmp_path: Path) -> None:
     display.started(cell(0, RUNNING))
     assert "started by an earlier make sweep, waiting for it" in out.getvalue()
     configs = [config(framework=name) for name in ("horovod", "mirrored")]
-    one, other = (CellState(each, tmp_path / each.cell_id(), "lost") for each in configs)
-    other.folder.mkdir()
-    (other.folder / "checkpoint.npz").touch()
+    folders = [tmp_path / each.cell_id() for each in configs]
+    one = CellState(configs[0], folders[0], "lost")
+    other = CellState(configs[1], folders[1], "lost", resume=True)
     display, out = plain([one, other])
     display.started(other)
     words = f"{other.name} (framework mirrored): started (going on from its checkpoint)"
@@ -203,13 +203,14 @@ def test_a_table_reads_a_file_when_it_has_changed_at_a_look(tmp_path: Path, pass
     [(("completed", "diverged"), 0, "1 completed, 1 diverged"),
      (("completed", NEW), 1, "1 cells did not complete"),
      (("completed", UNREADABLE), 3, "1 cells were left alone"),
+     (("completed", MAY_RUN), 3, "1 cells were left alone"),
      (("failed", UNREADABLE), 1, "1 cells did not complete")],
 )  # fmt: skip
 def test_what_is_said_after(ends: tuple[str, ...], code: int, words: str, capsys) -> None:
     assert say_results(QUICK, [cell(seed, end) for seed, end in enumerate(ends)]) == code
     said = capsys.readouterr().err
     assert words in said and ("did not complete" in said) == (code == 1)
-    assert ("left alone" in said) == (UNREADABLE in ends)
+    assert ("left alone" in said) == bool({UNREADABLE, MAY_RUN} & {*ends})
 
 
 def test_a_cell_that_failed_is_named_with_its_cause_as_it_stands_on_disk_now(

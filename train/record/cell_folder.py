@@ -91,8 +91,10 @@ def read_unfinished(cell: Path) -> str:
 
 def read_failures(cell: Path) -> list[RankFailure]:
     """All ranks' errors of the last start, earliest first; unreadable ones left out."""
-    failures = []
-    for file in (cell / "logs").glob("rank-*.error.json"):
+    failures, files = [], list[Path]()
+    with contextlib.suppress(OSError):
+        files = [*(cell / "logs").glob("rank-*.error.json")]
+    for file in files:
         with contextlib.suppress(OSError, ValueError):
             failures.append(RankFailure.model_validate_json(file.read_bytes()))
     return sorted(failures, key=lambda failure: failure.at)

@@ -1,19 +1,30 @@
-"""Who runs a cell: a lock in its folder, held and signed for as long as that."""
+"""Who runs a cell: a lock in its folder, held and signed for as long as that.
+
+On some mounts locks end at the machine (NFS with nolock or local_lock=, Lustre with localflock).
+There a lock that was got proves nothing: whoever signed it before must have ended, provably.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import TextIO
 
+from train.config.frozen import Frozen
+from train.errors import Unreadable
 from train.record import mount as mounts
 
 LOCK_NAME = ".running"
+#: Reports of preflights, in the folder of results: ``locks`` says which machine saw whose lock.
+PROOFS = "preflight/*/report.json"
 _SIGNATURE = re.compile(
     r"(?:job (\S+), )?process (\d+) on ([^,]+)(?:, boot ([^,]+))?(?:, ([^,]+))?"
 )
@@ -49,21 +60,88 @@ def signed(text: str) -> Holder | None:
     return Holder(int(match[2]), match[3], match[4], match[5], match[1]) if match else None
 
 
-@contextlib.contextmanager
-def hold(cell: Path, *, job: str | None = None) -> Iterator[bool]:
-    """Hold the cell's lock; False when another has it.
+class MayRun(Unreadable):
+    """A lock was got, and yet whoever signed it, or began there, may still be at work."""
 
-    ``job``: of Slurm, in which the holder runs.
+    def __init__(self, file: Path, who: object) -> None:
+        super().__init__(errno.EWOULDBLOCK, str(who), str(file))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.filename} is signed by {self.strerror}; it may still run on another machine, "
+            "whose lock no preflight has shown to be seen here; once that has ended, remove it: "
+            f"rm {shlex.quote(self.filename)}"
+        )
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A lock that is held."""
+
+    last: Holder | None  # who has had it before, and ended without signing off
+
+
+@contextlib.contextmanager
+def hold(
+    folder: Path,
+    *,
+    name: str = LOCK_NAME,
+    job: str | None = None,
+    ended: Callable[[str], bool] | None = None,
+    results: Path | None = None,
+) -> Iterator[Hold | None]:
+    """Hold the lock in a cell's folder, or another one; None when another has it.
+
+    Args:
+        job: of Slurm, in which the holder runs; an earlier start of it has ended.
+        ended: whether Slurm says so of another job; None: it is not asked.
+        results: with the reports of preflights; None: two folders above.
 
     Raises:
-        OSError: no such folder, or it cannot be written.
+        MayRun: it was got, and whoever signed it last may still run; the signature stays.
+        OSError: no such folder, or it cannot be written or locked.
     """
-    with (cell / LOCK_NAME).open("a+", encoding="utf-8") as handle:
+    with (folder / name).open("a+", encoding="utf-8", errors="replace") as handle:
         if not taken(handle, fcntl.LOCK_EX):
-            yield False
+            yield None
             return
-        with signing(handle, ourselves(handle, job)):
-            yield True
+        handle.seek(0)
+        last, here = signed(handle.read()), ourselves(handle, job)
+        over = last is None or has_ended(last, here, results or folder.parent.parent)
+        if last and last.job and not over:
+            over = last.job == job or (ended is not None and ended(last.job))
+        if not over:
+            raise MayRun(folder / name, last)
+        with signing(handle, here):
+            yield Hold(last)
+
+
+def has_ended(other: Holder, here: Holder, results: Path) -> bool:
+    """Whether ``other`` is provably gone, seen by ``here``, who has got its lock."""
+    if other.boot and other.boot == here.boot:
+        return True  # its kernel has released the lock
+    if other.host == here.host:  # rebooted
+        return True
+    return bool(other.machine) and here.machine in _sharing_locks(other.machine, results)
+
+
+class _Proof(Frozen, extra="ignore"):
+    """What a preflight's report says of locks."""
+
+    locks: tuple[tuple[str, str], ...] = ()
+
+
+def _sharing_locks(machine: str, results: Path) -> set[str]:
+    """Machines that share locks with this one, as preflights showed pair by pair: who sees a lock
+    asks where its holder stands. Other machines may do so, too: then nothing was shown."""
+    pairs: list[tuple[str, str]] = []
+    for name in glob(PROOFS, root_dir=results):  # noqa: PTH207  (which passes over bad folders)
+        with contextlib.suppress(OSError, ValueError):
+            pairs += _Proof.model_validate_json((results / name).read_bytes()).locks
+    found = {machine}
+    while more := {one for pair in pairs if not found.isdisjoint(pair) for one in pair} - found:
+        found |= more
+    return found
 
 
 def holder(cell: Path, name: str = LOCK_NAME) -> Holder | None:
@@ -81,6 +159,39 @@ def is_running(cell: Path, name: str = LOCK_NAME) -> bool:
             return not taken(handle, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
+
+
+def is_free(cell: Path) -> bool:
+    """Whether nobody holds the cell now, and whoever did has signed off.
+
+    Raises:
+        OSError: its lock cannot be read.
+    """
+    try:
+        with (cell / LOCK_NAME).open(encoding="utf-8", errors="replace") as handle:
+            return taken(handle, fcntl.LOCK_SH) and signed(handle.read()) is None
+    except FileNotFoundError:
+        return True
+
+
+def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
+    """Whose lock this machine sees there, and itself, as preflights name machines; nothing where it
+    sees its own, or none."""
+    other = holder(folder, name)
+    if other is None or other.boot == mounts.boot_id():
+        return []
+    pair = other.machine, mounts.machine_at(folder / name)
+    return [pair] if all(pair) else []
+
+
+def is_abandoned(cell: Path) -> bool:
+    """Whether whoever held the cell last is provably gone, and has not signed off."""
+    lock = cell / LOCK_NAME
+    with contextlib.suppress(OSError), lock.open(encoding="utf-8", errors="replace") as handle:
+        last = signed(handle.read())
+        free = taken(handle, fcntl.LOCK_SH)
+        return free and last is not None and has_ended(last, ourselves(handle), cell.parent.parent)
+    return False
 
 
 def ourselves(handle: TextIO, job: str | None = None) -> Holder:
@@ -115,7 +226,7 @@ def signing(handle: TextIO, holder: Holder) -> Iterator[None]:
 
 
 def _write(handle: TextIO, text: str) -> None:
-    with contextlib.suppress(OSError):  # a courtesy to readers: the lock itself needs no room
+    with contextlib.suppress(OSError):  # where there is no room, no rank is started either
         handle.truncate(0)
         handle.write(text)
         handle.flush()

@@ -21,7 +21,7 @@ from train.distributed.world import Runtime
 from train.errors import Unfinished
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
-from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME
+from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME, file_mark
 from train.record.measurements import EpochRecord
 from train.record.run import RunError
 from train.record.target import Pursuit
@@ -268,7 +268,8 @@ class Trainer:
         """
         # Slurm moves the end of a job that it suspends by as long
         now, why = time.time() - suspended_s, ""
-        if (self.out / "logs" / STOP_NAME).exists():
+        # a file server that is away asks for nothing
+        if self.runtime.rank == 0 and file_mark(self.out / "logs" / STOP_NAME) is not None:
             why = "a stop at the next epoch end was asked for"
         elif self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
             why = "the time budget has no room for another epoch"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import SWEEP_LOCK, seen_here
+from jobs.cell.lock import SWEEP_LOCK
 from jobs.cell.stop import Reason, stopped_by_signals
 from jobs.slurm.job.allocation import WARNINGS, Allocation
 from jobs.slurm.job.step import step_line
@@ -32,7 +32,7 @@ from train.distributed.preflight.report import RankPreflight, problems, read_rep
 from train.interconnect.record import Trouble
 from train.record.atomic import write_atomically
 from train.record.cell_folder import last_words
-from train.record.lock import LOCK_NAME, hold, holder
+from train.record.lock import LOCK_NAME, hold, holder, seen_here
 
 
 def run_preflight(payload: dict[str, Any]) -> None:

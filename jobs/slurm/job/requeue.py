@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -129,4 +130,5 @@ def _end_for_good(allocation: Allocation) -> None:
 
 def log(text: str) -> None:
     """For the supervisor's log."""
-    print(f"[supervisor] {text}", flush=True)
+    with suppress(OSError):  # it is on the disk of the results, and ranks run on without it
+        print(f"[supervisor] {text}", flush=True)

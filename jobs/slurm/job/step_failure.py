@@ -13,7 +13,7 @@ from jobs.slurm.client.run import SlurmError, is_away
 from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import SLURMSTEPD, StepRanks
 from train.interconnect.record import Trouble
-from train.record.cell_folder import last_words, rank_file, read_failures, tail_of
+from train.record.cell_folder import file_mark, last_words, rank_file, read_failures, tail_of
 from train.record.run import RunError, Status
 
 #: Signals reach ranks and supervisor in any order; the other one gets this long.
@@ -148,7 +148,7 @@ def _memory_rank(ranks: StepRanks) -> int | None:
 def _no_container(cell: Path, ranks: StepRanks) -> Verdict | None:
     for rank in ranks.bad:
         log, place = rank_file(cell, rank, "log"), ranks.place(rank)
-        if not rank_file(cell, rank, "beat").exists() and (said := container_failure(log)):
+        if file_mark(rank_file(cell, rank, "beat")) is None and (said := container_failure(log)):
             what = f"the container of rank {rank} did not start on {place}: {said}"
             todo = "see that the image is there and undamaged on that node (compare its sha256)"
             if absent := absent_source(said):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from jobs.cell.attempt import attend
 from jobs.cell.container import Image, facts_inside, image_now
-from jobs.cell.missing_record import begun_in
+from jobs.cell.lock import hold_cell
 from jobs.cell.state import OTHERS, UNREADABLE, ready
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.messages import EXIT_CELL_FAILED
@@ -28,7 +29,7 @@ from train.config.run import load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
-from train.record.lock import LOCK_NAME, Holder, hold, holder
+from train.record.lock import LOCK_NAME, MayRun, holder
 from train.record.run import GOOD, RECORD_NAME
 from train.record.summary import read_summary
 
@@ -79,7 +80,7 @@ class Supervisor:
             return self._run_when_free()
         except Unreadable as error:
             log(f"{self.cell.name}: left alone: {error}")
-            return CellEnd(UNREADABLE)
+            return CellEnd(LEFT if isinstance(error, MayRun) else UNREADABLE)
         except (OSError, ValueError) as error:
             return CellEnd("failed", why=f"cannot be run: {error}")
 
@@ -89,33 +90,33 @@ class Supervisor:
         idle: then the cell is left alone."""
         cell, deadline = self.cell, time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
-            with hold(cell, job=self.allocation.job) as ours:
-                if other := self._other_job(None if ours else holder(cell)):
-                    log(f"{cell.name}: job {other} runs it: left alone")
-                    return CellEnd(LEFT)
-                if ours:
-                    return self._run()
+            try:
+                with hold_cell(cell, job=self.allocation.job, ended=self._has_ended) as ours:
+                    if ours:
+                        return self._run()
+            except MayRun:  # or a command has signed, whose lock does not reach this node
+                if time.monotonic() > deadline:
+                    raise
+            lock = holder(cell)
+            if lock and lock.job and not self._has_ended(lock.job):
+                log(f"{cell.name}: job {lock.job} runs it: left alone")
+                return CellEnd(LEFT)
             if time.monotonic() > deadline:
-                log(f"{cell.name}: {cell / LOCK_NAME} is locked by {holder(cell) or 'somebody'}, "
+                log(f"{cell.name}: {cell / LOCK_NAME} is locked by {lock or 'somebody'}, "
                     "who runs no rank of it: left alone; make sweep tries again")  # fmt: skip
                 return CellEnd(LEFT)
             self.stop.wait(TRY_AGAIN_S)
         return CellEnd("cancelled")  # the record is another supervisor's
 
-    def _other_job(self, lock: Holder | None) -> str | None:
-        """Another job that runs the cell: it holds the lock or, where locks do not reach its node,
-        has begun an attempt, and Slurm says that it runs."""
-        begun = begun_in(self.cell)
-        named = (lock.job if lock else None, begun.job if begun else None)
-        others = [job for job in named if job not in (None, self.allocation.job)]
-        if not others:
-            return None
+    def _has_ended(self, job: str) -> bool:
+        """Whether a job runs no ranks, an earlier start of this one included, by Slurm's word."""
+        if job == self.allocation.job:
+            return True
         try:
-            states = query(arrays=others)
+            state = query(arrays=[job]).get(job)
         except SlurmError:
-            return others[0]  # two starts of a cell at once would be worse than one too few
-        alive = [job for job in others if job in states and not states[job].ended]
-        return next((job for job in alive if not states[job].waits), None)
+            return False  # two starts of a cell at once would be worse than one too few
+        return state is None or state.ended or state.waits
 
     def _run(self) -> CellEnd:
         cell = self.cell
@@ -155,8 +156,9 @@ class Supervisor:
 
     def _tick(self, ask: Path) -> Reason | None:
         due = self.warned.at is not None and self.allocation_now.is_due(self.warned.at)
-        if due and not ask.exists():
-            ask.touch()  # ranks stop when their epoch is over, before the job is ended
+        with suppress(OSError):  # the next poll tries again
+            if due and not ask.exists():
+                ask.touch()  # ranks stop when their epoch is over, before the job is ended
         return self.stop.reason
 
     def _facts(self) -> dict[str, str]:

@@ -57,6 +57,7 @@ class End:
     status: Status = "lost"
     why: str = ""
     preflight: str = ""  # why its preflight kept it from beginning
+    unseen: OSError | None = None  # why its last sign cannot be seen
 
 
 def ends_of(
@@ -70,7 +71,6 @@ def ends_of(
 
     Raises:
         SlurmError: no answer.
-        OSError: as :func:`_quiet_s`.
     """
     listed = {job: listed_as(job, queue) for job in jobs}
     unlisted = {job for job in jobs if not listed[job]}
@@ -82,10 +82,13 @@ def ends_of(
     preflights = {job: _failed_preflight(job, sweep, queue, history) for job in first}
     ends = {}
     for job, state in listed.items():
-        ending = listed_as(job, endings) or state
-        quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
+        ending, quiet_s, unseen = listed_as(job, endings) or state, 0.0, None
+        try:
+            quiet_s = over_for_s(state) if state else _quiet_s(sweep, job)
+        except OSError as error:
+            unseen = error
         settle, held = quiet_s > _patience_s(ending), preflights.get(job.preflight or "", "")
-        ends[job] = End(ending, settle, *status_of(job.job, ending, job.log), held)
+        ends[job] = End(ending, settle, *status_of(job.job, ending, job.log), held, unseen)
     return ends
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import is_abandoned
+from jobs.cell.lock import hold_cell
 from jobs.cell.missing_record import ATTEMPT_NAME, over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
@@ -28,6 +28,7 @@ from jobs.cell.state import (
     UNREADABLE,
     WAITING,
     CellState,
+    left_alone,
     recorded,
 )
 from jobs.config.site import Site
@@ -50,10 +51,9 @@ from jobs.slurm.submissions import (
 )
 from jobs.slurm.watch.endings import End, elsewhere, ends_of
 from train.config.run import RunConfig
-from train.errors import Unreadable
 from train.record.atomic import forget_absent
 from train.record.cell_folder import file_mark
-from train.record.lock import hold
+from train.record.lock import is_abandoned
 from train.record.run import RECORD_NAME, Status
 
 
@@ -76,7 +76,6 @@ def reconcile(
 
     Raises:
         SlurmError: no answer about a job that is gone.
-        OSError: a cell's folder cannot be written.
     """
     cells: list[CellState] = []
     unsettled: dict[int, Submitted] = {}  # index of the cell -> its job
@@ -109,7 +108,7 @@ def reconcile(
         cells.append(cell)
     ends = ends_of(set(unsettled.values()), sweep, queue, history)
     for index, job in unsettled.items():
-        cells[index] = _by_end(cells[index], job, ends[job])
+        cells[index] = _by_end(cells[index], job, ends[job], history)
     return cells
 
 
@@ -145,30 +144,37 @@ def left_no_record(cell: CellState, job: Submitted) -> bool:
     return cell.ended_at < job.at - CLOCKS_DIFFER
 
 
-def _by_end(cell: CellState, job: Submitted, end: End) -> CellState:
+def _by_end(cell: CellState, job: Submitted, end: End, history: History) -> CellState:
     """A cell that its job left without a record."""
-    if end.settle:
-        try:
-            if settled := settle(cell, job, end):
-                return of_job(settled, job)
-        except Unreadable as error:
-            return of_job(CellState(cell.config, cell.folder, UNREADABLE, str(error)), job)
-    if end.ending is not None and not end.ending.ended:
+    if end.ending is not None and not end.ending.ended and not end.settle:
         return queued(cell, job, end.ending)
+    try:
+        if end.unseen:
+            raise end.unseen
+        if end.settle and (settled := settle(cell, job, end, history)):
+            return of_job(settled, job)
+    except OSError as error:
+        return of_job(left_alone(cell.config, cell.folder, error), job)
     why = "its job is gone; waiting for what it left to be seen"
     return of_job(cell, job, alive=True, doing=ENDING, why=why, cause="")
 
 
-def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
+def settle(cell: CellState, job: Submitted, end: End, history: History) -> CellState | None:
     """The cell with a record of its job, given here unless there is one; None while its supervisor
     still holds it, or a record is there that is not seen yet.
 
     Raises:
-        Unreadable: a file that decides cannot be read now; nothing was changed.
+        SlurmError: no answer about another job that signed for the cell.
+        OSError: a file cannot be read or written now, or somebody may still run the cell.
     """
     config, folder = cell.config, cell.folder
+
+    def ended(signer: str) -> bool:
+        known = history.endings((), [signer]).get(signer) if signer != job.job else None
+        return known is None or known.ended  # one that Slurm has forgotten: the files are old
+
     folder.mkdir(parents=True, exist_ok=True)
-    with hold(folder) as ours:
+    with hold_cell(folder, ended=ended) as ours:
         if not ours:
             return None
         forget_absent(folder)
@@ -178,11 +184,10 @@ def settle(cell: CellState, job: Submitted, end: End) -> CellState | None:
             return now
         held = end.preflight if now.attempt is None else ""
         status: Status = "cancelled" if held else end.status
-        why = held or end.why
         if now.done:  # its supervisor was ended between the record and the last clean-up
             over(folder)
-        elif not settle_lost(folder, config, why, status) and left_no_record(now, job):
-            what = held or f"no rank was started: {why}"
+        elif not settle_lost(folder, config, end.why, status) and left_no_record(now, job):
+            what = held or f"no rank was started: {end.why}"
             settle_unstarted(folder, config, job.log, job.at, what, status)
     now = recorded(config, folder)
     return None if now.status == NEW else now
@@ -266,7 +271,7 @@ class Watcher:
 
         Raises:
             SlurmError: no answer.
-            OSError: the notes cannot be read, or a record that is due cannot be written.
+            OSError: the notes cannot be read.
         """
         self.ask(patience_s=patience_s)
         submitted = submitted_cells(self.sweep, self.notes)

@@ -16,6 +16,7 @@ import pytest
 from jobs.cell.heartbeat import NEVER, Watch, blame, is_stopped, read_sign
 from jobs.cell.stop import Reason
 from tests.sweeps import wait_until
+from tests.unreadable import stale
 from train.distributed.awake import PERIOD_S, Awake
 from train.distributed.watchdog import BEAT_S, SIGN_BYTES
 from train.record.cell_folder import rank_file
@@ -138,24 +139,13 @@ def test_ranks_that_are_stopped_together_do_not_hang(cell, clock: Clock, stopped
             rank.kill()
 
 
-def test_a_process_in_a_frozen_control_group_is_stopped() -> None:
-    root = Path("/sys/fs/cgroup")
-    switch, off, on = "freezer/{}/freezer.state", "THAWED", "FROZEN"
-    if (root / "cgroup.controllers").exists():  # version 2
-        switch, off, on = "{}/cgroup.freeze", "0", "1"
-    file = root / switch.format(f"horoscale-test-{os.getpid()}")
-    try:
-        file.parent.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    with subprocess.Popen(["sleep", "240"]) as process:
-        try:
-            (file.parent / "cgroup.procs").write_text(str(process.pid))
-            assert not is_stopped(process.pid)
-            file.write_text(on)
-            wait_until(lambda: is_stopped(process.pid), "the freezer", timeout_s=20)
-        finally:
-            file.write_text(off)
-            process.kill()
-            process.wait()
-            file.parent.rmdir()
+def test_a_file_server_that_is_away_makes_no_rank_hang(
+    cell: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(cell, 0, "training", 0)
+    assert clock.hang(30) is None
+    with monkeypatch.context() as errors:
+        stale(errors, cell)
+        assert clock.hang(600) is None
+    assert clock.hang(60) is None, "and from then on"
+    assert clock.hang(60) is not None

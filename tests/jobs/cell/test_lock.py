@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from jobs.cell import lock
-from jobs.cell.lock import only_sweep, seen_here
+from jobs.cell.lock import hold_cell, only_sweep
+from jobs.cell.missing_record import Begun, announce
 from train.errors import ConfigError
-from train.record.lock import LOCK_NAME, Holder, hold, holder, is_running, signed
+from train.record import mount as mounts
+from train.record.lock import (
+    LOCK_NAME,
+    Holder,
+    MayRun,
+    hold,
+    holder,
+    is_running,
+    seen_here,
+    signed,
+)
 from train.record.mount import BOOT_ID, device_of, mount_in_words
 
 HOST, OURS = os.uname().nodename, BOOT_ID.read_text().strip()
@@ -41,7 +53,7 @@ LOGIN, NODE = f"{THEIRS} 0:45", "11111111-1111-2222-3333-444444444444 0:50"
         ("process 7 on login2", [], False),  # of an earlier version: no proof
         (f"process 7 on {HOST}", [], True),
         (f"process 7 on login2, boot {OURS}", [], True),  # a container of this kernel
-        (f"process 7 on {HOST}, boot {THEIRS}", [], True),  # rebooted
+        (f"process 7 on {HOST}, boot {THEIRS}, 0:45", [], True),  # rebooted
         (f"process 7 on login2, boot {THEIRS}", [(LOGIN, "HERE")], False),  # on which mount?
         # of an earlier version, which went by the type of the file system
         (f"process 7 on login2, boot {THEIRS}, nfs", [(LOGIN, "HERE")], False),
@@ -60,9 +72,14 @@ LOGIN, NODE = f"{THEIRS} 0:45", "11111111-1111-2222-3333-444444444444 0:50"
     ],
 )
 def test_the_lock_of_one_that_is_provably_gone_is_taken_over(
-    tmp_path: Path, text: str, proofs: list[tuple[str, str]], taken: bool
+    tmp_path: Path,
+    text: str,
+    proofs: list[tuple[str, str]],
+    taken: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A lock that was got proves it where a preflight showed that locks reach so far."""
+    monkeypatch.setattr(mounts, "file_system", lambda _: ("nfs4", "srv:/x"))
     folder = tmp_path / "a b"
     folder.mkdir()
     mount = device_of(folder)
@@ -83,11 +100,67 @@ def test_the_lock_of_one_that_is_provably_gone_is_taken_over(
     assert file.read_text() == "", "signed off"
 
 
+ELSEWHERE = f"process 7 on login2, boot {THEIRS}, 0:45"
+
+
+@pytest.mark.parametrize(
+    ("signature", "begun", "held"),
+    [
+        (ELSEWHERE, None, False),
+        (f"job 77_0, {ELSEWHERE}", None, False),
+        (f"job 77_0, {ELSEWHERE}", "77_0", False),
+        ("", "77_0", False),  # nobody has signed: an earlier version has erased it
+        # by Slurm's word that job has ended, or it is this one
+        (f"job 66, {ELSEWHERE}", "66", True),
+        ("", "66", True),
+        (f"job 7_5, {ELSEWHERE}", "7_5", True),
+        ("", "7_5", True),
+        # by Slurm's word it lives, whatever the lock shows
+        (f"job 77_0, process 7 on {HOST}, boot {OURS}", "77_0", False),
+        ("", "", True),
+    ],
+)
+def test_a_cell_is_held_only_when_whoever_ran_it_has_ended(
+    tmp_path: Path, signature: str, begun: str | None, held: bool
+) -> None:
+    """Seen: on a mount whose locks end at the machine a second run began over a live one, and its
+    signature was erased."""
+    cell = tmp_path / "a b" / "cell"
+    (cell / "logs").mkdir(parents=True)
+    (cell / LOCK_NAME).write_text(signature)
+    if begun is not None:
+        announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=7, job=begun or None))
+    if held:
+        with hold_cell(cell, job="7_5", ended=lambda job: job == "66") as ours:
+            assert ours
+        return
+    for _ in range(2):
+        with (
+            pytest.raises(MayRun) as refused,
+            hold_cell(cell, job="7_5", ended=lambda job: job == "66"),
+        ):
+            pass
+        file = cell / (LOCK_NAME if "login2" in signature else "logs/attempt.json")
+        assert str(refused.value).endswith(f"remove it: rm {shlex.quote(str(file))}")
+        if "login2" in signature:
+            assert (cell / LOCK_NAME).read_text() == signature, "it stays for the next look"
+
+
+def test_where_slurm_is_not_asked_the_lock_alone_proves_an_end(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    announce(tmp_path, Begun(number=1, started_at=datetime.now(UTC), pid=7, job="77_0"))
+    with pytest.raises(MayRun), hold_cell(tmp_path):
+        pass
+    (tmp_path / LOCK_NAME).write_text(f"job 77_0, process 7 on {HOST}, boot {OURS}")
+    with hold_cell(tmp_path) as ours:
+        assert ours
+
+
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     where = re.escape(mount_in_words(tmp_path))
     words = rf"Operation not supported: flock fails on {where}: mount it .*nolock.*RESULTS=DIR"
     with pytest.raises(ConfigError, match=words):

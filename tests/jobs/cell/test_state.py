@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.missing_record import ATTEMPT_NAME
+from jobs.cell.missing_record import ATTEMPT_NAME, SUPERVISOR, UNSTARTED
 from jobs.cell.state import (
     BROKEN,
     FORCED,
     INTERRUPTED,
+    MAY_RUN,
     NEW,
     OTHERS,
     RUNNING,
@@ -24,11 +25,11 @@ from jobs.cell.state import (
     stand,
 )
 from tests.builders import config, namesakes, record
-from tests.unreadable import is_untouched, unreadable
+from tests.unreadable import is_untouched, stale, unreadable
 from train.config.run import RunConfig, load_config
 from train.errors import ConfigError
 from train.record.lock import hold
-from train.record.run import GOOD, SweepManifest, read_record
+from train.record.run import GOOD, RunError, Status, SweepManifest, read_record
 
 ONE = config()
 MANIFEST = SweepManifest(name="t", title="t", cells=(ONE.cell_id(),), techniques=("naive",))
@@ -200,6 +201,79 @@ def test_the_record_of_a_namesake_is_an_error_that_only_force_passes(tmp_path: P
     assert found.status == OTHERS and not found.done and not found.resume
     assert checked([found], force=True)[0].status == FORCED
     assert read_record(cell / "record.json").config == other
+
+
+ELSEWHERE = "job 77_0, process 7 on node9, boot 00000000-1111-2222-3333-444444444444, 0:45"
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_a_cell_that_may_run_on_another_machine_is_left_alone(cell: Path, at_work: bool) -> None:
+    """Its lock can be got where locks end at the machine. Seen: `make sweep SITE=local` gave a
+    live job's cell a record, and started a second run in its folder."""
+    (cell / ".running").write_text(ELSEWHERE)
+    if at_work:
+        begun(cell)
+    for _ in range(2):
+        (found,) = checked([stand(ONE, cell)], force=True)
+        assert found.status == MAY_RUN and found.left_alone and not found.to_run
+        assert "job 77_0, process 7 on node9; " in found.why and "rm " in found.why
+    assert not (cell / "record.json").exists() and (cell / ".running").read_text() == ELSEWHERE
+    put(cell, "completed")
+    assert stand(ONE, cell).done, "whoever signed it, it has its good record"
+
+
+@pytest.mark.parametrize("calls", [("stat",), ("open",), ("stat", "open", "iterdir", "mkdir")])
+def test_a_folder_that_cannot_be_used_is_left_alone(
+    cell: Path, monkeypatch: pytest.MonkeyPatch, calls: tuple[str, ...]
+) -> None:
+    """Also where only its checkpoint cannot be seen: a start without it would remove it."""
+    put(cell, "timeout")
+    stale(monkeypatch, cell, calls=calls)
+    lay_out([ONE], cell.parent, MANIFEST)
+    found = stand(ONE, cell)
+    assert found.status == UNREADABLE and "Stale file handle" in found.why
+    assert found.why.endswith("then make sweep again")
+
+
+@pytest.mark.parametrize("name", [".running", "logs", "no room"])
+def test_a_killed_start_that_cannot_be_settled_is_left_alone(
+    cell: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    begun(cell)
+    stale(monkeypatch, cell / name, calls=("open", "iterdir"))
+    if name == "no room":
+        monkeypatch.setattr("jobs.cell.missing_record.write_record", full)
+    assert stand(ONE, cell).status == UNREADABLE
+    assert (cell / "logs" / ATTEMPT_NAME).exists()
+
+
+@pytest.mark.parametrize(
+    ("ends", "where", "resume"),
+    [
+        (["failed"], "rank 0", False),
+        (["failed"], SUPERVISOR, True),
+        (["timeout", "failed"], SUPERVISOR, True),
+        # no rank was started: the start before counts
+        (["timeout", "failed"], UNSTARTED, True),
+        (["failed", "failed"], UNSTARTED, False),
+        (["failed", "cancelled"], UNSTARTED, False),
+        (["failed"], UNSTARTED, False),
+    ],
+)
+def test_an_error_that_is_no_ranks_costs_no_checkpoint(
+    cell: Path, ends: list[Status], where: str, resume: bool
+) -> None:
+    """Seen: after one ESTALE on a node the next start removed the checkpoint."""
+    (cell / "checkpoint.npz").write_text("x")
+    one = record(ONE).attempts[0]
+    attempts = [one.model_copy(update={"number": n + 1, "status": s}) for n, s in enumerate(ends)]
+    error = RunError(what="w", where=where, what_to_do="y")
+    left = record(ONE, status=ends[-1], error=error).model_copy(update={"attempts": (*attempts,)})
+    (cell / "record.json").write_text(left.model_dump_json())
+    assert recorded(ONE, cell).resume is resume
 
 
 FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")

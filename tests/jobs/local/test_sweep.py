@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell import heartbeat
+from jobs.cell import attempt, heartbeat
 from jobs.cell.attempt import attend
 from jobs.cell.missing_record import ATTEMPT_NAME, RESERVE_NAME
-from jobs.cell.state import BROKEN, FORCED, OTHERS, RUNNING, UNREADABLE, recorded
+from jobs.cell.state import BROKEN, FORCED, MAY_RUN, OTHERS, RUNNING, UNREADABLE, recorded
 from jobs.cell.stop import Reason
 from jobs.local import supervisor
 from jobs.messages import EXIT_INTERRUPTED, Interrupted
@@ -32,7 +32,7 @@ from tests.builders import config, epoch, record
 from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import GOOD, LONG, Trial
 from tests.sweeps import ROOT, rank_processes, wait_until
-from tests.unreadable import is_untouched, unreadable
+from tests.unreadable import is_untouched, stale, unreadable
 from train.distributed.cores import claim
 from train.record.lock import hold, holder, is_running
 from train.record.run import RunRecord, read_record
@@ -326,6 +326,36 @@ def test_a_cell_that_cannot_be_read_keeps_no_other_from_running(sweep: Sweep, na
     assert is_untouched(trial.cell, file)
 
 
+def test_a_folder_that_cannot_be_used_keeps_no_other_from_running(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: `make sweep` ended with exit code 2, and nothing ran."""
+    trial = sweep(GOOD, 1, 1, 1)
+    cells = trial.look()
+    stale(monkeypatch, trial.cell)
+    assert trial.attend(cells)[:2] == [UNREADABLE, "completed"], "it became so meanwhile"
+    (trial.cells[2] / "record.json").unlink()
+    assert trial.run() == ["not run", "not run", "completed"]
+    assert [cell.left_alone for cell in trial.look()] == [True, False, False]
+    monkeypatch.undo()
+    assert not (trial.cell / "record.json").exists()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_cell_that_may_run_on_another_machine_keeps_no_other_from_running(
+    sweep: Sweep, force: bool
+) -> None:
+    trial = sweep("mark('in')\n" + GOOD, 1, 1)
+    cells = trial.look()
+    signature = "job 7_1, process 7 on node9, boot 1, 0:45"
+    (trial.cell / ".running").write_text(signature)
+    again = [replace(cells[0], status=FORCED) if force else cells[0], cells[1]]
+    assert trial.attend(again) == [MAY_RUN, "completed"], "it became so meanwhile"
+    assert trial.run() == ["not run", "not run"]
+    assert not in_play(trial.cell) and not (trial.cell / "record.json").exists()
+    assert (trial.cell / ".running").read_text() == signature
+
+
 @pytest.mark.parametrize(("seed", "status"), [(7, OTHERS), (0, "completed")])
 def test_a_record_that_came_meanwhile_stays(sweep: Sweep, seed: int, status: str) -> None:
     """Another config's, or a good one in the place of one that was broken."""
@@ -366,6 +396,24 @@ def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
     (trial.cell / "epochs.jsonl").write_text(epoch(1, one).model_dump_json() + "\n")
     trial.run()
     assert [e.epoch for e in left(trial.cell).epochs] == [1, 2]
+
+
+@pytest.mark.parametrize("step", ["reserve", "announce", "_clear", "Watch"])
+def test_an_error_of_the_supervisors_own_files_costs_no_checkpoint(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OSError(116, "Stale file handle")
+
+    trial = sweep("assert RESUME and (CELL / 'checkpoint.npz').exists()\nlive(1)\n" + GOOD, 1)
+    (one,) = trial.configs
+    (trial.cell / "record.json").write_text(record(one, status="timeout").model_dump_json())
+    (trial.cell / "checkpoint.npz").write_text("x")
+    with monkeypatch.context() as errors:
+        errors.setattr(attempt, step, away)
+        assert trial.run() == ["failed"]
+        assert "Stale file handle" in left(trial.cell).error.what
+    assert trial.run() == ["completed"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,22 @@ def test_records_that_tell_no_steady_time_are_left_out(
 ) -> None:
     write(tmp_path, small(), **changes)
     assert known_rates(completed_cells(tmp_path, [small()])) == {}
+
+
+def test_a_folder_that_cannot_be_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = write(tmp_path, small(seed=1)).parent.parent
+    write(tmp_path, small())
+    real = os.scandir
+
+    def scandir(place: Any) -> Any:
+        if str(place).startswith(str(bad)):
+            raise OSError(116, "Stale file handle", str(place))
+        return real(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert known_rates(completed_cells(tmp_path, [small()])) == {rate_key(small()): RATE}
 
 
 def test_records_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:

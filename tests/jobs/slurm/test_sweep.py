@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import stat
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
 from tests.jobs.slurm.fakes import SBATCH
-from tests.unreadable import is_untouched, unreadable
+from tests.unreadable import is_untouched, stale, unreadable
 from train.config.run import load_config
 from train.record.measurements import Throughput
 from train.record.run import read_record
@@ -400,6 +401,38 @@ def test_what_cannot_be_read_is_not_submitted(desk: Desk) -> None:
     assert is_untouched(desk.cells[0], file)
     assert "unreadable record" in desk.say("status").stdout
     assert "Input/output error" in desk.say("logs", "--cell", names[0]).stdout
+
+
+def test_a_folder_that_cannot_be_used_keeps_no_other_from_the_queue(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.submit()
+    desk.age()
+    names = [cell.name for cell in desk.cells]
+    with monkeypatch.context() as errors:
+        stale(errors, desk.cells[0])
+        assert "Stale file handle" in desk.submit(code=3)
+    (note,) = desk.notes()[1:]
+    assert sorted(note.arrays[0].cells) == names[1:]
+    assert not (desk.sweep / names[0] / "record.json").exists()
+
+
+@pytest.mark.parametrize(("host", "runs"), [(os.uname().nodename, True), ("login2", False)])
+def test_a_cell_that_a_make_sweep_of_a_login_node_ran_itself(
+    desk: Desk, host: str, runs: bool
+) -> None:
+    """Killed on this one, it goes on in a job, which could not tell; on another one it may live."""
+    desk.submit()
+    desk.age()
+    shutil.rmtree(desk.sweep / ".slurm")
+    cell = desk.cells[0]
+    (cell / "logs").mkdir()
+    announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=1))
+    (cell / ".running").write_text(f"process 1 on {host}")
+    said = desk.submit(code=0 if runs else 3)
+    (note,) = desk.notes()
+    assert (cell.name in note.arrays[0].cells) is runs is (cell / "record.json").exists()
+    assert (f"rm {cell / '.running'}" in said) is not runs
 
 
 def test_two_sbatch_submit_all_and_a_status_asks_once(tmp_path: Path, data_root: Path) -> None:

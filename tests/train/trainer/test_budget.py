@@ -11,10 +11,11 @@ import pytest
 
 from tests.builders import config
 from tests.train.trainer.test_trainer import cell, curve, of
+from tests.unreadable import stale
 from train.config.optimizer import Adam
 from train.config.technique import Technique
 from train.errors import Unfinished
-from train.record.cell_folder import EXIT_UNFINISHED, read_unfinished
+from train.record.cell_folder import EXIT_UNFINISHED, STOP_NAME, read_unfinished
 from train.record.run import read_record
 
 
@@ -28,6 +29,21 @@ def test_another_epoch_must_fit_with_room(tmp_path: Path, monkeypatch: pytest.Mo
     run.stop_at -= 0.2
     with pytest.raises(Unfinished, match="no room for another epoch"):
         run._keep_within(10, 60)
+
+
+@pytest.mark.tf
+def test_a_file_server_that_is_away_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cell(of(Adam()), tmp_path)
+    ask = tmp_path / "logs" / STOP_NAME
+    ask.parent.mkdir(exist_ok=True)
+    ask.touch()
+    with monkeypatch.context() as errors:
+        stale(errors, ask)
+        run._keep_within(10, 0)
+    with pytest.raises(Unfinished, match="was asked for"):
+        run._keep_within(10, 0)
 
 
 RUN = """

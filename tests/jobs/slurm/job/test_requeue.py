@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
 from jobs.cell.stop import Stop, stopped_by_signals
@@ -97,3 +100,14 @@ def test_a_requeue_that_ends_its_own_scontrol_is_no_refusal(
     with stopped_by_signals() as stop:
         assert asked(fake, CellEnd("timeout", 3), stop=stop) == [AGAIN]
     assert "ended while it asked to be requeued (a signal" in capsys.readouterr().out
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lies in the results, whose disk may be full or away: the job is requeued all the same."""
+
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    module.log("lost a node")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import signal
@@ -12,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell import lock
 from jobs.cell.container import find_image
 from jobs.cell.missing_record import Begun, announce
 from jobs.cell.state import ARCHIVE_NAME
-from jobs.cell.stop import Stop
+from jobs.cell.stop import Reason, Stop
 from jobs.slurm.job import supervisor as module
 from jobs.slurm.job.allocation import Allocation
+from jobs.slurm.job.requeue import CellEnd
 from jobs.slurm.job.supervisor import LEFT, Supervisor
 from tests.builders import record
 from tests.jobs.cell.test_container import sif
@@ -31,12 +32,13 @@ from tests.jobs.slurm.fakes import (
     task_of,
 )
 from tests.sweeps import wait_until
-from tests.unreadable import is_untouched, unreadable
+from tests.unreadable import is_untouched, stale, unreadable
 from train.distributed.awake import Awake
-from train.record.lock import hold
+from train.record.lock import LOCK_NAME, hold
 from train.record.run import RunError, read_record
 
 (ONE,) = cells(1)
+STOPPED = Reason("cancelled", "a test")
 
 
 def requeues(fake: FakeSlurm) -> list[list[str]]:
@@ -209,9 +211,9 @@ def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypat
 @pytest.mark.parametrize(
     ("locked", "state", "words"),
     [
-        (False, "RUNNING", "job 4 runs it"),  # where locks do not reach from node to node
+        (False, "RUNNING", "by job 4; it may"),  # where locks do not reach from node to node
         (True, "RUNNING", "job 4 runs it"),
-        (False, "EXPEDITING", "job 4 runs it"),  # a state of a later Slurm
+        (False, "EXPEDITING", "by job 4; it may"),  # a state of a later Slurm
         (True, "COMPLETED", "is locked by job 4"),
     ],
 )
@@ -239,6 +241,81 @@ def test_a_cell_that_another_job_has_is_left_alone(
     assert not (folder / "record.json").exists()
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_cell_that_a_local_run_elsewhere_may_have_is_left_alone(
+    tmp_path: Path,
+    fake: FakeSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    begun: bool,
+) -> None:
+    """Its attempt carries no job, and on this node its lock can be got."""
+    monkeypatch.setattr(module, "LOCK_PATIENCE_S", 0.2)
+    monkeypatch.setattr(module, "TRY_AGAIN_S", 0.1)
+    task = task_of(tmp_path, ONE)
+    folder, signature = Path(task.cell), "process 7 on login2, boot 1, 0:45"
+    (folder / "logs").mkdir()
+    (folder / LOCK_NAME).write_text(signature)
+    if begun:
+        announce(folder, Begun(number=1, started_at=datetime.now(UTC), pid=7))
+    job = Allocation("7_5", 0, 2e9, task.site)
+    assert Supervisor(task, job, Stop(), Stop(), Awake()).run().status == LEFT
+    said = capsys.readouterr().out
+    assert "process 7 on login2" in said and f"rm {folder / LOCK_NAME}" in said
+    assert not (folder / "record.json").exists() and fake.calls("srun") == []
+    assert (folder / LOCK_NAME).read_text() == signature
+
+
+def test_a_command_that_signs_for_a_moment_is_waited_for(
+    tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """make sweep FORCE=1 puts records aside while the first jobs start."""
+    task = task_of(tmp_path, ONE)
+    file = Path(task.cell) / LOCK_NAME
+    file.write_text("process 7 on login2, boot 1, 0:45")
+    monkeypatch.setattr(Stop, "wait", lambda *_: file.write_text(""))
+    monkeypatch.setattr(Supervisor, "_run", lambda _: CellEnd("completed"))
+    job = Allocation("7_5", 0, 2e9, task.site)
+    assert Supervisor(task, job, Stop(), Stop(), Awake()).run().status == "completed"
+
+
+@pytest.mark.parametrize("state", [None, "COMPLETED", "PENDING"])
+@pytest.mark.parametrize("signer", ["4", "7_5"])
+def test_a_cell_whose_jobs_node_died_goes_on_without_a_person(
+    tmp_path: Path, fake: FakeSlurm, signer: str, state: str | None
+) -> None:
+    """Slurm knows that job no more, or as ended or waiting, or it is this one, requeued."""
+    task = task_of(tmp_path, ONE)
+    folder = Path(task.cell)
+    (folder / LOCK_NAME).write_text(f"job {signer}, process 7 on node9, boot 1, 0:45")
+    fake.queue({"4": state} if state else {}, "n")
+    script_srun(fake, "good()", [ONE])
+    assert Job(fake, task, restarts=1).run()[0] == 0
+    assert (folder / LOCK_NAME).read_text() == ""
+
+
+def test_an_error_of_the_supervisors_own_files_ends_no_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: one ESTALE in a poll ended all ranks, as a failure whose checkpoint went."""
+    warned = Stop()
+    warned.told, warned.at = Reason("timeout", "warned"), time.time()
+    task = task_of(tmp_path, ONE)
+    job = Allocation("7_5", 0, time.time() - 1, task.site)
+    supervisor = Supervisor(task, job, Stop(), warned, Awake())
+    ask = Path(task.cell) / "stop"
+    for calls in (("stat",), ("touch",)):
+        with monkeypatch.context() as errors:
+            stale(errors, ask, calls=calls)
+            assert supervisor._tick(ask) is None
+    assert not ask.exists()
+    supervisor._tick(ask)
+    assert ask.exists(), "the next poll tries again"
+    supervisor.stop.told = STOPPED
+    stale(monkeypatch, ask)
+    assert supervisor._tick(ask) == STOPPED, "a stop is heard all the same"
+
+
 def test_a_cell_whose_lock_fails_is_told_last_with_what_to_do(
     tmp_path: Path, fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +324,7 @@ def test_a_cell_whose_lock_fails_is_told_last_with_what_to_do(
     def refuse(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     task = task_of(tmp_path, ONE)
     job = Allocation("7_5", 0, 2e9, task.site)
     end = Supervisor(task, job, Stop(), Stop(), Awake()).run()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.missing_record import Begun, announce, begun_in
-from jobs.cell.state import BROKEN, NEW, OTHERS, UNREADABLE, CellState, recorded
+from jobs.cell.state import BROKEN, MAY_RUN, NEW, OTHERS, UNREADABLE, CellState, recorded
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState
 from jobs.slurm.job.task import PREFLIGHT
@@ -23,7 +23,7 @@ from jobs.slurm.watch.reconcile import left_no_record, reconcile
 from tests.builders import config, record
 from tests.jobs.slurm.fakes import PROBLEM, Told, in_queue, report_preflight
 from tests.opened import opened
-from tests.unreadable import is_untouched, unreadable
+from tests.unreadable import is_untouched, stale, unreadable
 from train.record.lock import hold
 from train.record.run import read_record
 
@@ -344,3 +344,64 @@ def test_a_cell_that_cannot_be_read_gets_no_record(sweep: Path, name: str) -> No
     cell = look(sweep, Told(ended("7", "NODE_FAIL")))
     assert cell.state == UNREADABLE and not cell.alive and str(file) in cell.why
     assert is_untouched(cell.folder, file)
+
+
+NODE = "process 7 on node9, boot 1, 0:45"
+
+
+@pytest.mark.parametrize(
+    ("signer", "begun", "state", "settled"),
+    [
+        (f"job 7, {NODE}", "7", "NODE_FAIL", True),
+        (f"job 7, {NODE}", None, "NODE_FAIL", True),
+        (f"job 6, {NODE}", None, "NODE_FAIL", True),  # forgotten
+        (f"job 5, {NODE}", None, "NODE_FAIL", False),  # alive
+        # a local run elsewhere, whose lock is not seen here: job 7 found it at work, and left
+        (NODE, "", "COMPLETED", False),
+        (NODE, None, "COMPLETED", False),
+        (f"process 7 on {os.uname().nodename}", "", "COMPLETED", True),
+    ],
+)
+def test_the_end_of_a_job_settles_no_cell_that_another_may_run(
+    sweep: Path, signer: str, begun: str | None, state: str, settled: bool
+) -> None:
+    folder = sweep / ONE.cell_id()
+    (folder / ".running").write_text(signer)
+    if begun is not None:
+        announce(folder, Begun(number=1, started_at=ASKED, pid=1, job=begun or None))
+    cell = look(sweep, Told(ended("7", state), JobState("5", "RUNNING")))
+    assert not cell.alive and (cell.status == MAY_RUN) is not settled
+    assert (folder / "record.json").exists() is settled
+    assert settled or (str(folder / ".running") in cell.why and cell.left_alone)
+
+
+@pytest.mark.parametrize("name", ["", "logs", ".running", "rank-0.beat"])
+@pytest.mark.parametrize("end", [ended("7", "NODE_FAIL"), None, JobState("7", "RUNNING")])
+def test_a_folder_that_cannot_be_used_leaves_its_cell_alone(
+    sweep: Path, monkeypatch: pytest.MonkeyPatch, name: str, end: JobState | None
+) -> None:
+    """Seen: the watcher stopped, and with it all others."""
+    (sweep / ONE.cell_id() / "rank-0.beat").touch()
+    told = {one.cell_id(): replace(submitted(sweep), cell=one.cell_id()) for one in (ONE, TWO)}
+    told[TWO.cell_id()] = replace(told[TWO.cell_id()], job="8")
+    for file in sweep.rglob("*"):
+        os.utime(file, (time.time() - 3600,) * 2)
+    stale(monkeypatch, sweep / ONE.cell_id() / name)
+    history = Told(*([end] if end else []), ended("8", "NODE_FAIL"))
+    one, two = reconcile([ONE, TWO], sweep, told, {}, history, {})
+    assert two.status == "lost"
+    living = end is not None and end.state == "RUNNING" and name not in ("", "logs")
+    assert one.alive is living and (one.status == UNREADABLE) is not living
+    assert not one.left_alone or "Stale file handle" in one.why
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_supervisor_that_could_not_write_costs_no_checkpoint(sweep: Path, begun: bool) -> None:
+    """It ended with exit code 1, before its ranks were started or after."""
+    folder = sweep / ONE.cell_id()
+    (folder / "record.json").write_text(record(ONE, status="timeout").model_dump_json())
+    (folder / "checkpoint.npz").touch()
+    if begun:
+        announce(folder, Begun(number=2, started_at=ASKED, pid=1, job="7"))
+    cell = look(sweep, Told(replace(ended("7", "FAILED"), code=1, signal=0)))
+    assert cell.status == "failed" and cell.resume
