@@ -86,7 +86,12 @@ def _prepared(
     if technique.standardise:
         x = scaled(images, technique, pixels) * (255 / 4) + 255 / 2
     make = getattr(tf.keras.applications, source.name)
-    return sys.modules[make.__module__].preprocess_input(x)
+    try:
+        return sys.modules[make.__module__].preprocess_input(x)
+    except ValueError as error:  # it takes a mean from each of three channels
+        channels = images.shape[-1]
+        text = f"it needs images of three channels (RGB), found {channels}: choose another network"
+        raise ConfigError(f"keras.applications.{source.name}: {text}") from error
 
 
 def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, int], Any]:
@@ -180,6 +185,8 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     name, sha256 = split_hash(pretrained)
     file = place_of(name, folder)
     content = _checked_content(file, sha256)
+    if not content.startswith(b"\x89HDF"):  # a .keras file, or a checkpoint of TensorFlow
+        raise ConfigError(f"pretrained: {file} {_fit_problem([], [])}")
     try:
         with h5py.File(io.BytesIO(content)) as opened:
             group = opened.get("model_weights", opened)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 import socket
 
+import tensorflow as tf
+
 from train.config.run import RunConfig
 from train.data.batches import AHEAD
 from train.data.dataset import Dataset
@@ -13,6 +15,7 @@ from train.distributed.communicator import Ranks
 from train.distributed.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
+from train.models.layers import network_digest
 from train.trainer.sharpness import sharpness_bytes
 from train.trainer.stepper import Parts
 
@@ -49,6 +52,20 @@ def check_nodes(
                 f"({len(own)}); {free / 1e9:.1f} GB are available. {todo}, or give each rank more "
                 "memory (mem_per_rank_gb in the site's file)"
             )
+
+
+def check_networks(label: str, model: tf.keras.Model, ranks: Ranks) -> None:
+    """Collective; the same on all ranks.
+
+    Raises:
+        ConfigError: ranks have built different networks, whose weights may yet look alike.
+    """
+    digests = ranks.allgather(network_digest(model))
+    if others := [rank for rank, digest in enumerate(digests) if digest != digests[0]]:
+        raise ConfigError(
+            f"{label} builds another network on rank {others[0]} than on rank 0: nothing in its "
+            "code may depend on draws without a seed, on the time, the host or the process"
+        )
 
 
 def needed_bytes(
