@@ -191,7 +191,8 @@ def _note_uses(model: tf.keras.Model, uses: dict[Any, list[bool]], *, training: 
     """For each layer, whether batch norm that takes the batch's statistics is what gets its output,
     for each that gets it."""
     for node in (x for level in model._nodes_by_depth.values() for x in level):
-        acts = training and node.call_kwargs.get("training", True) in (None, True)
+        given = (*node.call_args[1:2], node.call_kwargs.get("training"))[0]
+        acts = training and not (isinstance(given, int) and not given)
         norm = acts and isinstance(node.layer, L.BatchNormalization) and node.layer.trainable
         for tensor in node.keras_inputs:
             uses[tensor._keras_history.layer].append(norm)

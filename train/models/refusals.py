@@ -54,6 +54,8 @@ _BUILT: Rows = (
      "BatchNormalization behind it, which it does not have: say fix_norm: false"),
 )  # fmt: skip
 
+#: Images, few enough for any memory, if ghosts do not need more.
+_BATCH = 8
 #: Of its graphs of a forward pass, in training (g) and in evaluation (e).
 _TRAINED: Rows = (
     (lambda g, e, **_: g.draws or e.draws,
@@ -80,8 +82,8 @@ _TRAINED: Rows = (
     (lambda n, c, **_: _names(x for x in batch_norms(n) if getattr(x, "masked", False)),
      "normalisation {c.technique.normalisation} counts all positions, but {x} get a mask: say "
      "normalisation: batch_norm"),
-    (lambda n, c, **_: _names(
-        x for x in batch_norms(n) if getattr(x, "rows", c.batch_per_rank) != c.batch_per_rank),
+    (lambda n, shape, **_: _names(
+        x for x in batch_norms(n) if getattr(x, "rows", shape[0]) != shape[0]),
      "normalisation ghost_batch_norm: in {x} a row is not an image"),
     (lambda g, n, c, **_: _reestimates(c) and _names(
         x for x in batch_norms(n) if g.written[x.moving_mean.ref()] != 1),
@@ -108,7 +110,7 @@ def training_problem(
 ) -> str | None:
     """Of a network within ``model`` as ranks train it. What it computes is its ``digest`` then."""
     network = next(layer for layer in model.layers if isinstance(layer, OwnNetwork))
-    shape = (config.batch_per_rank, *shape)
+    shape = (config.technique.ghost_batch or _BATCH, *shape)
     trained, evaluated = (traced(network, shape, training=training) for training in (True, False))
     network.digest = trained.digest
     n = network.network

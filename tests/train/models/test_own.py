@@ -465,6 +465,8 @@ def test_batch_norm_that_runs_as_in_evaluation_is_none(row: Any, text: str, tmp_
     """Keras' own way to train the rest of a network that was trained before."""
     with pytest.raises(ConfigError, match=text):
         own(tmp_path, FINE_TUNED, row)
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, FINE_TUNED.replace("training=False", "False"), row)
     own(tmp_path, FINE_TUNED, {"normalisation": "batch_norm"})
 
 
