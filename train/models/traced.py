@@ -6,9 +6,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -46,55 +46,48 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
     spec = tf.TensorSpec(shape, tf.float32)
     run = tf.compat.v1.wrap_function(lambda x: network(x, training=training), [spec])
     whole = run.graph.as_graph_def()
-    functions = [(f.signature.name, f.node_def) for f in whole.library.function]
-    nodes = [*whole.node, *(node for _, inside in functions for node in inside)]
-    handles = {id(variable.handle): variable for variable in network.variables}
-    owners = {inside.name: handles.get(id(outside)) for outside, inside in run.graph.captures}
-    measures = {id(v.handle) for metric in network.metrics for v in metric.variables}
-    measured = {inside.name for outside, inside in run.graph.captures if id(outside) in measures}
-    written, others = Counter[Any](), [
-        f"{node.name} ({node.op}, in {name})" for name, inside in functions for node in inside
-        if _writes(node.op)
-    ]  # fmt: skip
+    inside = [node for function in whole.library.function for node in function.node_def]
+    nodes = [*whole.node, *inside]
+    measures = [v for metric in network.metrics for v in metric.variables]
+    handles = {id(variable.handle): variable for variable in (*network.variables, *measures)}
+    owners = {held.name: handles.get(id(outside)) for outside, held in run.graph.captures}
+    written = Counter[Any]()
+    others = {f"{node.name} ({node.op})" for node in inside if _effect(node.op) == "write"}
     for operation in run.graph.get_operations():
-        if _writes(operation.type):
+        if _effect(operation.type) == "write":
             handle = next(x.name for x in operation.inputs if x.dtype == tf.resource)
-            if (owner := owners.get(handle)) is not None:
+            if (owner := owners.get(handle)) is None:
+                others.add(f"{operation.name} ({operation.type})")
+            else:
                 written[owner.ref()] += 1
-            elif handle not in measured:
-                others.append(f"{operation.name} ({operation.type})")
+    for measure in measures:  # of Keras' own, which nothing depends on
+        written.pop(measure.ref(), None)
     trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
     seen = _seen(run.graph, run.inputs[0].name, trained)
     last = run.outputs[0].op
     while last.type in _PASSED_ON:
         last = last.inputs[0].op
     return Traced(
-        ", ".join(sorted({f"{node.name} ({node.op})" for node in nodes if _has_state(node.op)})),
+        ", ".join(sorted({f"{x.name} ({x.op})" for x in nodes if _effect(x.op) == "state"})),
         written,
         ", ".join(sorted(others)),
         last.type,
         tuple(name for name, _ in seen),
         partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
-        _digest([whole.node, *(inside for _, inside in functions)]),
+        _digest(nodes),
     )
 
 
-def _writes(operation: str) -> bool:
-    return _takes_resource(operation) and operation not in _READS
-
-
-def _takes_resource(operation: str) -> bool:
-    known = op_def_registry.get(operation)  # None: a function, whose body is looked at
-    inputs = () if known is None else known.input_arg
-    return any(given.type == tf.resource.as_datatype_enum for given in inputs)
-
-
-def _has_state(operation: str) -> bool:
-    """Or draws: those with a ``seed`` of their own draw other numbers in each call."""
-    if (known := op_def_registry.get(operation)) is None or _takes_resource(operation):
-        return False
+@lru_cache(None)
+def _effect(operation: str) -> Literal["write", "state"] | None:
+    """On a variable, or on a state of its own. Operations with a ``seed`` of their own have that,
+    too: they draw other numbers in each call."""
+    if (known := op_def_registry.get(operation)) is None:  # a function, whose body is looked at
+        return None
+    if any(given.type == tf.resource.as_datatype_enum for given in known.input_arg):
+        return None if operation in _READS else "write"
     stateful = known.is_stateful or any(attribute.name == "seed" for attribute in known.attr)
-    return stateful and not _STATELESS.fullmatch(operation)
+    return "state" if stateful and not _STATELESS.fullmatch(operation) else None
 
 
 def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tensor]]:
@@ -113,18 +106,14 @@ def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tens
     return list(seen.values())
 
 
-def _digest(graphs: Sequence[Iterable[Any]]) -> str:
+def _digest(nodes: Iterable[Any]) -> str:
     """Equal for graphs that compute the same; functions have names that the process counts."""
     parts = []
-    for graph in graphs:
-        digest = hashlib.sha256()
-        for node in graph:
-            digest.update(repr((node.op, [*node.input])).encode())
-            for name, value in sorted(node.attr.items()):
-                if not value.func.name and not value.list.func:
-                    digest.update(name.encode() + value.SerializeToString(deterministic=True))
-        parts.append(digest.hexdigest())
-    return hashlib.sha256("".join([parts[0], *sorted(parts[1:])]).encode()).hexdigest()
+    for node in nodes:
+        named = {key: x for key, x in node.attr.items() if not x.func.name and not x.list.func}
+        values = [(key, named[key].SerializeToString(deterministic=True)) for key in sorted(named)]
+        parts.append(repr((node.op, [*node.input], values)))
+    return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
 
 
 #: The largest difference between two images, of the numbers' own size (or 1, that of pixels), that
@@ -146,8 +135,6 @@ def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) ->
     before, after = _sizes(evaluated, one, other), _sizes(trained, one, other)
     if little := [name for (name, _), (change, _) in before.items() if change < _LEAST]:
         return f"{', '.join(little)} sees almost the same of all images"
-    if evaluated.seen and not before:
-        return f"{', '.join(evaluated.seen)} sees the same of all images"
     for key, (_, size) in after.items():
         usual = before.get(key, (0, size))[1]
         if size > _MOST * usual:
