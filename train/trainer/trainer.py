@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from train.config.networks import model_label
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
@@ -28,7 +27,7 @@ from train.record.target import Pursuit
 from train.trainer import checkpoint
 from train.trainer.batch_statistics import settle_statistics
 from train.trainer.budget import Budget
-from train.trainer.checks import check_networks, check_nodes
+from train.trainer.checks import check_nodes
 from train.trainer.classification import classification
 from train.trainer.divergence import divergence
 from train.trainer.epoch import alarm_of, epoch_record, epoch_sums
@@ -123,8 +122,7 @@ class Trainer:
 
     def _start(self, *, resume: bool) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked."""
-        self.beat("comparing the ranks' networks and images")
-        check_networks(model_label(self.config.model), self.model, self.ranks)
+        self.beat("comparing the ranks' images and networks")
         check_nodes(self.config, self.data, self.parts, self.runtime, self.ranks)
         self.beat("broadcasting the initial state")
         restored, file = None, self.out / CHECKPOINT_NAME

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.models.test_own import GHOSTS, SYNC, flat, own, stored
+from tests.train.models.test_own import GHOSTS, SYNC, config_of, flat, own, stored
 from train.environment import environment_of
 from train.errors import ConfigError
 
@@ -184,14 +184,17 @@ def test_a_set_in_the_code_builds_one_network_on_all_ranks(tmp_path: Path) -> No
     assert len(set(found)) == 1 and len(found[0]) == 65
 
 
-def test_ranks_that_built_different_networks_are_refused(tmp_path: Path) -> None:
+def test_ranks_that_built_different_networks_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     """Their weights have equal names, shapes and values."""
     from train.models.layers import network_digest
-    from train.trainer.checks import check_networks
+    from train.trainer import checks
 
     nets = [own(tmp_path, flat(f"x = tf.nn.{name}(L.Dense(2)(x))")) for name in ("relu", "tanh")]
-    digests = [network_digest(net) for net in nets]
-    ranks = SimpleNamespace(allgather=lambda mine: digests)
-    with pytest.raises(ConfigError, match=r"net\.py builds another network on rank 1"):
-        check_networks("net.py", nets[0], ranks)
-    assert network_digest(own(tmp_path, flat("x = tf.nn.relu(L.Dense(2)(x))"))) == digests[0]
+    ranks = SimpleNamespace(allgather=lambda mine: [(*mine[:-1], network_digest(n)) for n in nets])
+    monkeypatch.setattr(checks, "needed_bytes", lambda *_: {"training": 0})
+    data, parts = SimpleNamespace(fingerprint=""), SimpleNamespace(model=nets[0])
+    config = config_of(f"net.py:build@{'0' * 64}")
+    with pytest.raises(ConfigError, match="net is another network on rank 1"):
+        checks.check_nodes(config, data, parts, None, ranks)
+    nets[1] = own(tmp_path, flat("x = tf.nn.relu(L.Dense(2)(x))"))
+    checks.check_nodes(config, data, parts, None, ranks)
