@@ -122,6 +122,9 @@ _NETWORK = (
 )  # fmt: skip
 
 _PYTHON = {"PYTHONNOUSERSITE": "1", "PYTHONUTF8": "1"}
+#: Sets have one order on all ranks, in a network's code, too. Keras' own defaults stand for
+#: ~/.keras/keras.json; what it downloads stays where it is.
+_RANK = {**_PYTHON, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", "KERAS_HOME": NOTHING}
 _DRAWN = {"MPLBACKEND": "agg", "MATPLOTLIBRC": NOTHING}
 TABLE: Mapping[Program, Rule] = {
     "command": Rule(
@@ -134,8 +137,7 @@ TABLE: Mapping[Program, Rule] = {
     "ranks": Rule(
         (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS),
         (*_TUNING, *_CONTAINER_PLACES),
-        # Keras' own defaults for ~/.keras/keras.json; what it downloads stays where it is
-        {**_PYTHON, "PYTHONUNBUFFERED": "1", "KERAS_HOME": NOTHING},
+        _RANK,
     ),
     "slurm": Rule(
         (*_SHELL, *_PLOTS, *_NUMBERS, *_LAUNCHERS, *_CONTAINERS, *_SLURM),
@@ -147,7 +149,7 @@ TABLE: Mapping[Program, Rule] = {
     "step": Rule(
         ("PYTHON*", "GIT_*", *_LAUNCHERS, *_CLOSED_CONTAINERS),
         _TUNING,
-        {**_PYTHON, "PYTHONUNBUFFERED": "1", "KERAS_HOME": NOTHING},
+        _RANK,
     ),
     "setup": Rule(
         (*_SHELL, *_PLOTS, *_LIBRARIES, *_PACKAGES, "NPY_*"),

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend import RandomGenerator
 from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
+from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 
 
 def draw_number(step: int, micro: int) -> int:
@@ -45,14 +46,27 @@ class SeededGenerator(RandomGenerator):
         # hidden from Keras' tracking: the seed belongs to the step, not to the layer's weights
         self._value: Callable[[], tf.Tensor] = lambda: seed.value
         #: Draws since the forward pass began; None: the layer draws once in each.
-        self.draws: int | None = None
+        self._draws: int | None = None
+        self._graph: Any = None  # of that pass
+        #: A draw stands in a graph of its own, a loop's or a function's, which may run several
+        #: times in a pass, each with the same numbers.
+        self.repeats = False
+
+    def begin(self) -> None:
+        """A forward pass, in which the layer may draw several times."""
+        self._draws, self._graph = 0, tf.compat.v1.get_default_graph()
 
     def make_seed_for_stateless_op(self) -> tf.Tensor:
         own = tf.random.experimental.stateless_fold_in(self._value(), self._index)
-        if self.draws is None:
+        if self._draws is None:
             return own
-        self.draws += 1
-        return own if self.draws == 1 else tf.random.experimental.stateless_fold_in(own, self.draws)
+        graph = tf.compat.v1.get_default_graph()
+        while isinstance(graph, CondBranchFuncGraph):
+            graph = graph.outer_graph
+        self.repeats |= graph is not self._graph
+        self._draws += 1
+        count = self._draws
+        return own if count == 1 else tf.random.experimental.stateless_fold_in(own, count)
 
 
 def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGenerator]:
@@ -68,6 +82,8 @@ def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGene
 class OwnNetwork(tf.keras.layers.Layer):
     """Holds a network that is not ours, and begins each forward pass through it."""
 
+    digest = ""  # of what it computes in training
+
     def __init__(self, network: tf.keras.Model, generators: list[SeededGenerator]) -> None:
         super().__init__(name="network", dtype="float32")
         self.network = network
@@ -75,7 +91,7 @@ class OwnNetwork(tf.keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         for generator in self._generators:
-            generator.draws = 0
+            generator.begin()
         # as Keras itself trains it: layers with a branch on a tensor need AutoGraph
         with ControlStatusCtx(Status.ENABLED):
             return self.network(inputs, training=training)
@@ -84,6 +100,11 @@ class OwnNetwork(tf.keras.layers.Layer):
 def user_network(model: tf.keras.Model) -> tf.keras.Model:
     """What ``build`` returned, with the weights of ``model``; a network of ours is its own."""
     return next((one.network for one in model.layers if isinstance(one, OwnNetwork)), model)
+
+
+def network_digest(model: tf.keras.Model) -> str:
+    """sha256 of what a network that is not ours computes; empty: it is ours."""
+    return next((one.digest for one in model.layers if isinstance(one, OwnNetwork)), "")
 
 
 def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:

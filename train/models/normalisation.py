@@ -174,10 +174,11 @@ def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
     With ``fix_norm`` only those whose length is taken away by what alone gets their output: the
     normalisation by the batch. Layers inside other layers show no order, so they are left out.
     """
-    layers = list(all_layers(network))
-    plain = [x for x in layers if type(x) is L.Conv2D and x.groups == 1 and x.trainable]
+    convolutions = (x for x in all_layers(network) if type(x) is L.Conv2D)
+    plain = [x for x in convolutions if x.groups == 1 and x.trainable]
     if optimizer.fix_norm:
-        uses = _uses([network, *layers])
+        uses = defaultdict[Any, list[bool]](list)
+        _note_uses(network, uses, training=True)
         plain = [
             x for x in plain
             if x.activation is tf.keras.activations.linear and uses[x]
@@ -186,18 +187,19 @@ def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
     return [x.kernel for x in plain]
 
 
-def _uses(layers: list[Any]) -> dict[Any, list[bool]]:
-    """For each layer, whether batch norm is what gets its output, for each that gets it."""
-    uses: dict[Any, list[bool]] = defaultdict(list)
-    for part in layers:
-        for node in (x for level in getattr(part, "_nodes_by_depth", {}).values() for x in level):
-            norm = isinstance(node.layer, L.BatchNormalization) and node.layer.trainable
-            norm = norm and node.call_kwargs.get("training") is not False
-            for tensor in node.keras_inputs:
-                uses[tensor._keras_history.layer].append(norm)
-        for tensor in getattr(part, "_nodes_by_depth", ()) and part.outputs:
-            uses[tensor._keras_history.layer].append(False)
-    return uses
+def _note_uses(model: tf.keras.Model, uses: dict[Any, list[bool]], *, training: bool) -> None:
+    """For each layer, whether batch norm that takes the batch's statistics is what gets its output,
+    for each that gets it."""
+    for node in (x for level in model._nodes_by_depth.values() for x in level):
+        given = (*node.call_args[1:2], node.call_kwargs.get("training"))[0]
+        acts = training and not (isinstance(given, int) and not given)
+        norm = acts and isinstance(node.layer, L.BatchNormalization) and node.layer.trainable
+        for tensor in node.keras_inputs:
+            uses[tensor._keras_history.layer].append(norm)
+        if hasattr(node.layer, "_nodes_by_depth"):
+            _note_uses(node.layer, uses, training=acts)
+    for tensor in model.outputs:
+        uses[tensor._keras_history.layer].append(False)
 
 
 def replace_batch_norms(model: tf.keras.Model, technique: Technique, size: int) -> None:

@@ -1,11 +1,12 @@
-"""What must hold on all nodes before the first step: the same images, and enough memory for all of
-the run. Sharpness, which needs most, comes after the last step."""
+"""What must hold on all nodes before the first step: the same images and network, and enough memory
+for all of the run. Sharpness, which needs most, comes after the last step."""
 
 from __future__ import annotations
 
 import math
 import socket
 
+from train.config.networks import model_label
 from train.config.run import RunConfig
 from train.data.batches import AHEAD
 from train.data.dataset import Dataset
@@ -13,6 +14,7 @@ from train.distributed.communicator import Ranks
 from train.distributed.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
+from train.models.layers import network_digest
 from train.trainer.sharpness import sharpness_bytes
 from train.trainer.stepper import Parts
 
@@ -24,10 +26,12 @@ def check_nodes(
 
     Raises:
         DataError: a node has other images than rank 0's.
-        ConfigError: the processes of a node need more memory than it has left.
+        ConfigError: ranks have built different networks, whose weights may yet look alike, or the
+            processes of a node need more memory than it has left.
     """
     needs = needed_bytes(config, data, parts, runtime)
-    every = ranks.allgather((socket.gethostname(), data.fingerprint, free_memory(), needs))
+    network = network_digest(parts.model)
+    every = ranks.allgather((socket.gethostname(), data.fingerprint, free_memory(), needs, network))
     first, images, *_ = every[0]
     if others := {host for host, own, *_ in every if own != images}:
         raise DataError(
@@ -35,8 +39,13 @@ def check_nodes(
             "that ranks would train on different data sets: give all nodes one shared folder, or "
             "copy the whole data folder of one node to all others"
         )
+    if unequal := [rank for rank, of in enumerate(every) if of[-1] != every[0][-1]]:
+        raise ConfigError(
+            f"{model_label(config.model)} is another network on rank {unequal[0]} than on rank 0: "
+            "nothing in its code may depend on unseeded draws, the time, the host or the process"
+        )
     for host in sorted({host for host, *_ in every}):
-        own = [(free, needs) for there, _, free, needs in every if there == host]
+        own = [(free, needs) for there, _, free, needs, _ in every if there == host]
         free = min((free for free, _ in own if free is not None), default=math.inf)
         needed, what = max((sum(needs[name] for _, needs in own), name) for name in needs)
         if needed > free:

@@ -121,7 +121,7 @@ class Trainer:
 
     def _start(self, *, resume: bool) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked."""
-        self.beat("comparing the ranks' images")
+        self.beat("comparing the ranks' images and networks")
         check_nodes(self.config, self.data, self.parts, self.runtime, self.ranks)
         self.beat("broadcasting the initial state")
         restored, file = None, self.out / CHECKPOINT_NAME

@@ -1,0 +1,200 @@
+"""What the graph of a forward pass shows of a network that is not ours: its range of pixels, what
+it draws and writes, whether ranks built the same one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.train.models.test_own import GHOSTS, SYNC, config_of, flat, own, stored
+from train.environment import environment_of
+from train.errors import ConfigError
+
+pytestmark = pytest.mark.tf
+PREPARED = "tf.keras.applications.{}.preprocess_input(x)"
+FROM_255 = "sees almost the same of all images, as if they came in .0, 255."
+LEVELS = "tf.range(8.)[None, :, None, None] * 30 * tf.ones_like(x)"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("x = i / 255.", FROM_255),
+        (f"x = {PREPARED.format('mobilenet_v2')}", FROM_255),  # / 127.5 - 1
+        (f"x = {PREPARED.format('resnet50')}", FROM_255),  # minus about 110
+        (f"x = {PREPARED.format('densenet')}", FROM_255),  # both
+        ("x = (z := L.Normalization(), z.adapt(np.arange(768.).reshape(4, 8, 8, 3) / 3))[0](x)",
+         FROM_255),
+        (
+            "x = L.Concatenate()([L.Dense(2)(x), L.Dense(2, name='small')(x / 255.)])",
+            "small/Tensordot sees",
+        ),
+        ("x = L.RandomBrightness(0.1)(x)", "times as large in training, as if"),
+    ],
+)  # fmt: skip
+def test_another_range_of_pixels_is_refused(line: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, "import numpy as np\n" + flat(line))
+
+
+def test_a_range_that_is_loaded_is_refused(tmp_path: Path) -> None:
+    body = flat("x = L.Normalization(name='range')(x)", made="L.Dense(n, name='head')(x)")
+    _, file = stored(tmp_path, body, scale=255.0)
+    with pytest.raises(ConfigError, match=FROM_255):
+        own(tmp_path, body, pretrained=file)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = L.RandomBrightness(0.2, value_range=(0, 1))(x)",
+        "x = L.RandomBrightness(0.2)(L.Rescaling(255)(x))",
+        "x = L.Rescaling(1 / 127.5, -1)(L.Rescaling(255)(x))",
+        "x = L.Normalization(mean=[0.485, 0.456, 0.406], variance=[0.05, 0.05, 0.05])(x)",
+        "x = L.BatchNormalization(scale=False, center=False)(L.Dropout(0.9)(x))",
+        f"x = tf.concat([x, {LEVELS}], -1)",  # positions of pixels
+        "x = tf.concat([f(x, (1, 2)) for f in (tf.reduce_mean, tf.math.reduce_variance)], -1)",
+    ],
+)
+def test_what_ordinary_networks_do_to_pixels_is_accepted(line: str, tmp_path: Path) -> None:
+    own(tmp_path, flat(line))
+
+
+@pytest.mark.parametrize("row", [GHOSTS, SYNC, {"normalisation": "batch_norm"}])
+def test_a_first_batch_norm_over_little_contrast_is_accepted(row: Any, tmp_path: Path) -> None:
+    """In training it sees the statistics of the images, too: 1/deviation can be large."""
+    own(tmp_path, flat("x = L.BatchNormalization()(L.Reshape((64, 3))(x / 20))"), row)
+
+
+def test_the_example_is_accepted_with_ghosts(tmp_path: Path) -> None:
+    own(tmp_path, Path("jobs/sweeps/networks/small.py").read_text("utf-8"), GHOSTS)
+
+
+STATE = """
+OUTSIDE = tf.Variable(tf.zeros([8, 3]))
+class State(L.Layer):
+    def build(self, shape):
+        self.kept = self.add_weight("kept", (8, 3), trainable=False)
+    def call(self, x):
+        mean = tf.reduce_mean(x, (1, 2))
+        {write}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "self.kept[:4].assign(mean)",
+        "self.kept.scatter_nd_update([[0]], mean[:1])",
+        "tf.raw_ops.ResourceApplyGradientDescent(var=self.kept.handle, alpha=1., delta=self.kept)",
+        "OUTSIDE.assign_add(tf.ones([8, 3]))",
+        "tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast(OUTSIDE[:4].assign(mean)[0, 0], "
+        "'int32') + 1], [0])",
+    ],
+)
+def test_a_state_that_a_forward_pass_writes_is_refused(write: str, tmp_path: Path) -> None:
+    """Whatever operation writes it, and whether or not the network knows of it."""
+    with pytest.raises(ConfigError, match=r"evaluation changes .*state/"):
+        own(tmp_path, STATE.format(write=write) + flat("x = State()(x)"))
+
+
+def test_a_measure_that_keras_keeps_is_no_state(tmp_path: Path) -> None:
+    body = flat(made="L.Dense(n)(x)").replace("return tf", "m = tf")
+    own(tmp_path, f"{body}\n    m.add_metric(tf.reduce_mean(x), name='mean')\n    return m")
+
+
+LOOPS = """
+class Cell(L.Layer):
+    state_size = 3
+    def __init__(self):
+        super().__init__()
+        self.drop = L.Dropout(0.5, name="drop")
+    def call(self, x, states, training=None):
+        y = self.drop(x + states[0], training=training)
+        return y, [y]
+
+class Mapped(Cell):
+    def call(self, x, training=None):
+        return tf.map_fn(lambda one: self.drop(one, training=training), x)
+
+class Looped(Cell):
+    def call(self, x, training=None):
+        for _ in tf.range(3):
+            x = self.drop(x, training=training)
+        return x
+
+class Cached(Cell):
+    @tf.function
+    def once(self, x):
+        return self.drop(x, training=True)
+    def call(self, x, training=None):
+        return self.once(self.once(x)) if training else x
+"""
+
+
+@pytest.mark.parametrize("layer", ["L.RNN(Cell())", "Mapped()", "Looped()", "Cached()"])
+def test_a_draw_that_a_loop_repeats_is_refused(layer: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"drop draws in a loop or a tf\.function"):
+        own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((64, 3))(x))"))
+
+
+@pytest.mark.parametrize(
+    "layer", ["L.RNN(Cell(), unroll=True)", "L.GRU(3, dropout=0.2)",
+              "L.RNN(L.LSTMCell(3, dropout=0.2))", "L.TimeDistributed(L.Dropout(0.2))"],
+)  # fmt: skip
+def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path: Path) -> None:
+    own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])"))
+
+
+BRANCHES = """
+def build(s, n):
+    i = L.Input(s)
+    x = L.Concatenate()([L.Dense(2, activation=a)(i) for a in {"relu", "tanh", "elu", "selu"}])
+    return tf.keras.Model(i, L.Dense(n)(L.Flatten()(L.Dropout(0.5)(x))))
+"""
+#: Other code may have run before on a rank, which numbers functions and layers.
+DIGEST = """
+import sys
+from pathlib import Path
+import tensorflow as tf
+from tests.train.models.test_own import own
+from tests.train.models.test_traced import BRANCHES
+from train.models.layers import network_digest
+for _ in range(int(sys.argv[1])):
+    tf.function(lambda: tf.cond(tf.random.uniform([]) > 0, tf.zeros, tf.zeros))
+    own(Path(sys.argv[2]), BRANCHES)
+print(network_digest(own(Path(sys.argv[2]), BRANCHES)))
+"""
+
+
+def test_a_set_in_the_code_builds_one_network_on_all_ranks(tmp_path: Path) -> None:
+    found = []
+    for count in range(3):
+        (folder := tmp_path / str(count)).mkdir()
+        environment = environment_of("ranks", os.environ) | {"PYTHONPATH": str(Path.cwd())}
+        code = [sys.executable, "-c", DIGEST, str(count), str(folder)]
+        found.append(subprocess.check_output(code, env=environment, text=True))
+    assert len(set(found)) == 1 and len(found[0]) == 65
+
+
+def test_ranks_that_built_different_networks_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    """Their weights have equal names, shapes and values."""
+    from train.models.layers import network_digest
+    from train.trainer import checks
+
+    nets = [own(tmp_path, flat(f"x = tf.nn.{name}(L.Dense(2)(x))")) for name in ("relu", "tanh")]
+    ranks = SimpleNamespace(allgather=lambda mine: [(*mine[:-1], network_digest(n)) for n in nets])
+    monkeypatch.setattr(checks, "needed_bytes", lambda *_: {"training": 0})
+    data, parts = SimpleNamespace(fingerprint=""), SimpleNamespace(model=nets[0])
+    config = config_of(f"net.py:build@{'0' * 64}")
+    with pytest.raises(ConfigError, match="net is another network on rank 1"):
+        checks.check_nodes(config, data, parts, None, ranks)
+    nets[1] = own(tmp_path, flat("x = tf.nn.relu(L.Dense(2)(x))"))
+    checks.check_nodes(config, data, parts, None, ranks)

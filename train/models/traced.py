@@ -1,0 +1,154 @@
+"""What a forward pass through a network does, as its graph shows it: what it draws and changes,
+what it ends in, and what the weights get to see of an image."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from train.models.layers import OwnNetwork
+
+#: Operations that take a variable and leave it as it is. All others that take one write it.
+_READS = {
+    "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp",
+    "DisableCopyOnRead",
+}  # fmt: skip
+#: Operations that TensorFlow counts among those with a state, but whose result has none.
+_STATELESS = re.compile(
+    "VarHandleOp|StatefulPartitionedCall|If|While|Case|Assert|Print(V2)?|CheckNumerics.*|"
+    "StatelessRandomGetAlg|CudnnRNN.*|Horovod.*"
+)
+_PASSED_ON = ("Identity", "Cast", "Reshape", "Squeeze")
+
+
+class Traced(NamedTuple):
+    """A forward pass, in training or in evaluation."""
+
+    draws: str  # operations with a state that is no variable
+    written: Counter[Any]  # references of variables, and how often each is written
+    other_writes: str  # operations that write others, or are within functions
+    last: str  # the operation that makes the logits
+    seen: tuple[str, ...]  # operations with weights that get what is made of images without any
+    sight: Callable[[], Any]  # makes a function of images: what these operations get of them
+    digest: str  # of all that the pass computes; of names none that the process counts
+
+
+def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Traced:
+    """Of a batch of ``shape``."""
+    spec = tf.TensorSpec(shape, tf.float32)
+    run = tf.compat.v1.wrap_function(lambda x: network(x, training=training), [spec])
+    whole = run.graph.as_graph_def()
+    inside = [node for function in whole.library.function for node in function.node_def]
+    nodes = [*whole.node, *inside]
+    measures = [v for metric in network.metrics for v in metric.variables]
+    handles = {id(variable.handle): variable for variable in (*network.variables, *measures)}
+    owners = {held.name: handles.get(id(outside)) for outside, held in run.graph.captures}
+    written = Counter[Any]()
+    others = {f"{node.name} ({node.op})" for node in inside if _effect(node.op) == "write"}
+    for operation in run.graph.get_operations():
+        if _effect(operation.type) == "write":
+            handle = next(x.name for x in operation.inputs if x.dtype == tf.resource)
+            if (owner := owners.get(handle)) is None:
+                others.add(f"{operation.name} ({operation.type})")
+            else:
+                written[owner.ref()] += 1
+    for measure in measures:  # of Keras' own, which nothing depends on
+        written.pop(measure.ref(), None)
+    trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
+    seen = _seen(run.graph, run.inputs[0].name, trained)
+    last = run.outputs[0].op
+    while last.type in _PASSED_ON:
+        last = last.inputs[0].op
+    return Traced(
+        ", ".join(sorted({f"{x.name} ({x.op})" for x in nodes if _effect(x.op) == "state"})),
+        written,
+        ", ".join(sorted(others)),
+        last.type,
+        tuple(name for name, _ in seen),
+        partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
+        _digest(nodes),
+    )
+
+
+@lru_cache(None)
+def _effect(operation: str) -> Literal["write", "state"] | None:
+    """On a variable, or on a state of its own. Operations with a ``seed`` of their own have that,
+    too: they draw other numbers in each call."""
+    if (known := op_def_registry.get(operation)) is None:  # a function, whose body is looked at
+        return None
+    if any(given.type == tf.resource.as_datatype_enum for given in known.input_arg):
+        return None if operation in _READS else "write"
+    stateful = known.is_stateful or any(attribute.name == "seed" for attribute in known.attr)
+    return "state" if stateful and not _STATELESS.fullmatch(operation) else None
+
+
+def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tensor]]:
+    """Tensors that depend on the images and on no weights that can be trained, where an operation
+    brings them together with such weights; each with the name of the operation's layer."""
+    prepared, weighted, seen = {images}, set(trained), dict[str, tuple[str, tf.Tensor]]()
+    for operation in graph.get_operations():  # each after those that it depends on
+        names = {tensor.name for tensor in operation.inputs}
+        if names & weighted:
+            weighted.update(tensor.name for tensor in operation.outputs)
+            layer = operation.name.rpartition("/")[0].split("/", 2)[-1]  # network/NAME/LAYER/KIND
+            numbers = (x for x in operation.inputs if x.dtype.is_floating)
+            seen |= {x.name: (layer, x) for x in numbers if x.name in prepared - seen.keys()}
+        elif names & prepared:
+            prepared.update(tensor.name for tensor in operation.outputs)
+    return list(seen.values())
+
+
+def _digest(nodes: Iterable[Any]) -> str:
+    """Equal for graphs that compute the same; functions have names that the process counts."""
+    parts = []
+    for node in nodes:
+        named = {key: x for key, x in node.attr.items() if not x.func.name and not x.list.func}
+        values = [(key, named[key].SerializeToString(deterministic=True)) for key in sorted(named)]
+        parts.append(repr((node.op, [*node.input], values)))
+    return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
+
+
+#: The largest difference between two images, of the numbers' own size (or 1, that of pixels), that
+#: is too small: pixels that are divided by 255 keep 1/255, those minus a mean of 0 to 255 no more.
+_LEAST = 1 / 50
+#: A random layer makes numbers this many times as large: for pixels of 0 to 255.
+_MOST = 8
+
+
+def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) -> str:
+    """What gets images as if they came in [0, 255], and how; measured with images in [0, 1]."""
+    draws = np.random.default_rng(0)
+
+    def images() -> tf.Tensor:  # they differ in level, contrast and pixels
+        level, contrast = draws.random((2, shape[0], *(1 for _ in shape[1:])))
+        return tf.constant((level + contrast * draws.random(shape)) / 2, tf.float32)
+
+    one, other = images(), images()
+    before, after = _sizes(evaluated, one, other), _sizes(trained, one, other)
+    if little := [name for (name, _), (change, _) in before.items() if change < _LEAST]:
+        return f"{', '.join(little)} sees almost the same of all images"
+    for key, (_, size) in after.items():
+        usual = before.get(key, (0, size))[1]
+        if size > _MOST * usual:
+            return f"{key[0]} sees numbers {size / usual:.0f} times as large in training"
+    return ""
+
+
+def _sizes(graph: Traced, one: tf.Tensor, other: tf.Tensor) -> dict[Any, tuple[float, float]]:
+    """Of all seen that is not the same for both, as shapes are, by its operation and its own shape:
+    the largest change from one to the other, and the root of the mean square."""
+    see, sizes = graph.sight(), {}
+    for name, *both in zip(graph.seen, see(one), see(other), strict=True):
+        a, b = (np.asarray(numbers, np.float64) for numbers in both)
+        change = np.max(np.abs(a - b) / np.maximum(1, np.maximum(np.abs(a), np.abs(b))), initial=0)
+        if change:
+            sizes[name, a.shape] = float(change), float(np.sqrt(np.mean(np.square(a))))
+    return sizes
