@@ -14,7 +14,7 @@ from itertools import count
 
 from train.config.checks import new_cell_problem, plan_problem
 from train.config.datasets import DATASETS
-from train.config.run import MOST_EPOCHS, RunConfig, used_train_images
+from train.config.run import MOST_EPOCHS, RunConfig, tenth, used_train_images
 from train.config.schedule import Grow, Step
 from train.errors import ConfigError
 
@@ -217,7 +217,7 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
             that is only read from records, or rounding to whole steps leaves nothing of a warm-up,
             a milestone or a target.
     """
-    validated = available // 10 if config.validate_on == "train_part" else 0
+    validated = tenth(available) if config.validate_on == "train_part" else 0
     return checked_plan(config, available - validated)
 
 

@@ -191,6 +191,20 @@ def used_train_images(available: int, fraction: float) -> int:
     return int(available * fraction + 1e-9)
 
 
+def tenth(available: int) -> int:
+    """Training images that ``validate_on: train_part`` validates on.
+
+    Raises:
+        ConfigError: there are fewer than ten to take them from.
+    """
+    if available < 10:
+        raise ConfigError(
+            f"validate_on: train_part takes a tenth of the training images, found {available}, "
+            "expected at least 10: add images, or use validate_on: held_out"
+        )
+    return available // 10
+
+
 def load_config(path: Path) -> RunConfig:
     """Read and check one config.json.
 

@@ -13,9 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from train.config.run import used_train_images
+from train.config.run import tenth, used_train_images
 from train.data.dataset import Dataset, Labels, make_dataset
-from train.errors import DataError
 
 #: Ends the words of "independent": SeedSequence pads with zeros, so without it rank 0's words are
 #: those of the partition, as they are for "whole".
@@ -101,16 +100,11 @@ def for_tuning(data: Dataset) -> Dataset:
     """The training images alone, a tenth of them (stratified, always the same) to validate on.
 
     Raises:
-        DataError: there are fewer than ten.
+        ConfigError: there are fewer than ten.
     """
-    tenth = len(data.train_y) // 10
-    if not tenth:
-        raise DataError(
-            f"{data.name} has {len(data.train_y)} training images, of which no tenth can be "
-            "validated on: add images, or use validate_on: held_out"
-        )
+    validated = tenth(len(data.train_y))
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
-    checked, trained = take(data.train_y, apportion(counts, tenth))
+    checked, trained = take(data.train_y, apportion(counts, validated))
     return make_dataset(
         f"{data.name}, a tenth of its training images to validate on",
         data.classes,

@@ -62,13 +62,14 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
     meeting = environment.get("HOROSCALE_RENDEZVOUS")
     local = "HOROSCALE_SUPERVISOR" in environment
     supervisor = _integer(environment, "HOROSCALE_SUPERVISOR") if local else None
+    given = environment if launch.launcher != "srun" else {}  # one value for all tasks of a step
     return replace(
         launch,
-        cores=_cores(environment, "HOROSCALE_CORES"),
+        cores=_cores(given, "HOROSCALE_CORES"),
         rendezvous=Path(meeting) if meeting else None,
         supervisor=None if supervised else supervisor,
         supervised=supervised or local,
-        spare=_cores(environment, "HOROSCALE_SPARE") if "HOROSCALE_SPARE" in environment else None,
+        spare=_cores(given, "HOROSCALE_SPARE") if "HOROSCALE_SPARE" in given else None,
     )
 
 
@@ -100,12 +101,13 @@ def _read_step(environment: Mapping[str, str]) -> Launch:
             f"Slurm says node {node}, {size} tasks and SLURM_STEP_TASKS_PER_NODE={text!r}, which "
             "do not go together: start the ranks through make sweep or a plain srun"
         )
+    asked = environment.get("SLURM_CPUS_PER_TASK", "")
     return Launch(
         "srun", _integer(environment, "SLURM_PROCID"), size,
         _integer(environment, "SLURM_LOCALID"), tasks[node],
         node=node,
         nodes=len(tasks),
-        cores_asked=int(environment.get("SLURM_CPUS_PER_TASK") or 0),
+        cores_asked=int(asked) if asked.isdecimal() else 0,
         wired=any(name in environment for name in _WIRING),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from tests.builders import config
 from train.config.plan import plan_of
 from train.data.dataset import Dataset, make_dataset
 from train.data.sampling import for_tuning
-from train.errors import DataError
+from train.errors import ConfigError
 
 
 def numbered(n: int) -> Dataset:
@@ -39,8 +39,8 @@ def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None
 
 
 def test_fewer_than_ten_images_have_no_tenth() -> None:
-    with pytest.raises(DataError, match="numbered has 9 training images, of which no tenth"):
-        for_tuning(numbered(9))
+    with pytest.raises(ConfigError, match="found 9, expected at least 10"):
+        plan_of(config(validate_on="train_part"), 9)
 
 
 def test_the_choice_is_always_the_same_and_has_a_fingerprint_of_its_own() -> None:

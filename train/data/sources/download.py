@@ -19,6 +19,7 @@ from train.errors import FULL, DataError
 from train.record.atomic import flush_to_disk
 
 _READ = 1 << 20
+_MOST = 1 << 30  # bytes of a download: more is another file
 _TIMEOUT_S = 20.0  # of connecting, and of each read
 
 
@@ -32,6 +33,11 @@ class Remote:
     sha256: str
     unpacked: bool = False
 
+    @property
+    def checksum(self) -> str:
+        """What to compare a file with, for a person."""
+        return f"sha256{' of the unpacked content' * self.unpacked} {self.sha256}"
+
 
 def sha256_of(path: Path, *, unpacked: bool = False) -> str:
     """Of a file, or of what gzip unpacks.
@@ -40,8 +46,11 @@ def sha256_of(path: Path, *, unpacked: bool = False) -> str:
         DataError: it cannot be unpacked.
     """
     try:
+        digest = hashlib.sha256()
         with gzip.open(path) if unpacked else path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            while part := file.read(_READ):
+                digest.update(part)
+        return digest.hexdigest()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is truncated or damaged ({error}): get the file again") from error
 
@@ -54,8 +63,8 @@ def verify(path: Path, remote: Remote) -> None:
     """
     if (found := sha256_of(path, unpacked=remote.unpacked)) != remote.sha256:
         raise DataError(
-            f"{path} is truncated or altered: sha256 found {found}, expected {remote.sha256}. It "
-            f"was left as it is; delete it or replace it by the file from {remote.url}"
+            f"{path} is truncated or altered: {found} found, expected {remote.checksum}. It was "
+            f"left as it is; delete it or replace it by the file from {remote.url}"
         )
 
 
@@ -81,10 +90,7 @@ def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> N
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
             lines = [f"download failed: {remote.url}: {reason}"]
             lines += [f"Get these elsewhere, and put them into {folder.resolve()} :"]
-            lines += [
-                f"  {x.name} (sha256{' of its content' * x.unpacked} {x.sha256})"
-                for x in missing[number:]
-            ]
+            lines += [f"  {x.name} ({x.checksum})" for x in missing[number:]]
             lines += [f"{otherwise} will do, too."] if otherwise else []
             lines += ["DATA=DIR names another folder, if the files are somewhere already."]
             raise DataError("\n".join(lines)) from error
@@ -99,16 +105,16 @@ def _fetch(remote: Remote, folder: Path) -> None:
         request = urllib.request.urlopen(remote.url, timeout=_TIMEOUT_S)  # noqa: S310
         with request as answer, part.open("wb") as out:
             whole = int(answer.headers["Content-Length"] or 0)
-            while data := answer.read(_READ):
+            while size <= _MOST and (data := answer.read(_READ)):
                 size += out.write(data)
                 progress(f"{remote.name}: {size:,} of {whole:,} bytes")
             out.flush()
             flush_to_disk(out.fileno())
-        if (found := sha256_of(part, unpacked=remote.unpacked)) != remote.sha256:
-            raise DataError(
-                f"wrong content, removed: {size:,} bytes with sha256 {found}, expected sha256 "
-                f"{remote.sha256}"
-            )
+        try:
+            verify(part, remote)
+        except DataError as error:
+            text = f"wrong content, removed: {size:,} bytes, expected {remote.checksum}"
+            raise DataError(text) from error
         part.replace(folder / remote.name)
     finally:
         with contextlib.suppress(OSError):

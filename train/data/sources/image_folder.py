@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.config.datasets import dataset_slug, place_of
+from train.config.datasets import place_of
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
 from train.data.sampling import take
 from train.data.sources.images import SUFFIXES, decode_images
@@ -65,7 +65,8 @@ def find(path: str, size: int, root: Path) -> Source:
     parts, left_out = _list_folder(folder)
     pictures = [one for part in parts for of_class in part.values() for one in of_class]
     content = ("folder", size, len(parts) == 1, pictures)
-    name = name_of(f"folder_{dataset_slug(str(folder))}", *content)
+    slug = re.sub(r"[^a-z0-9_]+", "_", folder.name.lower()).strip("_")[:24] or "folder"
+    name = name_of(f"folder_{slug}", *content)
     files = [folder / picture.relative for picture in pictures]
     return Source(name, partial(_decode, folder, parts, left_out, files, size))
 

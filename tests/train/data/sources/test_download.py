@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import socket
 import threading
@@ -58,12 +59,27 @@ def test_refused_connection_names_files_sums_and_folder(tmp_path: Path, remote: 
     assert names(tmp_path / "data") == []
 
 
-def test_wrong_content_is_removed(tmp_path: Path, remote: Remote) -> None:
+@pytest.mark.parametrize("content", [noise(1000, 1), gzip.compress(noise(1000, 1))])
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_wrong_content_is_removed(
+    tmp_path: Path, remote: Remote, content: bytes, unpacked: bool
+) -> None:
+    """As a page that asks for a login."""
     wrong = tmp_path / "wrong"
-    wrong.write_bytes(noise(1000, 1))
-    with pytest.raises(DataError, match=f"1,000 bytes with .* expected sha256 {remote.sha256}"):
-        fetch_all([replace(remote, url=wrong.as_uri())], tmp_path / "data")
+    wrong.write_bytes(content)
+    words = f"removed: {len(content):,} bytes, expected sha256 .*{remote.sha256}"
+    with pytest.raises(DataError, match=words):
+        fetch_all([replace(remote, url=wrong.as_uri(), unpacked=unpacked)], tmp_path / "data")
     assert names(tmp_path / "data") == []
+
+
+def test_what_was_packed_again_is_fetched(tmp_path: Path) -> None:
+    packed = tmp_path / "x-ubyte.gz"
+    packed.write_bytes(gzip.compress(noise(1000)))
+    remote = published(packed)
+    packed.write_bytes(gzip.compress(noise(1000), 1, mtime=7))
+    fetch_all([remote], tmp_path / "data")
+    assert names(tmp_path / "data") == ["x-ubyte.gz"]
 
 
 @pytest.fixture
