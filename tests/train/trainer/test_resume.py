@@ -27,7 +27,7 @@ OF_NO_ROW = "novograd_tfa"
 
 
 def toy(name: str) -> RunConfig:
-    """The row, or naive with that optimizer, on 83 tiny images, with all that it does in 4 epochs."""
+    """The row, or naive with that optimizer, on 83 tiny images: all that it does in 4 epochs."""
     row = ROWS.get(name, ROWS["naive"])
     changes: dict[str, Any] = {"warmup_epochs": min(1.5, row["warmup_epochs"])}
     if name == OF_NO_ROW:
