@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised
             (out / "logs").mkdir(parents=True, exist_ok=True)
-            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out)):
+            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out, by_hand=True)):
                 raise ConfigError(
                     f"{holder(out) or 'another process'} runs the cell in {out}: wait, stop it, or "
                     "name another folder with --out"

@@ -22,7 +22,7 @@ from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.errors import RecordError
 from train.record.atomic import leftovers
-from train.record.cell_folder import earlier_attempts, forget_earlier, rank_file
+from train.record.cell_folder import CHECKPOINT_NAME, earlier_attempts, forget_earlier, rank_file
 from train.record.run import GOOD, RECORD_NAME, RunRecord, read_record
 from train.record.summary import read_own_summary
 
@@ -86,6 +86,9 @@ def attend(
         # also where no rank is known to have ended badly: srun, too, writes its words there
         end = End(cell, ranks, explain(stopped), trouble, _refusal(cell), knows)
         status, error = cause_of(end)
+        if status == "failed" and error.rank is not None:  # a next start begins anew
+            with contextlib.suppress(OSError):
+                (cell / CHECKPOINT_NAME).unlink(missing_ok=True)
         settle(cell, config, status, error, begun.started_at)
     record = read_record(cell / RECORD_NAME)
     if record.status == "completed" and not record.alarms:

@@ -24,8 +24,8 @@ ATTEMPT_NAME = "attempt.json"
 RESERVE_NAME = ".reserve"
 RESERVE_BYTES = 256 * 1024
 RESERVE_BYTES_PER_EPOCH = 2 * 1024
-#: Where errors are from that are no rank's: what ranks left is worth going on from.
-SUPERVISOR, UNSTARTED = "the supervisor", "before its start"
+#: Where errors are from that are no rank's.
+SUPERVISOR = "the supervisor"
 
 
 class Begun(Frozen, extra="ignore"):  # keys of other versions are no fault
@@ -142,7 +142,7 @@ def settle_unstarted(
     readable = os.access(log, os.R_OK)
     error = RunError(
         what=why,
-        where=UNSTARTED,
+        where="before its start",
         what_to_do=f"read {log}, then make sweep again" if readable else "make sweep again",
         log_tail=tail_of(log),
     )

@@ -12,8 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from jobs.cell.heartbeat import read_sign
-from jobs.cell.lock import hold_cell
-from jobs.cell.missing_record import SUPERVISOR, UNSTARTED, Begun, begun_in, settle_lost
+from jobs.cell.missing_record import Begun, begun_in, settle_lost
 from jobs.cell.ranks import end_leftovers
 from jobs.config.sweep import Sweep
 from train.config.networks import MODELS
@@ -27,13 +26,12 @@ from train.record.cell_folder import (
     read_last_epoch,
     refuse_other_config,
 )
-from train.record.lock import LOCK_NAME, MayRun, holder, is_free
+from train.record.lock import LOCK_NAME, MayRun, hold, holder, is_free
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, MANIFEST_NAME, RECORD_NAME, OtherCell, SweepManifest
 from train.record.summary import read_own_summary
 
 #: Ended by something outside the run, so its checkpoint is worth going on from.
-INTERRUPTED = frozenset({"cancelled", "timeout", "preempted", "lost"})
 RUNNING, NEW, BROKEN = "running", "new", "broken record"
 #: A file that says what to do with it cannot be read now: it is left alone, with FORCE=1, too.
 UNREADABLE = "unreadable record"
@@ -147,7 +145,7 @@ def stand(config: RunConfig, folder: Path) -> CellState:
     try:
         if cell.status == UNREADABLE or (cell.attempt is None and (cell.done or is_free(folder))):
             return cell  # most cells of a large sweep, without the cost of holding them
-        with hold_cell(folder) as ours:
+        with hold(folder) as ours:
             if not ours:
                 why = f"an earlier make sweep still runs it: {holder(folder) or 'unknown'}"
                 return CellState(config, folder, RUNNING, why)
@@ -192,11 +190,8 @@ def _of_record(config: RunConfig, folder: Path) -> CellState:
     why = cause_line(record.error)
     hosts = record.world.hostnames if record.world else ()
     cause = "".join(piece for _, piece in pieces(why, record.cell_id, hosts))
-    where = record.error.where if record.error else ""
-    # a start without ranks has changed nothing of what the one before left
-    counting = record.attempts[: -1 if where == UNSTARTED else None]
-    resume = where == SUPERVISOR or (bool(counting) and counting[-1].status in INTERRUPTED)
-    resume = resume and (folder / CHECKPOINT_NAME).exists()
+    # none is left by ranks that failed: see attend()
+    resume = record.status not in GOOD and (folder / CHECKPOINT_NAME).exists()
     return CellState(config, folder, record.status, why, cause, record.ended_at, resume)
 
 

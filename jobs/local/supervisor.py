@@ -28,7 +28,6 @@ from jobs.cell.container import (
     image_now,
 )
 from jobs.cell.launch import Groups, rank_argv, rank_environment
-from jobs.cell.lock import hold_cell
 from jobs.cell.ranks import Ended, RankSet, end_leftovers
 from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, left_alone, ready
 from jobs.cell.stop import Stop
@@ -36,6 +35,7 @@ from jobs.messages import ROOT
 from train.distributed.awake import Awake
 from train.environment import environment_of
 from train.record.cell_folder import rank_file
+from train.record.lock import hold
 from train.run.provenance import git_state
 
 #: Between two tries to get the lock of a cell that another process holds.
@@ -109,7 +109,7 @@ def run_cell(
     """Run the cell to its end, once nobody else does; returns its status and why."""
     try:
         while not stop.reason:
-            with hold_cell(cell.folder) as ours:
+            with hold(cell.folder) as ours:
                 if ours:
                     return _run(cell, cores, machine, stop, awake)
             stop.wait(HELD_S)

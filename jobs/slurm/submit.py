@@ -160,7 +160,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
                 "is in the queue: look at what this site puts before sbatch"
             )
         said = answer.own or printed  # a greeting decides nothing
-        granted = _GRANTED in answer.out.lower() or any(
+        granted = re.search(rf"{_GRANTED} [1-9]", answer.out, re.IGNORECASE) or any(
             words in said.lower() for words in _ON_ITS_WAY
         )
         refused = failed and not granted

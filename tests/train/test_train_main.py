@@ -95,15 +95,6 @@ def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:
     assert (cell / CHECKPOINT_NAME).exists()
 
 
-def test_a_cell_that_may_run_on_another_machine_is_left_alone(cell: Path, capsys) -> None:
-    (cell / CHECKPOINT_NAME).touch()
-    (cell / ".running").write_text("job 7_1, process 7 on node9, boot 1, 0:45")
-    assert start(cell) == 2
-    said = capsys.readouterr().err
-    assert "job 7_1, process 7 on node9" in said and f"rm {cell / '.running'}" in said
-    assert (cell / CHECKPOINT_NAME).exists()
-
-
 def test_a_later_rank_by_hand_writes_only_when_it_met_the_first(cell: Path, monkeypatch) -> None:
     """The first may be refused. Before, it replaced the error and life signs of a live rank."""
     for name, value in {"RANK": "1", "SIZE": "3", "LOCAL_RANK": "1", "LOCAL_SIZE": "3"}.items():

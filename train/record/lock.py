@@ -63,7 +63,8 @@ def signed(text: str) -> Holder | None:
 class MayRun(Unreadable):
     """A lock was got, and yet whoever signed it, or began there, may still be at work."""
 
-    def __init__(self, file: Path, who: object) -> None:
+    def __init__(self, file: Path, who: Holder) -> None:
+        self.who = who
         super().__init__(errno.EWOULDBLOCK, str(who), str(file))
 
     def __str__(self) -> str:
@@ -74,13 +75,6 @@ class MayRun(Unreadable):
         )
 
 
-@dataclass(frozen=True)
-class Hold:
-    """A lock that is held."""
-
-    last: Holder | None  # who has had it before, and ended without signing off
-
-
 @contextlib.contextmanager
 def hold(
     folder: Path,
@@ -89,13 +83,15 @@ def hold(
     job: str | None = None,
     ended: Callable[[str], bool] | None = None,
     results: Path | None = None,
-) -> Iterator[Hold | None]:
-    """Hold the lock in a cell's folder, or another one; None when another has it.
+    by_hand: bool = False,
+) -> Iterator[bool]:
+    """Hold the lock in a cell's folder, or another one; False when another has it.
 
     Args:
         job: of Slurm, in which the holder runs; an earlier start of it has ended.
         ended: whether Slurm says so of another job; None: it is not asked.
         results: with the reports of preflights; None: two folders above.
+        by_hand: a person has seen to it that whoever signed it has ended.
 
     Raises:
         MayRun: it was got, and whoever signed it last may still run; the signature stays.
@@ -103,17 +99,17 @@ def hold(
     """
     with (folder / name).open("a+", encoding="utf-8", errors="replace") as handle:
         if not taken(handle, fcntl.LOCK_EX):
-            yield None
+            yield False
             return
         handle.seek(0)
         last, here = signed(handle.read()), ourselves(handle, job)
-        over = last is None or has_ended(last, here, results or folder.parent.parent)
+        over = last is None or by_hand or has_ended(last, here, results or folder.parent.parent)
         if last and last.job and not over:
             over = last.job == job or (ended is not None and ended(last.job))
-        if not over:
+        if last and not over:
             raise MayRun(folder / name, last)
         with signing(handle, here):
-            yield Hold(last)
+            yield True
 
 
 def has_ended(other: Holder, here: Holder, results: Path) -> bool:

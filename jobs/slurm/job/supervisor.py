@@ -13,7 +13,6 @@ from typing import Any
 
 from jobs.cell.attempt import attend
 from jobs.cell.container import Image, facts_inside, image_now
-from jobs.cell.lock import hold_cell
 from jobs.cell.state import OTHERS, UNREADABLE, ready
 from jobs.cell.stop import Reason, Stop, stopped_by_signals
 from jobs.messages import EXIT_CELL_FAILED
@@ -29,7 +28,7 @@ from train.config.run import load_config
 from train.distributed.awake import Awake
 from train.errors import Unreadable
 from train.record.cell_folder import CONFIG_NAME, STOP_NAME
-from train.record.lock import LOCK_NAME, MayRun, holder
+from train.record.lock import LOCK_NAME, MayRun, hold, holder
 from train.record.run import GOOD, RECORD_NAME
 from train.record.summary import read_summary
 
@@ -91,11 +90,12 @@ class Supervisor:
         cell, deadline = self.cell, time.monotonic() + LOCK_PATIENCE_S
         while self.stop.reason is None:
             try:
-                with hold_cell(cell, job=self.allocation.job, ended=self._has_ended) as ours:
+                with hold(cell, job=self.allocation.job, ended=self._has_ended) as ours:
                     if ours:
                         return self._run()
-            except MayRun:  # or a command has signed, whose lock does not reach this node
-                if time.monotonic() > deadline:
+            except MayRun as error:
+                # a command signs for a moment, and its lock may not reach this node
+                if error.who.job or time.monotonic() > deadline:
                     raise
             lock = holder(cell)
             if lock and lock.job and not self._has_ended(lock.job):

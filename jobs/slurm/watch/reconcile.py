@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from jobs.cell.lock import hold_cell
 from jobs.cell.missing_record import ATTEMPT_NAME, over, settle_lost, settle_unstarted
 from jobs.cell.state import (
     ENDING,
@@ -53,7 +52,7 @@ from jobs.slurm.watch.endings import End, elsewhere, ends_of
 from train.config.run import RunConfig
 from train.record.atomic import forget_absent
 from train.record.cell_folder import file_mark
-from train.record.lock import is_abandoned
+from train.record.lock import hold, is_abandoned
 from train.record.run import RECORD_NAME, Status
 
 
@@ -174,7 +173,7 @@ def settle(cell: CellState, job: Submitted, end: End, history: History) -> CellS
         return known is None or known.ended  # one that Slurm has forgotten: the files are old
 
     folder.mkdir(parents=True, exist_ok=True)
-    with hold_cell(folder, ended=ended) as ours:
+    with hold(folder, ended=ended) as ours:
         if not ours:
             return None
         forget_absent(folder)

@@ -7,13 +7,12 @@ import json
 import os
 import re
 import shlex
-from datetime import UTC, datetime
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from jobs.cell.lock import hold_cell, only_sweep
-from jobs.cell.missing_record import Begun, announce
+from jobs.cell.lock import only_sweep
 from train.errors import ConfigError
 from train.record import mount as mounts
 from train.record.lock import (
@@ -104,56 +103,31 @@ ELSEWHERE = f"process 7 on login2, boot {THEIRS}, 0:45"
 
 
 @pytest.mark.parametrize(
-    ("signature", "begun", "held"),
+    ("signature", "held"),
     [
-        (ELSEWHERE, None, False),
-        (f"job 77_0, {ELSEWHERE}", None, False),
-        (f"job 77_0, {ELSEWHERE}", "77_0", False),
-        ("", "77_0", False),  # nobody has signed: an earlier version has erased it
+        (ELSEWHERE, False),
+        (f"job 77_0, {ELSEWHERE}", False),
         # by Slurm's word that job has ended, or it is this one
-        (f"job 66, {ELSEWHERE}", "66", True),
-        ("", "66", True),
-        (f"job 7_5, {ELSEWHERE}", "7_5", True),
-        ("", "7_5", True),
-        # by Slurm's word it lives, whatever the lock shows
-        (f"job 77_0, process 7 on {HOST}, boot {OURS}", "77_0", False),
-        ("", "", True),
+        (f"job 66, {ELSEWHERE}", True),
+        (f"job 7_5, {ELSEWHERE}", True),
+        ("", True),
     ],
 )
 def test_a_cell_is_held_only_when_whoever_ran_it_has_ended(
-    tmp_path: Path, signature: str, begun: str | None, held: bool
+    tmp_path: Path, signature: str, held: bool
 ) -> None:
     """Seen: on a mount whose locks end at the machine a second run began over a live one, and its
     signature was erased."""
     cell = tmp_path / "a b" / "cell"
-    (cell / "logs").mkdir(parents=True)
-    (cell / LOCK_NAME).write_text(signature)
-    if begun is not None:
-        announce(cell, Begun(number=1, started_at=datetime.now(UTC), pid=7, job=begun or None))
-    if held:
-        with hold_cell(cell, job="7_5", ended=lambda job: job == "66") as ours:
-            assert ours
-        return
+    cell.mkdir(parents=True)
+    (file := cell / LOCK_NAME).write_text(signature)
     for _ in range(2):
-        with (
-            pytest.raises(MayRun) as refused,
-            hold_cell(cell, job="7_5", ended=lambda job: job == "66"),
-        ):
-            pass
-        file = cell / (LOCK_NAME if "login2" in signature else "logs/attempt.json")
-        assert str(refused.value).endswith(f"remove it: rm {shlex.quote(str(file))}")
-        if "login2" in signature:
-            assert (cell / LOCK_NAME).read_text() == signature, "it stays for the next look"
-
-
-def test_where_slurm_is_not_asked_the_lock_alone_proves_an_end(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    announce(tmp_path, Begun(number=1, started_at=datetime.now(UTC), pid=7, job="77_0"))
-    with pytest.raises(MayRun), hold_cell(tmp_path):
-        pass
-    (tmp_path / LOCK_NAME).write_text(f"job 77_0, process 7 on {HOST}, boot {OURS}")
-    with hold_cell(tmp_path) as ours:
-        assert ours
+        allowed = nullcontext() if held else pytest.raises(MayRun)
+        with allowed as refused, hold(cell, job="7_5", ended=lambda job: job == "66") as ours:
+            assert ours
+        if refused is not None:
+            assert str(refused.value).endswith(f"remove it: rm {shlex.quote(str(file))}")
+            assert file.read_text() == signature, "it stays for the next look"
 
 
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cell.missing_record import ATTEMPT_NAME, SUPERVISOR, UNSTARTED
+from jobs.cell.missing_record import ATTEMPT_NAME
 from jobs.cell.state import (
     BROKEN,
     FORCED,
-    INTERRUPTED,
     MAY_RUN,
     NEW,
     OTHERS,
@@ -29,7 +28,7 @@ from tests.unreadable import is_untouched, stale, unreadable
 from train.config.run import RunConfig, load_config
 from train.errors import ConfigError
 from train.record.lock import hold
-from train.record.run import GOOD, RunError, Status, SweepManifest, read_record
+from train.record.run import GOOD, SweepManifest, read_record
 
 ONE = config()
 MANIFEST = SweepManifest(name="t", title="t", cells=(ONE.cell_id(),), techniques=("naive",))
@@ -63,7 +62,7 @@ def test_what_is_done_and_what_is_gone_on_from(cell: Path, status: str, checkpoi
     found = stand(ONE, cell)
     assert found.status == status
     assert found.done is (status in GOOD)
-    assert found.resume is (checkpoint and status in INTERRUPTED)
+    assert found.resume is (checkpoint and not found.done)
     assert found.why == ("" if status == "completed" else "w")
 
 
@@ -97,7 +96,7 @@ def test_a_killed_supervisors_start_is_lost_once_unless_it_has_its_record(
     for _ in range(2):
         found = stand(ONE, cell)
         lost = found.status == "lost"
-        assert found.status == attempts[-1] and found.resume is lost
+        assert found.status == attempts[-1] and found.resume is not found.done
         assert ("without a record" in found.why) is lost
         assert [a.status for a in read_record(cell / "record.json").attempts] == attempts
         assert not (cell / "logs" / ATTEMPT_NAME).exists()
@@ -248,32 +247,6 @@ def test_a_killed_start_that_cannot_be_settled_is_left_alone(
         monkeypatch.setattr("jobs.cell.missing_record.write_record", full)
     assert stand(ONE, cell).status == UNREADABLE
     assert (cell / "logs" / ATTEMPT_NAME).exists()
-
-
-@pytest.mark.parametrize(
-    ("ends", "where", "resume"),
-    [
-        (["failed"], "rank 0", False),
-        (["failed"], SUPERVISOR, True),
-        (["timeout", "failed"], SUPERVISOR, True),
-        # no rank was started: the start before counts
-        (["timeout", "failed"], UNSTARTED, True),
-        (["failed", "failed"], UNSTARTED, False),
-        (["failed", "cancelled"], UNSTARTED, False),
-        (["failed"], UNSTARTED, False),
-    ],
-)
-def test_an_error_that_is_no_ranks_costs_no_checkpoint(
-    cell: Path, ends: list[Status], where: str, resume: bool
-) -> None:
-    """Seen: after one ESTALE on a node the next start removed the checkpoint."""
-    (cell / "checkpoint.npz").write_text("x")
-    one = record(ONE).attempts[0]
-    attempts = [one.model_copy(update={"number": n + 1, "status": s}) for n, s in enumerate(ends)]
-    error = RunError(what="w", where=where, what_to_do="y")
-    left = record(ONE, status=ends[-1], error=error).model_copy(update={"attempts": (*attempts,)})
-    (cell / "record.json").write_text(left.model_dump_json())
-    assert recorded(ONE, cell).resume is resume
 
 
 FILES = ("record.json", "config.json", f"logs/{ATTEMPT_NAME}")

@@ -396,6 +396,9 @@ def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
     (trial.cell / "epochs.jsonl").write_text(epoch(1, one).model_dump_json() + "\n")
     trial.run()
     assert [e.epoch for e in left(trial.cell).epochs] == [1, 2]
+    assert not (trial.cell / "checkpoint.npz").exists(), (
+        "its ranks failed: the next one begins anew"
+    )
 
 
 @pytest.mark.parametrize("step", ["reserve", "announce", "_clear", "Watch"])

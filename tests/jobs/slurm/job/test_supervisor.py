@@ -211,9 +211,13 @@ def test_ranks_get_no_settings_of_the_submitting_shell(tmp_path, fake, monkeypat
 @pytest.mark.parametrize(
     ("locked", "state", "words"),
     [
-        (False, "RUNNING", "by job 4; it may"),  # where locks do not reach from node to node
+        (
+            False,
+            "RUNNING",
+            "by job 4, process 7 on node9; it may",
+        ),  # where locks do not reach from node to node
         (True, "RUNNING", "job 4 runs it"),
-        (False, "EXPEDITING", "by job 4; it may"),  # a state of a later Slurm
+        (False, "EXPEDITING", "by job 4, process 7 on node9; it may"),  # a state of a later Slurm
         (True, "COMPLETED", "is locked by job 4"),
     ],
 )
@@ -232,10 +236,11 @@ def test_a_cell_that_another_job_has_is_left_alone(
     folder = Path(task.cell)
     (folder / "logs").mkdir()
     announce(folder, Begun(number=1, started_at=datetime.now(UTC), pid=1, job="4"))
+    (folder / LOCK_NAME).write_text("job 4, process 7 on node9, boot 1, 0:45")
     fake.queue({"4": state}, "n")
     job = Allocation("7_5", 0, 2e9, task.site)
     supervisor = Supervisor(task, job, Stop(), Stop(), Awake())
-    with hold(folder, job="4") if locked else nullcontext():
+    with hold(folder, job="4", by_hand=True) if locked else nullcontext():
         assert supervisor.run().status == LEFT, "whatever becomes of the cell is that job's"
     assert words in capsys.readouterr().out
     assert not (folder / "record.json").exists()
