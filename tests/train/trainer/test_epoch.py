@@ -38,7 +38,7 @@ def record(*steps: Any, batch: int = 4) -> Any:
 
     plan = EpochPlan(0, 1, batch, len(steps), 0, 1.0)
     return epoch_record(
-        config(gpus=1, batch_per_rank=4), plan, steps, epoch_sums(steps), None, labelled=True,
+        config(gpus=1, batch_per_rank=4), plan, steps, epoch_sums(steps), None,
         attempt=1, train_s=1.0, eval_s=0.0,
     )  # fmt: skip
 
