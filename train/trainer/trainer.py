@@ -141,9 +141,7 @@ class Trainer:
         if restored:
             self._continue(*restored)
         if target := self.config.target:
-            self.pursuit = Pursuit(target, len(self.plans), self.origin_from)
-            for epoch in self.epochs:
-                self.pursuit.add(epoch)
+            self.pursuit = Pursuit(target, len(self.plans), self.epochs, self.origin_from)
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in self.epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)

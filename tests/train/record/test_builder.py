@@ -37,7 +37,7 @@ from train.record.run import (
     read_record,
     write_record,
 )
-from train.record.target import outcome
+from train.record.target import Pursuit
 
 OF = config(epochs=3)
 ERROR = RunError(what="not finite", where="epoch 3", what_to_do="a lower learning rate")
@@ -96,7 +96,7 @@ NOBODY = Classification(
 )  # fmt: skip
 UNLABELLED = config(dataset="synthetic")
 AIMING = config(target=Target(validation_accuracy=0.9))
-UNMET = outcome(epochs(AIMING), AIMING.target, 2)
+UNMET = Pursuit(AIMING.target, 2, epochs(AIMING)).outcome()
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,9 @@ UNMET = outcome(epochs(AIMING), AIMING.target, 2)
         (OF, {"epochs": epochs(train_loss=None)}, "epochs.train_loss", "not a finite number in"),
         (OF, {}, "epochs.noise", "one batch per step"),
         (technique(noise_batch=32), {}, "epochs.noise", "adds noise to the gradient"),
+        (technique(reduction="adasum"), {}, "epochs.noise", "Adasum has no mean gradient"),
+        (technique(normalisation="sync_batch_norm"), {}, "epochs.noise", "couples the ranks'"),
+        (config(gpus=2, partition="same"), {}, "epochs.noise", "draw the same images"),
         (OF, {}, "epochs.trust", "optimizer adam has no layer-wise factors"),
         (technique(optimizer=Lars()), {}, "epochs.trust", "no step's layer-wise factors"),
         (OF, {}, "epochs.gain", "not AdaScale"),

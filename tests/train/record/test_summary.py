@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.builders import config, namesakes, record
-from tests.unreadable import unreadable
-from train.errors import NoRecord, RecordError, Unreadable
+from train.errors import RecordError
 from train.record import summary as module
 from train.record.run import OtherCell, RunError, read_record
 from train.record.summary import RecordSummary, read_own_summary, read_summary
@@ -72,14 +71,6 @@ def test_a_record_that_contradicts_itself_is_broken_in_the_same_words(
     path = write(tmp_path)
     path.write_text(path.read_text().replace(found, instead, 1))
     with pytest.raises(RecordError, match=words):
-        read_own_summary(tmp_path, CONFIG)
-
-
-def test_no_record_and_none_that_can_be_read(tmp_path: Path) -> None:
-    with pytest.raises(NoRecord):
-        read_own_summary(tmp_path, CONFIG)
-    unreadable(tmp_path / "record.json")
-    with pytest.raises(Unreadable):
         read_own_summary(tmp_path, CONFIG)
 
 
