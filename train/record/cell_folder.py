@@ -140,10 +140,7 @@ def file_mark(file: Path) -> tuple[int, int, int] | None:
 
 def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
     """Starts that an earlier record of this config counts; none if it is broken or another's.
-
-    Raises:
-        Unreadable: it cannot be read now.
-    """
+    Raises Unreadable."""
     try:
         return read_own_summary(cell, config).attempts
     except (RecordError, OtherCell):
