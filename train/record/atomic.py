@@ -37,10 +37,8 @@ def write_new(path: Path, text: str) -> bool:
     """Write the file, whole, unless there is one; False when there is.
 
     The file server decides, and not what this machine remembers of the folder: the cache of a
-    network file system may deny for a minute that another machine has written the file.
-
-    Raises:
-        OSError: as :func:`write_atomically`.
+    network file system may deny for a minute that another machine has written the file. Raises
+    OSError as :func:`write_atomically`.
     """
     with _temporary(path, text) as temporary:
         try:

@@ -67,11 +67,7 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
 
 def forget_earlier(cell: Path, *, resume: bool) -> None:
     """Remove what an earlier start left that would be mistaken for this one's. Only for who holds
-    the cell's lock.
-
-    Raises:
-        OSError: the folder is not writable.
-    """
+    the cell's lock. Raises OSError."""
     stale = [cell / "logs" / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
     stale += [*(cell / "logs").glob("rank-*.error.json"), *leftovers(cell)]
     if not resume:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import config, namesakes, record
+from tests.builders import config, record
 from train.errors import RecordError
 from train.record import summary as module
-from train.record.run import OtherCell, RunError, read_record
+from train.record.run import RunError, read_record
 from train.record.summary import RecordSummary, read_own_summary, read_summary
 
 CONFIG = config(epochs=60)
@@ -80,11 +80,3 @@ def test_a_record_from_before_a_key_existed_is_ones_own(tmp_path: Path) -> None:
     del values["config"]["validate_on"], values["config"]["technique"]["reduction"]
     (tmp_path / "record.json").write_text(json.dumps(values))
     assert read_own_summary(tmp_path, CONFIG).config == CONFIG
-
-
-def test_a_record_of_another_config_is_refused(tmp_path: Path) -> None:
-    one, other = namesakes()
-    (tmp_path / "record.json").write_text(record(one).model_dump_json(indent=2))
-    assert read_own_summary(tmp_path, one).config == one
-    with pytest.raises(OtherCell, match="epochs 5271; expected epochs 5446"):
-        read_own_summary(tmp_path, other)
