@@ -13,7 +13,7 @@ from train.config.run import RunConfig
 from train.errors import ConfigError
 from train.record.measurements import DataRecord, TargetOutcome
 from train.record.run import GOOD, RunRecord
-from train.record.target import outcome
+from train.record.target import Pursuit
 
 #: Clocks are set while a run goes on; seconds are counted by another clock than times are.
 _SHARE, _SECONDS = 0.01, 1.0
@@ -200,7 +200,7 @@ def _target_findings(record: RunRecord) -> Iterator[str]:
     if found is None:
         yield "the config sets a target, the record does not say what came of it"
         return
-    counted = outcome(record.epochs, asked, len(record.epochs))
+    counted = Pursuit(asked, len(record.epochs), record.epochs).outcome()
     assert counted is not None, "no epoch is left, so that it is decided"
     effort = [(own.met, own.epoch, own.steps, own.images) for own in (found, counted)]
     times = (found.seconds or 0.0, counted.seconds or 0.0)

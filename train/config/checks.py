@@ -18,7 +18,6 @@ from train.config.schedule import Grow, Step
 from train.config.technique import Rows, Technique, first_problem, grows, those
 
 if TYPE_CHECKING:  # which imports this module
-    from train.config.plan import RunPlan
     from train.config.run import RunConfig
 
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
@@ -229,10 +228,6 @@ def new_cell_problem(config: RunConfig) -> str | None:
 
 def network_problem(config: RunConfig, has: frozenset[Feature]) -> str | None:
     return first_problem(NETWORK, c=config, t=config.technique, has=has)
-
-
-def plan_problem(plan: RunPlan) -> str | None:
-    return first_problem(PLAN, p=plan, c=plan.config, t=plan.config.technique)
 
 
 # --- what conditions share -----------------------------------------------------------------------

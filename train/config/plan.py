@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-from train.config.checks import new_cell_problem, plan_problem
+from train.config.checks import PLAN, new_cell_problem
 from train.config.datasets import DATASETS
 from train.config.run import MOST_EPOCHS, RunConfig, tenth, used_train_images
 from train.config.schedule import Grow, Step
+from train.config.technique import first_problem
 from train.errors import ConfigError
 
 
@@ -213,9 +214,7 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
     """The plan of a cell that is to be trained on ``available`` training images, checked.
 
     Raises:
-        ConfigError: an epoch would have no step, the batch cannot grow as asked, the cell is one
-            that is only read from records, or rounding to whole steps leaves nothing of a warm-up,
-            a milestone or a target.
+        ConfigError: it cannot be, or would train something other than it says.
     """
     validated = tenth(available) if config.validate_on == "train_part" else 0
     return checked_plan(config, available - validated)
@@ -226,7 +225,8 @@ def checked_plan(config: RunConfig, trainable: int) -> RunPlan:
     plan = RunPlan(config, used_train_images(trainable, config.data_fraction))
     try:
         plan.rate(plan.total_steps - 1)  # computing all that a rate needs is the check
-        text = new_cell_problem(config) or plan_problem(plan)
+        text = new_cell_problem(config)
+        text = text or first_problem(PLAN, p=plan, c=config, t=config.technique)
     except ConfigError as error:
         text = str(error)
     if text:

@@ -212,12 +212,11 @@ def load_config(path: Path) -> RunConfig:
         ConfigError: no such file, no JSON, or a key or value outside the contract.
         Unreadable: the file cannot be read now.
     """
+    if (content := read_whole(path)) is None:
+        raise ConfigError(f"cannot read the config {path}: {os.strerror(errno.ENOENT)}")
     try:
-        text = read_whole(path)
-        if text is None:
-            raise ConfigError(f"cannot read the config {path}: {os.strerror(errno.ENOENT)}")
-        return RunConfig.model_validate_json(text.decode("utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
+        return RunConfig.model_validate_json(content)
+    except ValidationError as error:
         raise ConfigError(f"{path} is not a valid config:\n{explain(error)}") from error
 
 

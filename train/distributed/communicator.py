@@ -64,11 +64,7 @@ def weights_hash(variables: Sequence[Any]) -> str:
 
 
 def equal_hash(of_ranks: Sequence[str]) -> str:
-    """The one hash of all ranks.
-
-    Raises:
-        UnequalRanks: there are several.
-    """
+    """The one hash of all ranks; raises UnequalRanks if there are several."""
     if len(set(of_ranks)) > 1:
         raise UnequalRanks(
             "the ranks' weights differ after training: "

@@ -151,13 +151,8 @@ class Counted(NamedTuple):
     sent: int
 
 
-def is_port(name: str) -> bool:
-    """Whether a counter is an InfiniBand port's, as mlx5_0:1, and no interface's."""
-    return ":" in name
-
-
 def read_counters(devices: Path = Path("/sys/class/infiniband")) -> dict[str, Counted]:
-    """Of interfaces and of InfiniBand ports; what cannot be read is left out."""
+    """Of interfaces and of InfiniBand ports, as mlx5_0:1; what cannot be read is left out."""
     found: dict[str, Counted] = {}
     with contextlib.suppress(OSError):
         for name, c in psutil.net_io_counters(pernic=True, nowrap=False).items():

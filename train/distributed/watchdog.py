@@ -76,7 +76,6 @@ class Watchdog:
         self._beat_s = min(BEAT_S, stall_s / 4)
         self._descriptor: int | None = None  # of the file, once it is open
         self._stop = threading.Event()
-        self._new_phase = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
         self._doing = _Doing("starting", stall_s, *self.awake.read())
@@ -89,17 +88,13 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._new_phase.set()
         self._watcher.join()
         self._reporter.join(REPORT_S)
 
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
         """Progress: what this rank does from now on, and how long that may take without another
         sign, if that is longer than ``stall_s``."""
-        before = self._doing.phase
         self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
-        if _PROGRESS.sub("", phase) != _PROGRESS.sub("", before):
-            self._new_phase.set()
 
     def _watch(self) -> None:
         while not self._stop.wait(PERIOD_S):
@@ -112,13 +107,15 @@ class Watchdog:
                 end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, what), self._write)
 
     def _report(self) -> None:
-        """Write a life sign at once, then one every ``_beat_s`` and for each new phase, and one at
-        the end."""
+        """Write a life sign at once, then one every ``_beat_s`` and for a new phase, and one at the
+        end."""
+        known, due = "", 0.0
         while not self._stop.is_set():
-            self._new_phase.clear()
-            self._write()
-            if not self._stop.wait(PAUSE_S):
-                self._new_phase.wait(self._beat_s - PAUSE_S)
+            phase = _PROGRESS.sub("", self._doing.phase)
+            if phase != known or time.monotonic() >= due:
+                known, due = phase, time.monotonic() + self._beat_s
+                self._write()
+            self._stop.wait(PAUSE_S)
         self._write()
         self._close()
 

@@ -148,10 +148,7 @@ _DROPPED = (
 
 
 def check_size(expected: int, size: int, launch: Launch) -> None:
-    """
-    Raises:
-        WorldError: the number of ranks is not the one that the config asks for.
-    """
+    """Raises WorldError: the number of ranks is not the one that the config asks for."""
     if size == expected:
         return
     todo = (

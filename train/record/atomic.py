@@ -37,10 +37,8 @@ def write_new(path: Path, text: str) -> bool:
     """Write the file, whole, unless there is one; False when there is.
 
     The file server decides, and not what this machine remembers of the folder: the cache of a
-    network file system may deny for a minute that another machine has written the file.
-
-    Raises:
-        OSError: as :func:`write_atomically`.
+    network file system may deny for a minute that another machine has written the file. Raises
+    OSError as :func:`write_atomically`.
     """
     with _temporary(path, text) as temporary:
         try:
@@ -79,20 +77,13 @@ def leftovers(folder: Path) -> list[Path]:
 
 
 def create(path: Path, mode: int = 0o666) -> int:
-    """Create a file and open it for writing; the umask and the folder decide about ``mode``.
-
-    Raises:
-        OSError: also where something has that name, even a link.
-    """
+    """Create a file and open it for writing; the umask and the folder decide about ``mode``. Raises
+    OSError also where something has that name, even a link."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 def flush_to_disk(descriptor: int) -> None:
-    """As os.fsync. A file system that has no such thing keeps what was written all the same.
-
-    Raises:
-        OSError: what was written is not on the disk: it is full or broken.
-    """
+    """As os.fsync. A file system that has no such thing keeps what was written all the same."""
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -60,18 +60,6 @@ class Trained:
     origin_from: int = 0
 
 
-def finished_record(
-    config: RunConfig, trained: Trained, announced: Announcement, attempt: int,
-    earlier: tuple[Attempt, ...], started_at: datetime, ended_at: datetime,
-) -> RunRecord:  # fmt: skip
-    """Of a run that came to its own end: it completed, or diverged with ``trained.error``."""
-    this = Attempt(
-        number=attempt, resumed_from_epoch=trained.resumed_from, started_at=started_at,
-        ended_at=ended_at, status="diverged" if trained.error else "completed",
-    )  # fmt: skip
-    return _record(config, trained, (*earlier, this), announced)
-
-
 def ended_record(
     cell: Path, config: RunConfig, status: Status, error: RunError, *, started_at: datetime,
     ended_at: datetime,
@@ -88,22 +76,22 @@ def ended_record(
     # one that was killed by hand left epochs and no record
     number = max([len(earlier) + 1, *(epoch.attempt for epoch in epochs)])
     trained = Trained(error, epochs, sum(epoch.attempt < number for epoch in epochs))
-    this = Attempt(
-        number=number, resumed_from_epoch=trained.resumed_from, started_at=started_at,
-        ended_at=ended_at, status=status,
-    )  # fmt: skip
     announced = None
     with suppress(OSError, ValueError):  # the ranks never met
         announced = Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
-    return _record(config, trained, (*earlier, this), announced)
+    return build_record(config, trained, announced, status, number, earlier, started_at, ended_at)
 
 
-def _record(
-    config: RunConfig, trained: Trained, attempts: tuple[Attempt, ...],
-    announced: Announcement | None,
+def build_record(
+    config: RunConfig, trained: Trained, announced: Announcement | None, status: Status,
+    attempt: int, earlier: tuple[Attempt, ...], started_at: datetime, ended_at: datetime,
 ) -> RunRecord:  # fmt: skip
-    """Of the start that is the last of ``attempts``."""
-    status = attempts[-1].status
+    """Of the start ``attempt``, after those that ``earlier`` counts."""
+    this = Attempt(
+        number=attempt, resumed_from_epoch=trained.resumed_from, started_at=started_at,
+        ended_at=ended_at, status=status,
+    )  # fmt: skip
+    attempts = (*earlier, this)
     known: dict[str, Any] = dict(vars(trained))
     del known["resumed_from"], known["origin_from"]
     if announced:
@@ -184,8 +172,7 @@ def _differences(provenance: Provenance) -> str:
 def _with_interface(world: World, traffic: Sequence[LinkTraffic]) -> World:
     """Neither MPI nor NCCL shows which interface it uses: between nodes it is the one of rank 0's
     node that moved most both ways, as gradients do."""
-    by_gloo = (world.controller, world.data_plane) == ("gloo", "gloo")
-    if world.interface is not None or world.nodes == 1 or by_gloo:
+    if world.interface is not None or world.nodes == 1:
         return world
     links = [t for t in traffic if t.host == world.hostnames[0] and t.interface != "lo"]
     most = max(links, key=lambda link: min(link.sent_bytes, link.received_bytes), default=None)
@@ -197,11 +184,9 @@ def _why_no_interface(world: World) -> str:
         return "a world of one talks to nobody"
     if world.data_plane == "tf.distribute":  # of several processes, it always shows one
         return "one process: its gradients take no network"
-    if world.controller == "mpi" or world.data_plane == "nccl":
-        plane = "NCCL" if world.data_plane == "nccl" else "MPI"
-        unread = ", and no counter of one was read" * (world.nodes > 1)
-        return f"{plane} does not show which interface it uses{unread}"
-    return "HOROVOD_GLOO_IFACE was not set, so that Gloo chose one by itself"
+    plane = "NCCL" if world.data_plane == "nccl" else "MPI"  # Gloo's is always named
+    unread = ", and no counter of one was read" * (world.nodes > 1)
+    return f"{plane} does not show which interface it uses{unread}"
 
 
 def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:

@@ -67,11 +67,7 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
 
 def forget_earlier(cell: Path, *, resume: bool) -> None:
     """Remove what an earlier start left that would be mistaken for this one's. Only for who holds
-    the cell's lock.
-
-    Raises:
-        OSError: the folder is not writable.
-    """
+    the cell's lock. Raises OSError."""
     stale = [cell / "logs" / name for name in (START_NAME, STOP_NAME, UNFINISHED_NAME)]
     stale += [*(cell / "logs").glob("rank-*.error.json"), *leftovers(cell)]
     if not resume:
@@ -140,10 +136,7 @@ def file_mark(file: Path) -> tuple[int, int, int] | None:
 
 def earlier_attempts(cell: Path, config: RunConfig) -> tuple[Attempt, ...]:
     """Starts that an earlier record of this config counts; none if it is broken or another's.
-
-    Raises:
-        Unreadable: it cannot be read now.
-    """
+    Raises Unreadable."""
     try:
         return read_own_summary(cell, config).attempts
     except (RecordError, OtherCell):

@@ -102,14 +102,17 @@ def hold(
             yield False
             return
         handle.seek(0)
-        last, here = signed(handle.read()), ourselves(handle, job)
+        last, here = signed(handle.read()), ourselves(handle.fileno(), job)
         over = last is None or by_hand or has_ended(last, here, results or folder.parent.parent)
         if last and last.job and not over:
             over = last.job == job or (ended is not None and ended(last.job))
         if last and not over:
             raise MayRun(folder / name, last)
-        with signing(handle, here):
+        _write(handle, here.signature)
+        try:
             yield True
+        finally:
+            _write(handle, "")
 
 
 def has_ended(other: Holder, here: Holder, results: Path) -> bool:
@@ -143,31 +146,22 @@ def _sharing_locks(machine: str, results: Path) -> set[str]:
 def holder(cell: Path, name: str = LOCK_NAME) -> Holder | None:
     """Who holds the cell; None when nobody does, or who does cannot be read."""
     with contextlib.suppress(OSError):
-        if is_running(cell, name):
-            return signed((cell / name).read_text(encoding="utf-8", errors="replace"))
+        held, last = read_lock(cell, name)
+        return last if held else None
     return None
 
 
-def is_running(cell: Path, name: str = LOCK_NAME) -> bool:
-    """Whether somebody holds the cell now."""
-    try:
-        with (cell / name).open(encoding="utf-8") as handle:
-            return not taken(handle, fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return False
-
-
-def is_free(cell: Path) -> bool:
-    """Whether nobody holds the cell now, and whoever did has signed off.
+def read_lock(cell: Path, name: str = LOCK_NAME) -> tuple[bool, Holder | None]:
+    """Whether somebody holds the cell now; and whose signature its lock has.
 
     Raises:
         OSError: its lock cannot be read.
     """
     try:
-        with (cell / LOCK_NAME).open(encoding="utf-8", errors="replace") as handle:
-            return taken(handle, fcntl.LOCK_SH) and signed(handle.read()) is None
+        with (cell / name).open(encoding="utf-8", errors="replace") as handle:
+            return not taken(handle, fcntl.LOCK_SH), signed(handle.read())
     except FileNotFoundError:
-        return True
+        return False, None
 
 
 def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
@@ -180,18 +174,22 @@ def seen_here(folder: Path, name: str) -> list[tuple[str, str]]:
     return [pair] if all(pair) else []
 
 
+def is_free(cell: Path) -> bool:
+    """Whether nobody holds the cell now, and whoever did has signed off; raises OSError."""
+    return read_lock(cell) == (False, None)
+
+
 def is_abandoned(cell: Path) -> bool:
     """Whether whoever held the cell last is provably gone, and has not signed off."""
-    lock = cell / LOCK_NAME
-    with contextlib.suppress(OSError), lock.open(encoding="utf-8", errors="replace") as handle:
-        last = signed(handle.read())
-        free = taken(handle, fcntl.LOCK_SH)
-        return free and last is not None and has_ended(last, ourselves(handle), cell.parent.parent)
+    with contextlib.suppress(OSError):
+        held, last = read_lock(cell)
+        if last and not held:
+            return has_ended(last, ourselves(cell / LOCK_NAME), cell.parent.parent)
     return False
 
 
-def ourselves(handle: TextIO, job: str | None = None) -> Holder:
-    mount = mounts.device_of(handle.fileno())
+def ourselves(lock: int | Path, job: str | None = None) -> Holder:
+    mount = mounts.device_of(lock)
     return Holder(os.getpid(), os.uname().nodename, mounts.boot_id(), mount, job)
 
 
@@ -209,16 +207,6 @@ def taken(handle: TextIO, kind: int) -> bool:
         words = f"{error.strerror}: flock fails on {mounts.mount_in_words(handle.fileno())}: "
         raise OSError(error.errno, words + mounts.LOCKS_REMEDY, handle.name) from error
     return True
-
-
-@contextlib.contextmanager
-def signing(handle: TextIO, holder: Holder) -> Iterator[None]:
-    """For as long as the lock is held."""
-    _write(handle, holder.signature)
-    try:
-        yield
-    finally:
-        _write(handle, "")
 
 
 def _write(handle: TextIO, text: str) -> None:

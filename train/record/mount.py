@@ -23,11 +23,7 @@ def boot_id() -> str | None:
 
 
 def device_of(file: int | Path) -> str:
-    """MAJOR:MINOR of the mount as this kernel numbers it.
-
-    Raises:
-        OSError: no such file.
-    """
+    """MAJOR:MINOR of the mount as this kernel numbers it; raises OSError without such a file."""
     device = (os.fstat(file) if isinstance(file, int) else file.stat()).st_dev
     return f"{os.major(device)}:{os.minor(device)}"
 

@@ -174,23 +174,21 @@ def read_record(path: Path) -> RunRecord:
         RecordError: it is truncated, of another schema version, or against the contract.
         Unreadable: it cannot be read now, so that it may be a good one.
     """
+    if (content := read_whole(path)) is None:
+        raise NoRecord(f"{path}: there is no such file")
     try:
-        if (content := read_whole(path)) is None:
-            raise NoRecord(f"{path}: there is no such file")
-        record = RunRecord.model_validate_json(text := content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path}: not JSON (truncated?): {error}") from error
+        record = RunRecord.model_validate_json(content)
     except ValidationError as error:
-        raise RecordError(f"{path}: {_why_no_record(text, error)}") from error
+        raise RecordError(f"{path}: {_why_no_record(content, error)}") from error
     if "schema_version" not in record.model_fields_set:
         raise RecordError(f"{path}: schema_version None found, 1 expected")
     return record
 
 
-def _why_no_record(text: str, error: ValidationError) -> str:
+def _why_no_record(content: bytes, error: ValidationError) -> str:
     """In words: another version has other keys, so that pydantic's findings would mean nothing."""
     try:
-        values = json.loads(text)
+        values = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as broken:
         return f"not JSON (truncated?): {broken}"
     version = values.get("schema_version") if isinstance(values, dict) else None

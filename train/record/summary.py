@@ -62,12 +62,8 @@ def read_summary(path: Path) -> RecordSummary:
 
 
 def read_own_summary(cell: Path, config: RunConfig) -> RecordSummary:
-    """Of the record in the folder ``cell``, which must be of this very config.
-
-    Raises:
-        NoRecord, RecordError, Unreadable: as :func:`train.record.run.read_record`.
-        OtherCell: the record is of another config.
-    """
+    """Of the record in the folder ``cell``; raises the same, and OtherCell if it is not of this
+    very config."""
     summary = read_summary(cell / RECORD_NAME)
     refuse_other(summary.config, config, cell / RECORD_NAME)
     return summary

@@ -18,22 +18,14 @@ FASTER = 0.9
 _ALL = "all"  # accuracies of the target at once
 
 
-def outcome(
-    epochs: Sequence[EpochRecord], target: Target, planned: int, broke_off: str | None = None
-) -> TargetOutcome | None:
-    """As :meth:`Pursuit.outcome`, after these epochs of ``planned``, from the first one on."""
-    pursuit = Pursuit(target, planned)
-    for epoch in epochs:
-        pursuit.add(epoch)
-    return pursuit.outcome(broke_off)
-
-
 class Pursuit:
     """A run on its way to its target; each epoch is looked at once."""
 
-    def __init__(self, target: Target, planned: int, origin_from: int = 0) -> None:
-        """planned: epochs of the whole run; origin_from: epochs before the first that ran on the
-        same devices and code as those to come, which say nothing of their pace."""
+    def __init__(
+        self, target: Target, planned: int, epochs: Sequence[EpochRecord], origin_from: int = 0
+    ) -> None:
+        """``epochs``: so far, of ``planned``. ``origin_from``: those before the first that ran on
+        the same devices and code as those to come, which say nothing of their pace."""
         self._target, self._planned, self._origin_from = target, planned, origin_from
         self._limit = "" if target.within_s is None else f" of {target.within_s:g} s"
         asked = {"train": target.train_accuracy, "validation": target.validation_accuracy}
@@ -43,6 +35,8 @@ class Pursuit:
         self._effort: dict[str, Any] = {"epoch": 0, "steps": 0, "images": 0, "seconds": 0.0}
         self._fastest_s = 0.0  # of a steady epoch; 0: there was none
         self._last: EpochRecord | None = None
+        for epoch in epochs:
+            self.add(epoch)
 
     @property
     def _met(self) -> bool:

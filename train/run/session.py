@@ -14,7 +14,7 @@ from train.distributed.watchdog import Watchdog
 from train.distributed.world import describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
-from train.record.builder import Announcement, finished_record
+from train.record.builder import Announcement, build_record
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     START_NAME,
@@ -118,8 +118,9 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     beat("waiting for the record to be written")
     if runtime.rank == 0:
         beat("writing the record")
-        record = finished_record(
-            config, trained, announced(), task.attempt,
+        record = build_record(
+            config, trained, announced(), "diverged" if trained.error else "completed",
+            task.attempt,
             earlier=tuple(
                 a for a in earlier_attempts(task.out, config) if a.number < task.attempt
             ),

@@ -234,7 +234,8 @@ class TrainStep:
         self.optimizer.apply_gradients(
             zip(gradients, variables, strict=True), experimental_aggregate_gradients=False
         )
-        return first_elements(variables)
+        # one number of each, there only when all of the variables are: what to wait for
+        return tf.concat([tf.reshape(variable, [-1])[:1] for variable in variables], axis=0)
 
     def _local_results(self, value: Any) -> Any:
         return (value,)
@@ -244,8 +245,3 @@ def _round() -> None:
     """The smallest all-reduce, on the host: a GPU's own queue is another matter."""
     with tf.device("CPU"):
         float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum, name="meeting"))
-
-
-def first_elements(tensors: Sequence[Any]) -> tf.Tensor:
-    """One of each, there only when all of the tensors are: what to wait for."""
-    return tf.concat([tf.reshape(tensor, [-1])[:1] for tensor in tensors], axis=0)

@@ -58,19 +58,15 @@ def reduce_statistics(model: tf.keras.Model, size: int) -> None:
     layers = [one for one in batch_norms(model) if not isinstance(one, SyncBatchNormalization)]
     if size == 1 or not layers:
         return
-    means = [layer.moving_mean for layer in layers]
-    variances = [layer.moving_variance for layer in layers]
-    pooled = hvd.grouped_allreduce([tf.identity(m) for m in means], op=hvd.Average)
+    means = hvd.grouped_allreduce([tf.identity(one.moving_mean) for one in layers], op=hvd.Average)
     within_and_between = [
-        variance + tf.square(mean - common)
-        for variance, mean, common in zip(variances, means, pooled, strict=True)
+        one.moving_variance + tf.square(one.moving_mean - mean)
+        for one, mean in zip(layers, means, strict=True)
     ]
-    spread = hvd.grouped_allreduce(within_and_between, op=hvd.Average)
-    for mean, variance, new_mean, new_variance in zip(
-        means, variances, pooled, spread, strict=True
-    ):
-        mean.assign(new_mean)
-        variance.assign(new_variance)
+    variances = hvd.grouped_allreduce(within_and_between, op=hvd.Average)
+    for one, mean, variance in zip(layers, means, variances, strict=True):
+        one.moving_mean.assign(mean)
+        one.moving_variance.assign(variance)
 
 
 def reestimate_statistics(model: tf.keras.Model, batches: Iterable[Pixels], size: int) -> None:

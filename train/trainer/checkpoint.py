@@ -75,11 +75,8 @@ def _named(variables: Sequence[Any]) -> dict[str, Any]:
 def save(
     path: Path, config: RunConfig, fingerprint: str, variables: Sequence[Any], progress: Progress
 ) -> None:
-    """Write the whole state atomically (rank 0 only).
-
-    Raises:
-        OSError: disk full and the like; an older checkpoint stays as it was.
-    """
+    """Write the whole state atomically (rank 0 only); after an OSError, as of a full disk, the
+    older checkpoint is as it was."""
     arrays = {name: variable.numpy() for name, variable in _named(variables).items()}
     # names that no variable has: theirs contain a colon
     arrays["identity"] = np.array(_identity(config, fingerprint))

@@ -39,8 +39,6 @@ def epoch_record(
     results: Sequence[StepResult],
     sums: Floats,
     checked: Evaluation | None,
-    *,
-    labelled: bool,
     **measured: Any,
 ) -> EpochRecord:
     """The same on all ranks, if they give the same.
@@ -63,9 +61,9 @@ def epoch_record(
         lr_first=rates[0],
         lr_last=rates[-1],
         train_loss=_finite(loss / counted) if counted else None,
-        train_accuracy=float(correct / images) if labelled else None,
+        train_accuracy=float(correct / images) if config.labelled else None,
         validation_loss=_finite(checked.loss) if checked else None,
-        validation_accuracy=checked.accuracy if checked and labelled else None,
+        validation_accuracy=checked.accuracy if checked and config.labelled else None,
         validation_images=checked.images if checked else 0,
         lr_mean=float(np.mean(rates)),
         accumulation=plan.accumulation,

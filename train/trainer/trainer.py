@@ -141,9 +141,7 @@ class Trainer:
         if restored:
             self._continue(*restored)
         if target := self.config.target:
-            self.pursuit = Pursuit(target, len(self.plans), self.origin_from)
-            for epoch in self.epochs:
-                self.pursuit.add(epoch)
+            self.pursuit = Pursuit(target, len(self.plans), self.epochs, self.origin_from)
         if self.runtime.rank == 0:
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in self.epochs)
             write_atomically(self.out / EPOCHS_NAME, lines)
@@ -229,8 +227,8 @@ class Trainer:
         # those of rank 0; all others wait for a rank that is suspended, and their clocks go on
         trained_s, evaluated_s, sampled_s = (min(t) if suspended_s else t[0] for t in times)
         record = epoch_record(
-            self.config, plan, results, sums, self.checked, labelled=self.config.labelled,
-            attempt=self.attempt, train_s=trained_s, eval_s=evaluated_s if self.checked else 0.0,
+            self.config, plan, results, sums, self.checked, attempt=self.attempt,
+            train_s=trained_s, eval_s=evaluated_s if self.checked else 0.0,
             suspended_s=suspended_s, sampled_s=sampled_s, sampled_steps=int(sampled_s > 0),
             steps_per_call=self.stepper.per_call,
         )  # fmt: skip

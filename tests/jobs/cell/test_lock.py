@@ -21,7 +21,7 @@ from train.record.lock import (
     MayRun,
     hold,
     holder,
-    is_running,
+    is_free,
     seen_here,
     signed,
 )
@@ -155,15 +155,15 @@ def test_one_sweep_per_folder(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_cell(tmp_path: Path) -> None:
-    assert not is_running(tmp_path) and holder(tmp_path) is None
+    assert holder(tmp_path) is None
     with hold(tmp_path, job="17_2") as first:
-        assert first and is_running(tmp_path)
+        assert first
         with hold(tmp_path) as second:
             assert not second
         found = holder(tmp_path)
         assert found is not None and (found.job, found.boot) == ("17_2", OURS)
         assert str(found) == f"job 17_2, process {os.getpid()} on {HOST}"
-    assert not is_running(tmp_path) and (tmp_path / LOCK_NAME).read_text() == ""
+    assert is_free(tmp_path) and (tmp_path / LOCK_NAME).read_text() == ""
     # a killed supervisor leaves its name, and no lock
     (tmp_path / LOCK_NAME).write_text("process 1 on somewhere")
-    assert not is_running(tmp_path) and holder(tmp_path) is None
+    assert holder(tmp_path) is None

@@ -13,7 +13,7 @@ from jobs.cell.state import lay_out
 from jobs.local.supervisor import Ranks
 from tests.builders import config
 from tests.jobs.local.scripted import Trial, stage
-from train.record.lock import is_running
+from train.record.lock import holder
 from train.record.run import SweepManifest
 
 Sweep = Callable[..., Trial]
@@ -42,4 +42,4 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
     for trial in trials:
         for cell in trial.cells:
             end_leftovers(cell)
-            assert not is_running(cell), "nobody may hold it any more"
+            assert holder(cell) is None, "nobody may hold it any more"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-import string
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from tests.builders import config, epoch, record
+from tests.builders import config, record
 from tests.unreadable import Once, is_untouched, unreadable
 from train.errors import READ_TRIES, NoRecord, Unreadable
 from train.record.cell_folder import earlier_attempts
@@ -73,20 +70,6 @@ def test_records_satisfy_their_exported_schema() -> None:
     broken = json.loads(record().model_dump_json())
     del broken["config"]
     assert list(validator.iter_errors(broken))
-
-
-@given(
-    name=st.text(string.printable, max_size=40), loss=st.floats(0, 1e6),
-    accuracy=st.one_of(st.none(), st.floats(0, 1)), gpus=st.integers(1, 64),
-)  # fmt: skip
-def test_any_record_round_trips_through_json(name, loss, accuracy, gpus) -> None:
-    of = config(gpus=gpus)
-    epochs = tuple(
-        epoch(n + 1, of, train_loss=loss, validation_accuracy=accuracy) for n in range(2)
-    )
-    error = RunError(what=name, where=name, what_to_do=name, log_tail=(name,))
-    whole = record(of, epochs=epochs, status="failed", error=error)
-    assert RunRecord.model_validate_json(whole.model_dump_json()) == whole
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ETIMEDOUT])

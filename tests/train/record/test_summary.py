@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.builders import config, namesakes, record
-from tests.unreadable import unreadable
-from train.errors import NoRecord, RecordError, Unreadable
+from tests.builders import config, record
+from train.errors import RecordError
 from train.record import summary as module
-from train.record.run import OtherCell, RunError, read_record
+from train.record.run import RunError, read_record
 from train.record.summary import RecordSummary, read_own_summary, read_summary
 
 CONFIG = config(epochs=60)
@@ -75,25 +74,9 @@ def test_a_record_that_contradicts_itself_is_broken_in_the_same_words(
         read_own_summary(tmp_path, CONFIG)
 
 
-def test_no_record_and_none_that_can_be_read(tmp_path: Path) -> None:
-    with pytest.raises(NoRecord):
-        read_own_summary(tmp_path, CONFIG)
-    unreadable(tmp_path / "record.json")
-    with pytest.raises(Unreadable):
-        read_own_summary(tmp_path, CONFIG)
-
-
 def test_a_record_from_before_a_key_existed_is_ones_own(tmp_path: Path) -> None:
     """What is absent is at its default, in the technique, too."""
     values = json.loads(write(tmp_path).read_text())
     del values["config"]["validate_on"], values["config"]["technique"]["reduction"]
     (tmp_path / "record.json").write_text(json.dumps(values))
     assert read_own_summary(tmp_path, CONFIG).config == CONFIG
-
-
-def test_a_record_of_another_config_is_refused(tmp_path: Path) -> None:
-    one, other = namesakes()
-    (tmp_path / "record.json").write_text(record(one).model_dump_json(indent=2))
-    assert read_own_summary(tmp_path, one).config == one
-    with pytest.raises(OtherCell, match="epochs 5271; expected epochs 5446"):
-        read_own_summary(tmp_path, other)

@@ -10,8 +10,14 @@ import pytest
 
 from tests.builders import config, epoch
 from train.config.run import Target
-from train.record.measurements import EpochRecord
-from train.record.target import Pursuit, outcome
+from train.record.measurements import EpochRecord, TargetOutcome
+from train.record.target import Pursuit
+
+
+def outcome(
+    epochs: Sequence[EpochRecord], target: Target, planned: int, broke_off: str | None = None
+) -> TargetOutcome | None:
+    return Pursuit(target, planned, epochs).outcome(broke_off)
 
 
 def met(epochs: Sequence[EpochRecord], target: Target, planned: int = 9) -> bool | None:
@@ -165,7 +171,7 @@ def test_a_run_that_broke_off_did_not_meet_it() -> None:
 
 def test_each_epoch_of_a_long_run_is_looked_at_once() -> None:
     """Seen: what one of 100,000 epochs took grew with their number."""
-    pursuit = Pursuit(both(), 200_000)
+    pursuit = Pursuit(both(), 200_000, ())
     poor = run(POOR)[0]
     began = time.perf_counter()
     for _ in range(100_000):

@@ -46,18 +46,6 @@ def test_stays_between_one_and_what_float32_holds():
     assert run(LossScale(2.0**126, 1), True, True, True) == [2.0**127] * 3
 
 
-def test_is_restored_from_its_variables():
-    from train.step.loss_scale import LossScale
-
-    first, second = LossScale(64.0, 4), LossScale(1.0, 4)
-    run(first, False, True, True)
-    assert len(first.variables) == len(second.variables) == 2
-    assert len({variable.name for variable in first.variables}) == 2
-    for old, new in zip(first.variables, second.variables, strict=True):
-        new.assign(old)
-    assert run(first, True, True, True) == run(second, True, True, True) == [32, 64, 64]
-
-
 def test_keeps_gradients_that_float16_loses(invariant):
     import tensorflow as tf
 

@@ -133,10 +133,6 @@ def test_other_variables_are_refused(file: Path) -> None:
     assert refused(file, [*own[:-1], tf.Variable([1.0], name="m")]), "another shape"
 
 
-def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
-    assert restore(tmp_path / "checkpoint.npz", state()) is None
-
-
 def test_a_checkpoint_that_cannot_be_read_now_is_no_reason_to_begin_again(file: Path) -> None:
     """The first epoch of a run that began again would replace it."""
     unreadable(file)

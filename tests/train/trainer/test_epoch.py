@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from tests.builders import config
-from train.config.technique import Technique
-from train.record.builder import why_no_noise
 
 pytestmark = pytest.mark.tf
 
@@ -38,7 +36,7 @@ def record(*steps: Any, batch: int = 4) -> Any:
 
     plan = EpochPlan(0, 1, batch, len(steps), 0, 1.0)
     return epoch_record(
-        config(gpus=1, batch_per_rank=4), plan, steps, epoch_sums(steps), None, labelled=True,
+        config(gpus=1, batch_per_rank=4), plan, steps, epoch_sums(steps), None,
         attempt=1, train_s=1.0, eval_s=0.0,
     )  # fmt: skip
 
@@ -129,19 +127,3 @@ def test_ranks_that_are_to_draw_the_same_images_are_no_alarm() -> None:
     for partition in ("partition", "independent", "whole"):
         assert alarm(2, 1, 4.0, 4.0, partition=partition)
     assert alarm(2, 1, 4.0, 4.0, partition="same") is None
-
-
-@pytest.mark.parametrize(
-    ("technique", "measured"),
-    [
-        ({}, True),
-        ({"noise_batch": 32}, False),
-        ({"reduction": "adasum"}, False),
-        ({"normalisation": "sync_batch_norm"}, False),
-        ({"normalisation": "batch_norm", "compression": "fp16"}, True),
-    ],
-)
-def test_noise_is_measured_where_the_two_norms_say_something(technique, measured) -> None:
-    row = Technique(**({"name": "t", "base_lr": 0.1, "base_batch": 64} | technique))
-    assert (why_no_noise(config(technique=row)) is None) is measured
-    assert why_no_noise(config(gpus=2, partition="same")) and not why_no_noise(config(gpus=1))
