@@ -36,8 +36,7 @@ from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell
 from train.record.summary import RecordSummary, read_own_summary
-from train.run.failure import headline, leave
-from train.run.task import Task
+from train.run.task import Task, headline, leave
 
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 

@@ -17,7 +17,6 @@ from analysis.__main__ import app as analysis
 from jobs.__main__ import app as jobs
 from tests.sweeps import ROOT
 from train.errors import expanded
-from train.interconnect import simulate
 from train.program import place, positive
 
 
@@ -30,21 +29,6 @@ def test_others_are_named_as_what_was_expected(kind, text, capsys) -> None:
     parser.add_argument("--n", type=positive(kind))
     with pytest.raises(argparse.ArgumentError, match=f"invalid positive {kind.__name__} value"):
         parser.parse_args([f"--n={text}"])
-
-
-@pytest.mark.parametrize(
-    ("tokens", "words"),
-    [
-        (["--noise=-1"], "invalid positive float value: '-1'"),
-        (["--shares", "1.5"], "shares of a healthy rate, 1 or less"),
-        (["--nodes", "2"], "three nodes or more"),
-    ],
-)
-def test_a_command_refuses_what_makes_no_sense(tokens, words, capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        simulate.main(tokens)
-    assert ended.value.code == 2
-    assert words in capsys.readouterr().err
 
 
 def test_a_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,6 @@ def train(cell: Path, *options: str, **environment: str) -> subprocess.Completed
 @pytest.mark.parametrize(
     ("options", "changes", "words"),
     [
-        (["--attempt", "0"], {}, "--attempt"),
         (["--stall-s", "nan"], {}, "--stall-s"),
         ([], {"SIZE": "two"}, "HOROSCALE_SIZE is 'two'"),
         ([], {"CORES": "0,x"}, "HOROSCALE_CORES is '0,x'"),
@@ -75,15 +74,12 @@ def test_a_wrong_request_is_refused_without_a_traceback(cell, options, changes, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_config_that_is_none_is_refused(cell: Path, capsys) -> None:
+def test_a_place_that_cannot_be_written_and_a_config_that_is_none_are_refused(cell, capsys) -> None:
+    assert start(cell, "--out", str(cell / "config.json" / "out")) == 2
+    assert "config.json/out" in capsys.readouterr().err
     (cell / "config.json").write_bytes(b"\xff")
     assert start(cell) == 2
     assert "config.json" in capsys.readouterr().err
-
-
-def test_a_place_that_cannot_be_written_is_refused(cell: Path, capsys) -> None:
-    assert start(cell, "--out", str(cell / "config.json" / "out")) == 2
-    assert "config.json/out" in capsys.readouterr().err
 
 
 def test_a_cell_that_runs_is_left_alone(cell: Path, capsys) -> None:

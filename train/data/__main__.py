@@ -19,18 +19,15 @@ _DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints counts and shape as one JSON line.
 
-    Exit code: 0 well, 2 the request or the data are wrong, 130 interrupted.
+    Exit code: 0 well, 2 the request or the data are wrong.
     """
     parser = argparse.ArgumentParser(prog="python -m train.data", description=__doc__)
-    text = "find or download the raw files, and make the form that ranks load"
-    parser.add_argument("command", choices=["prepare"], help=text)
-    parser.add_argument("dataset", help="e.g. digits, cifar10, folder:PATH")
-    text = "folder with the data sets (default: $DATA, else .data)"
-    parser.add_argument("--root", type=place, help=text)
-    text = "folder for prepared forms (default: ROOT/prepared)"
-    parser.add_argument("--store", type=place, help=text)
-    text = "side in pixels; folders only (default: 64)"
-    parser.add_argument("--image-size", type=int, help=text)
+    add = parser.add_argument
+    add("command", choices=["prepare"], help="find or download raw files, and make what ranks load")
+    add("dataset", help="e.g. digits, cifar10, folder:PATH")
+    add("--root", type=place, help="folder with the data sets (default: $DATA, else .data)")
+    add("--store", type=place, help="folder for prepared forms (default: ROOT/prepared)")
+    add("--image-size", type=int, help="side in pixels; folders only (default: 64)")
     options = parser.parse_args(arguments)
     try:
         root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
@@ -38,9 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         say(str(error))
         return 2
-    except KeyboardInterrupt:
-        say("interrupted; nothing half-made was left")
-        return 130
     facts = {
         "name": data.name,
         "train_images": len(data.train_y),

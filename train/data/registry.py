@@ -13,8 +13,7 @@ from train.config.datasets import ARRAYS_PREFIX, DATASETS, FOLDER_PREFIX, FOLDER
 from train.data.dataset import META, Dataset, Source, name_of, read_prepared, write_prepared
 from train.data.sources import arrays, cifar10, image_folder, mnist
 from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
-from train.data.sources.download import fetch_all
-from train.data.sources.published import OTHERWISE, PUBLISHED
+from train.data.sources.download import OTHERWISE, PUBLISHED, fetch_all
 from train.data.waiting import one_at_a_time, say
 from train.errors import DataError, explained, is_writable
 
@@ -46,18 +45,13 @@ def load(
 def prepare(
     dataset: str, image_size: int | None, root: Path, *, store_root: Path | None = None
 ) -> Path:
-    """Make the prepared form under ``store_root`` unless it is there; return its folder.
+    """Make the prepared form under ``store_root`` (``root``/prepared) unless it is there; return
+    its folder.
 
     Raw files are looked for in ``root``. If they are gone, the form that was made of them is used;
     else published ones are downloaded, to ``store_root`` if ``root`` is read-only. Any number of
     processes may ask for it at the same time, as ranks that were started by hand: one does it, the
-    others wait.
-
-    Args:
-        dataset: a name of DATASETS, folder:PATH or arrays:FILE.npz.
-        image_size: side in pixels of a folder's images, None for 64; None for all other sets.
-        root: where the raw files are; a shared, read-only folder will do.
-        store_root: where prepared forms are kept, by default ``root``/prepared.
+    others wait. image_size: side in pixels of a folder's images; None for all other sets.
 
     Raises:
         ConfigError: unknown data set.

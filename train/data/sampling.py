@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from train.config.run import tenth, used_train_images
 from train.data.dataset import Dataset, Labels, make_dataset
 
-#: Ends the words of "independent": SeedSequence pads with zeros, so without it rank 0's words are
-#: those of the partition, as they are for "whole".
-_INDEPENDENT = 1
 Indices = NDArray[np.int64]
 _SEED = 2017  # any fixed number; another one gives other held-out images
 
@@ -61,8 +58,8 @@ def rank_batches(
     if option == "same":
         order = shuffled(n, seed, epoch)
     else:
-        words = (_INDEPENDENT,) if option == "independent" else ()
-        order = shuffled(n, seed, epoch, rank, *words)
+        # SeedSequence pads with zeros, so without the 1 rank 0's words are those of the partition
+        order = shuffled(n, seed, epoch, rank, *([1] if option == "independent" else []))
     return order[: steps * batch_per_rank].reshape(steps, batch_per_rank)
 
 

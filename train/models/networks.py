@@ -15,7 +15,7 @@ from train.errors import ConfigError
 from train.models.layers import StepSeed, seed_random_layers
 from train.models.normalisation import batch_norms, replace_batch_norms
 from train.models.own import Shape, own_network
-from train.models.standardise import ChannelStatistics, scaled
+from train.models.pixels import ChannelStatistics, scaled
 
 L = tf.keras.layers
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import partial
 from typing import Any, Literal
 
 import horovod.tensorflow as hvd
@@ -20,7 +21,26 @@ from train.models.layers import all_layers
 L = tf.keras.layers
 
 
-class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
+class _OwnBatchNormalization(tf.keras.layers.BatchNormalization):
+    """Keras' layer, which evaluates; a subclass normalises in training."""
+
+    masked = False  # whether a call got a mask, which does not count here
+    numbers: int  # per channel, of what the variance was taken of in the last call
+
+    def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
+        """inputs: [batch, ..., channels], or with the channels on another axis."""
+        if not training or not self.trainable:
+            return super().call(inputs, training=False)
+        self.masked |= mask is not None
+        (axis,), last = self.axis, inputs.shape.rank - 1
+        if axis == last:
+            return self._normalised(inputs)
+        order = [*(n for n in range(last + 1) if n != axis), axis]
+        output = self._normalised(tf.transpose(inputs, order))
+        return tf.transpose(output, [*range(axis), last, *range(axis, last)])
+
+
+class GhostBatchNormalization(_OwnBatchNormalization):
     """Batch norm whose statistics are those of ``ghost_batch`` neighbouring images at a time.
 
     Hoffer et al. 2017 (1705.08741), algorithm 1: gamma and beta are shared by all ghosts, and the
@@ -38,27 +58,25 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
     ghost_batch: int
     momentum_per: Literal["ghost", "batch"]
 
-    def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
-        """inputs: [batch, ..., channels], or with the channels on another axis; all but the
-        batch's share of it known.
-
-        Raises:
-            ValueError: in training, the batch is no multiple of ``ghost_batch``, or not known.
-        """
-        if not training or not self.trainable:
-            return super().call(inputs, training=False)
-        self.masked = mask is not None or getattr(self, "masked", False)
+    def _normalised(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Raises: ValueError: the batch is no multiple of ``ghost_batch``, or not known."""
         self.rows = batch = inputs.shape[0]
         if batch is None or batch % self.ghost_batch:
             raise ValueError(
                 f"{self.name}: the batch has {batch} images, expected a multiple of ghost_batch "
                 f"{self.ghost_batch}, known when the graph is made: drop the rest of the images"
             )
-        last = channels_last(self, inputs)
-        is_map = last.shape.rank == 4
-        images = last if is_map else tf.reshape(last, [batch, -1, 1, last.shape[-1]])
+        is_map = inputs.shape.rank == 4
+        images = inputs if is_map else tf.reshape(inputs, [batch, -1, 1, inputs.shape[-1]])
         ghosts = tf.split(images, batch // self.ghost_batch)
-        outputs, means, variances = zip(*(self._fused(ghost) for ghost in ghosts), strict=True)
+        fused = partial(
+            tf.compat.v1.nn.fused_batch_norm,
+            scale=tf.ones(images.shape[-1]) if self.gamma is None else self.gamma,
+            offset=tf.zeros(images.shape[-1]) if self.beta is None else self.beta,
+            epsilon=self.epsilon,
+            is_training=True,
+        )
+        outputs, means, variances = zip(*map(fused, ghosts), strict=True)
         unbiased = tf.stack(variances)
         self.numbers = ghosts[0].shape[:3].num_elements()
         seen = unbiased if self.fused else unbiased * (1 - 1 / self.numbers)
@@ -66,17 +84,7 @@ class GhostBatchNormalization(tf.keras.layers.BatchNormalization):
         _move_in_turn(self.moving_mean, tf.stack(means), kept)
         _move_in_turn(self.moving_variance, seen, kept)
         joined = tf.concat(outputs, axis=0)
-        return channels_back(self, joined if is_map else tf.reshape(joined, tf.shape(last)))
-
-    def _fused(self, ghost: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Normalised images, and their mean and unbiased variance per channel."""
-        return tf.compat.v1.nn.fused_batch_norm(
-            ghost,
-            tf.ones(ghost.shape[-1]) if self.gamma is None else self.gamma,
-            tf.zeros(ghost.shape[-1]) if self.beta is None else self.beta,
-            epsilon=self.epsilon,
-            is_training=True,
-        )
+        return joined if is_map else tf.reshape(joined, tf.shape(inputs))
 
 
 def _move_in_turn(average: tf.Variable, values: tf.Tensor, momentum: float) -> None:
@@ -90,7 +98,7 @@ def _move_in_turn(average: tf.Variable, values: tf.Tensor, momentum: float) -> N
     average.assign(momentum**count * average + tf.linalg.matvec(values, weights, transpose_a=True))
 
 
-class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
+class SyncBatchNormalization(_OwnBatchNormalization):
     """Batch norm with the statistics of all ranks' batches together: one large batch.
 
     With equal batches the mean is the mean of the ranks' means mu_r, and the variance
@@ -103,13 +111,9 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
 
     size: int  # ranks that take part
 
-    def call(self, inputs: tf.Tensor, training: bool = False, mask: Any = None) -> tf.Tensor:
-        """inputs: [batch, ..., channels], the same batch on all ranks; or with the channels on
-        another axis."""
-        if not training or not self.trainable:
-            return super().call(inputs, training=False)
-        self.masked = mask is not None or getattr(self, "masked", False)
-        x = channels_last(self, tf.cast(inputs, tf.float32))
+    def _normalised(self, inputs: tf.Tensor) -> tf.Tensor:
+        """inputs: as many images on all ranks."""
+        x = tf.cast(inputs, tf.float32)
         self.numbers = (x.shape[:-1].num_elements() or 0) * self.size
         axes = list(range(x.shape.rank - 1))
         own_mean, own_variance = tf.nn.moments(x, axes)
@@ -127,7 +131,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         output = (x - mean) * (scale if self.gamma is None else scale * self.gamma)
         if self.beta is not None:
             output += self.beta
-        return channels_back(self, tf.cast(output, inputs.dtype))
+        return tf.cast(output, inputs.dtype)
 
     def _mean_over_ranks(self, value: tf.Tensor, what: str) -> tf.Tensor:
         """Differentiable: the gradient of an average over ranks is the average of gradients."""
@@ -144,21 +148,9 @@ def biased_part(layer: tf.keras.layers.BatchNormalization, images: int) -> float
     """
     if not layer.fused:
         return 1.0
-    if isinstance(layer, GhostBatchNormalization | SyncBatchNormalization):
+    if isinstance(layer, _OwnBatchNormalization):
         return 1 - 1 / layer.numbers
     return 1 - 1 / (images * math.prod(layer.input_shape[1:]) // layer.moving_mean.shape[0])
-
-
-def channels_last(layer: tf.keras.layers.BatchNormalization, x: tf.Tensor) -> tf.Tensor:
-    (axis,) = layer.axis
-    order = [*(n for n in range(x.shape.rank) if n != axis), axis]
-    return x if axis == x.shape.rank - 1 else tf.transpose(x, order)
-
-
-def channels_back(layer: tf.keras.layers.BatchNormalization, x: tf.Tensor) -> tf.Tensor:
-    (axis,) = layer.axis
-    last = x.shape.rank - 1
-    return x if axis == last else tf.transpose(x, [*range(axis), last, *range(axis, last)])
 
 
 def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalization]:
@@ -179,11 +171,8 @@ def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
     if optimizer.fix_norm:
         uses = defaultdict[Any, list[bool]](list)
         _note_uses(network, uses, training=True)
-        plain = [
-            x for x in plain
-            if x.activation is tf.keras.activations.linear and uses[x]
-            and all(normalises for normalises in uses[x])
-        ]  # fmt: skip
+        linear = tf.keras.activations.linear
+        plain = [x for x in plain if x.activation is linear and uses[x] and all(uses[x])]
     return [x.kernel for x in plain]
 
 

@@ -11,8 +11,8 @@ import io
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,10 +28,10 @@ from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError, read_whole
-from train.models.layers import OwnNetwork, StepSeed, seed_random_layers, stream_of
+from train.models.layers import OwnNetwork, StepSeed, all_layers, seed_random_layers, stream_of
 from train.models.normalisation import replace_batch_norms
+from train.models.pixels import ChannelStatistics, scaled
 from train.models.refusals import network_as_built_problem, training_problem
-from train.models.standardise import ChannelStatistics, scaled
 
 Shape = tuple[int, int, int]  # height, width, channels
 
@@ -70,7 +70,7 @@ def own_network(
             logits = own(_prepared(source, images, technique, pixels))
             logits = tf.keras.layers.Activation("linear", dtype="float32", name="logits")(logits)
             model = tf.keras.Model(images, logits, name="own_network")
-            if not known and (text := training_problem(model, shape, config)):
+            if not known and (text := training_problem(own, shape, config)):
                 raise ConfigError(f"{label}: {text}")
     return model
 
@@ -181,31 +181,28 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     name, sha256 = split_hash(pretrained)
     file = place_of(name, folder)
     content = _checked_content(file, sha256, "--data")
+    names, stored = hdf5_format.load_attributes_from_hdf5_group, dict[str, dict[str, Any]]()
+    with suppress(OSError), h5py.File(io.BytesIO(content)) as opened:  # it may be no HDF5 at all
+        group = opened.get("model_weights", opened)
+        for key in names(group, "layer_names"):
+            if saved := names(group[key], "weight_names"):
+                stored[key] = {name: group[key][name][()] for name in saved}
+    places = list(dict.fromkeys(_places(network, stored)))
+    if text := _fit_problem([layer.name for layer in places], list(stored)):
+        raise ConfigError(f"pretrained: {file} {text}")
+    loaded = [layer for layer in places if layer.name in stored]
     try:
-        with h5py.File(io.BytesIO(content)) as opened:
-            group = opened.get("model_weights", opened)
-            names = hdf5_format.load_attributes_from_hdf5_group
-            stored = [
-                key for key in names(group, "layer_names") if names(group[key], "weight_names")
-            ]
-            places = list(dict.fromkeys(_places(network, stored)))
-            if text := _fit_problem([layer.name for layer in places], stored):
-                raise ConfigError(f"pretrained: {file} {text}")
-            loaded = [layer for layer in places if layer.name in stored]
-            for layer in loaded:
-                own = layer.trainable_weights + layer.non_trainable_weights
-                saved = names(group[layer.name], "weight_names")
-                for weight, name in _pairs(own, saved):
-                    weight.assign(group[layer.name][name][()])
-    except ConfigError:
-        raise
-    except OSError as error:  # no HDF5 at all
-        raise ConfigError(f"pretrained: {file} {_fit_problem([], [])}") from error
+        for layer in loaded:
+            own = layer.trainable_weights + layer.non_trainable_weights
+            for weight, name in _pairs(own, [*stored[layer.name]]):
+                weight.assign(stored[layer.name][name])
     except ValueError as error:
         raise ConfigError(
             f"pretrained: cannot load {file}: {error} (a layer that is to start with random "
             "weights needs a name that is not in the file)"
         ) from error
+    for layer in all_layers(network):
+        layer.finalize_state()  # Normalization computes with copies of its weights
     return f"pretrained: {len(loaded)} of {len(places)} layers"
 
 
@@ -233,7 +230,7 @@ def _pairs(weights: list[tf.Variable], stored: list[str]) -> list[tuple[tf.Varia
     return pairs if alike else list(zip(weights, stored, strict=True))
 
 
-def _places(model: tf.keras.Model, stored: list[str]) -> Iterator[tf.keras.layers.Layer]:
+def _places(model: tf.keras.Model, stored: Container[str]) -> Iterator[tf.keras.layers.Layer]:
     """Layers with weights, in their order; a network whose name is stored is one of them."""
     for layer in model.layers:
         inner = () if layer.name in stored else _networks_of(layer)

@@ -105,11 +105,8 @@ def network_as_built_problem(
     return first_problem(_BUILT, n=network, images=(None, *shape), logits=(None, classes), c=config)
 
 
-def training_problem(
-    model: tf.keras.Model, shape: tuple[int, ...], config: RunConfig
-) -> str | None:
-    """Of a network within ``model`` as ranks train it. What it computes is its ``digest`` then."""
-    network = next(layer for layer in model.layers if isinstance(layer, OwnNetwork))
+def training_problem(network: OwnNetwork, shape: tuple[int, ...], config: RunConfig) -> str | None:
+    """Of a network as ranks train it. What it computes is its ``digest`` then."""
     shape = (config.technique.ghost_batch or _BATCH, *shape)
     trained, evaluated = (traced(network, shape, training=training) for training in (True, False))
     network.digest = trained.digest

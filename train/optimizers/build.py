@@ -23,8 +23,8 @@ from train.config.optimizer import (
 )
 from train.errors import ConfigError
 from train.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
+from train.optimizers.layerwise import NovoGradOptimizer
 from train.optimizers.muon import MuonOptimizer
-from train.optimizers.novograd import NovoGradOptimizer
 
 keras = tf.keras.optimizers
 

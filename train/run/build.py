@@ -18,8 +18,7 @@ from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of, user_network
 from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
-from train.models.standardise import channel_statistics
-from train.models.whitening import whiten_first_layer
+from train.models.pixels import channel_statistics, whiten_first_layer
 from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
 from train.step.one_graph import OneGraphStep

@@ -36,7 +36,7 @@ from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
 from train.program import EXIT_FAILED, EXIT_REQUEST, positive
 from train.record.cell_folder import CHECKPOINT_NAME
-from train.run.failure import headline
+from train.run.task import headline
 
 STEPS = 3  # of each of two epochs
 #: Of the norm of a step: what float32 makes of a sum in another order stays far below.

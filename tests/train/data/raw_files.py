@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from train.data.sources.cifar10 import CLASSES
-from train.data.sources.download import Remote, sha256_of
-from train.data.sources.published import PUBLISHED
+from train.data.sources.download import PUBLISHED, Remote, sha256_of
 
 IDX = (
     "train-images-idx3-ubyte", "train-labels-idx1-ubyte",

@@ -39,19 +39,6 @@ def ids(batches) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "accumulation", "batch"), [(1, 1, 24), (2, 1, 12), (1, 4, 6), (2, 2, 6), (3, 2, 4)]
-)
-def test_a_global_batch_is_the_same_images_however_it_is_cut(gpus, accumulation, batch) -> None:
-    whole = [ids(step) for step in steps(gpus=1, batch_per_rank=24)[0]]
-    cut = steps(gpus=gpus, accumulation=accumulation, batch_per_rank=batch)
-    for number, expected in enumerate(whole):
-        parts = [ids(rank[number]) for rank in cut]
-        assert set.union(*parts) == expected
-        assert sum(map(len, parts)) == 24  # disjoint
-        assert all(len(rank[number]) == accumulation for rank in cut)
-
-
-@pytest.mark.parametrize(
     ("gpus", "accumulation", "batch"), [(2, 1, 10), (4, 1, 5), (5, 2, 2), (3, 2, 7)]
 )
 def test_the_ranks_share_the_epochs_permutation(

@@ -86,13 +86,6 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     assert heard[-1] == "mine"
 
 
-@pytest.mark.parametrize("place", ["file/prepared", "file"])
-def test_where_nothing_can_be_written_nobody_waits(tmp_path: Path, place: str) -> None:
-    (tmp_path / "file").write_text("no folder")
-    with one_at_a_time(tmp_path / place, "digits"):
-        pass
-
-
 def test_where_a_file_system_has_no_locks_nobody_waits(tmp_path: Path, monkeypatch) -> None:
     """As Lustre without its option flock. A soft lock would outlive a killed process."""
 

@@ -41,9 +41,3 @@ def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None
 def test_fewer_than_ten_images_have_no_tenth() -> None:
     with pytest.raises(ConfigError, match="found 9, expected at least 10"):
         plan_of(config(validate_on="train_part"), 9)
-
-
-def test_the_choice_is_always_the_same_and_has_a_fingerprint_of_its_own() -> None:
-    one, other = for_tuning(numbered(120)), for_tuning(numbered(120))
-    assert np.array_equal(one.validation_x, other.validation_x)
-    assert one.fingerprint == other.fingerprint != numbered(120).fingerprint

@@ -59,9 +59,10 @@ def test_the_table(capsys) -> None:
     assert head.startswith("nodes  noise  slow one   named right")
     assert healthy.split()[:5] == ["4", "1.0%", "none", "-", "0.0%"]
     assert slow.split()[:5] == ["4", "1.0%", "0.5", "100.0%", "0.0%"]
-    for wrong in (["--nodes", "2"], ["--leaves", "2"], ["--nodes", "9", "--leaves", "4"]):
+    wrong = "--nodes 2", "--leaves 2", "--nodes 9 --leaves 4", "--shares 1.5", "--noise=-1"
+    for options in wrong:
         with pytest.raises(SystemExit):
-            main(wrong)
+            main(options.split())
 
 
 def test_a_slow_uplink_is_named_and_nobody_else() -> None:

@@ -121,35 +121,11 @@ def test_same_seed_same_weights_other_seed_other_weights() -> None:
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
-def test_dropout_is_a_function_of_stream_step_and_layer() -> None:
-    import tensorflow as tf
-
-    from train.models.layers import SeededGenerator, StepSeed
-
-    ones = tf.ones((64, 64))
-
-    def mask(stream: int, step: int, index: int) -> np.ndarray:
-        seed = StepSeed(stream)
-        seed.set_step(tf.constant(step))
-        return SeededGenerator(seed, index).dropout(ones, 0.25).numpy()
-
-    base = mask(1, 5, 0)
-    assert np.array_equal(base, mask(1, 5, 0))
-    for other in (mask(2, 5, 0), mask(1, 6, 0), mask(1, 5, 1)):
-        assert not np.array_equal(base, other)
-    kept = base[base > 0]
-    assert kept == pytest.approx(1 / 0.75)  # inverted dropout keeps the expectation
-    assert abs(len(kept) / base.size - 0.75) < 5 * (0.75 * 0.25 / base.size) ** 0.5
-
-
 def test_a_weights_file_that_does_not_fit_is_named(tmp_path) -> None:
     file = tmp_path / "weights.h5"
     file.write_bytes(b"no weights")
     with pytest.raises(ConfigError, match=r"weights\.h5"):
         build("resnet50", (64, 64, 3), 2, "batch_norm", pretrained=str(file))
-
-
-GHOSTS = {"ghost_batch": 2}
 
 
 def test_zero_gamma_starts_each_residual_branch_at_zero() -> None:
@@ -178,13 +154,13 @@ def test_he_initialisation_of_every_kernel() -> None:
 @pytest.mark.parametrize("at_once", [1, 1000, 1 << 20])
 def test_mean_and_deviation_of_each_channel_of_the_images_used(at_once: int, monkeypatch) -> None:
     """Exact, however the images are read; a constant channel has the deviation 0."""
-    from train.models import standardise
+    from train.models import pixels
 
-    monkeypatch.setattr(standardise, "_AT_ONCE", at_once)
+    monkeypatch.setattr(pixels, "_PIXELS_AT_ONCE", at_once)
     images = np.random.default_rng(0).integers(0, 256, (23, 8, 6, 3), dtype=np.uint8)
     images[..., 1] = 7
     used = np.flatnonzero(np.arange(23) % 4)
-    found = standardise.channel_statistics(images, used)
+    found = pixels.channel_statistics(images, used)
     exact = images[used].astype(np.float64) / 255
     np.testing.assert_allclose(found.mean, exact.mean((0, 1, 2)), rtol=1e-13)
     np.testing.assert_allclose(found.deviation, exact.std((0, 1, 2)), rtol=1e-12, atol=1e-15)
@@ -192,7 +168,7 @@ def test_mean_and_deviation_of_each_channel_of_the_images_used(at_once: int, mon
 
 
 def test_standardised_images_have_mean_0_and_deviation_1() -> None:
-    from train.models.standardise import channel_statistics
+    from train.models.pixels import channel_statistics
 
     images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
     images[..., 1] //= 7
@@ -207,7 +183,7 @@ def test_standardised_images_have_mean_0_and_deviation_1() -> None:
     ("mean", "deviation"), [(None, None), ((0.5,), (0.2,)), ((0.5,) * 3, (0.2, 0.0, 0.2))]
 )
 def test_standardising_needs_the_images_statistics(mean, deviation) -> None:
-    from train.models.standardise import ChannelStatistics
+    from train.models.pixels import ChannelStatistics
 
     pixels = None if mean is None else ChannelStatistics(mean, deviation)
     with pytest.raises(ConfigError, match=r"mean and deviation \(not 0\) of 3 channels"):
@@ -219,7 +195,7 @@ def test_standardising_needs_the_images_statistics(mean, deviation) -> None:
 def test_mixed_precision_keeps_weights_pixels_and_logits_in_float32(norm, precision) -> None:
     import tensorflow as tf
 
-    row = {"precision": precision, **(GHOSTS if norm == "ghost_batch_norm" else {})}
+    row = {"precision": precision, **({"ghost_batch": 2} if norm == "ghost_batch_norm" else {})}
     for model in ("cnn", "resnet_mini"):
         net = build(model, (12, 12, 3), 4, norm, row)
         usual = build(model, (12, 12, 3), 4, norm, {**row, "precision": "float32"})

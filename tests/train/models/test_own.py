@@ -168,18 +168,19 @@ def test_all_draws_are_functions_of_seed_rank_and_step(tmp_path: Path) -> None:
     assert np.array_equal(nets[0](IMAGES), nets[1](IMAGES))
 
 
-def test_a_layer_that_is_called_twice_draws_two_masks() -> None:
+def test_each_call_of_each_layer_draws_a_mask_of_its_own() -> None:
     import tensorflow as tf
 
     from train.models.layers import OwnNetwork, StepSeed, seed_random_layers
 
     L = tf.keras.layers
     inputs, drop = L.Input((64,)), L.Dropout(0.5)
-    net = tf.keras.Model(inputs, L.Concatenate()([drop(inputs), drop(inputs)]))
+    masked = [drop(inputs), drop(inputs), L.Dropout(0.5)(inputs)]
+    net = tf.keras.Model(inputs, L.Concatenate()(masked))
     held = OwnNetwork(net, seed_random_layers(net, StepSeed(1)))
     both = [held(tf.ones((1, 64)), training=True).numpy() for _ in range(2)]
     assert np.array_equal(*both)
-    assert not np.array_equal(both[0][:, :64], both[0][:, 64:])
+    assert len({mask.tobytes() for mask in np.split(both[0], 3, axis=1)}) == 3
 
 
 SEEDED = """
@@ -344,7 +345,7 @@ def test_networks_of_keras_get_the_range_that_they_expect() -> None:
     import tensorflow as tf
 
     from train.models.own import _prepared
-    from train.models.standardise import channel_statistics
+    from train.models.pixels import channel_statistics
 
     row = builders.row()
     images = tf.constant(IMAGES)
@@ -398,7 +399,6 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat(made="L.Dense(n, activation='softmax')(x)"), {}, "ends in Softmax: expected logits"),
         (flat(made="tf.nn.sigmoid(L.Dense(n)(x))"), {}, "ends in Sigmoid"),
         (flat(made="L.Dense(n, dtype='float64')(x)"), {}, "float32, which"),
-        (flat("x = L.Lambda(lambda x: x + tf.random.normal([1]))(x)"), {}, "no checkpoint holds"),
         (flat("x = L.Lambda(lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0])(x)"), {},
          "FractionalMaxPool .* no checkpoint holds"),
         (flat("x = tf.ensure_shape(tf.numpy_function(abs, [x], x.dtype), x.shape)"), {},
@@ -417,11 +417,8 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat("x = L.TimeDistributed(L.BatchNormalization(name='bn'))(x)"), GHOSTS,
          "in bn a row is not an image"),
         (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
-        (flat("x = L.BatchNormalization(name='bn')(x, training=False)"), AGAIN, "not called once"),
         (flat("x = L.Conv2D(2, 3)(x)"), MUON, "fix_norm needs"),
-        (flat("x = L.Conv2D(2, 3)(L.BatchNormalization()(x))"), MUON, "fix_norm needs"),
         (flat("x = L.BatchNormalization()(L.Conv2DTranspose(2, 3)(x))"), MUON, "orthogonalises"),
-        (flat("x = L.BatchNormalization()(x)"), {**MUON, **GHOSTS}, "orthogonalises"),
         (flat("x = L.BatchNormalization(name='conv1')(x)"),
          {**GHOSTS, "initialisation": "whitened"}, "whitened"),
     ],
@@ -461,7 +458,7 @@ def test_the_file_is_the_one_that_the_config_names(tmp_path: Path) -> None:
 
 def test_the_first_convolution_whitens_what_it_sees(tmp_path: Path) -> None:
     from train.models.layers import user_network
-    from train.models.whitening import whiten_first_layer
+    from train.models.pixels import whiten_first_layer
 
     conv = "x = L.Conv2D(54, 3, name='conv1')(L.ZeroPadding2D(1)(x * 2 - 1))"
     net = own(tmp_path, flat(f"{conv}; x = L.BatchNormalization()(x)"), {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.train.models.test_networks import build
-from train.models.standardise import channel_statistics
+from train.models.pixels import channel_statistics
 
 pytestmark = pytest.mark.tf
 SIDE = 32
@@ -22,13 +22,13 @@ def images() -> np.ndarray:
     return np.clip(128 + 12 * smooth, 0, 255).astype(np.uint8)
 
 
-def whitened(images: np.ndarray, model: str = "resnet_mini", **changes: object):
-    from train.models.whitening import whiten_first_layer
+def whitened(images: np.ndarray, model: str = "resnet_mini"):
+    from train.models.pixels import whiten_first_layer
 
     row = {"initialisation": "whitened", "standardise": True}
     used = np.arange(len(images))
     pixels = channel_statistics(images, used)
-    net = build(model, images.shape[1:], 10, "batch_norm", row, pixels, **changes)
+    net = build(model, images.shape[1:], 10, "batch_norm", row, pixels)
     before = net.get_layer("conv1").kernel.numpy()
     whiten_first_layer(net, images, used)
     return net, before
@@ -37,7 +37,7 @@ def whitened(images: np.ndarray, model: str = "resnet_mini", **changes: object):
 def test_outputs_of_the_first_layer_do_not_depend_on_each_other(images, monkeypatch) -> None:
     import tensorflow as tf
 
-    monkeypatch.setattr("train.models.whitening._AT_ONCE", 15)  # of 40
+    monkeypatch.setattr("train.models.pixels._AT_ONCE", 15)  # of 40
     net, before = whitened(images)
     conv = net.get_layer("conv1")
     inside = net.get_layer("scale")(images)
@@ -73,20 +73,9 @@ def test_a_small_patch_leaves_filters_as_drawn() -> None:
     np.testing.assert_allclose(kernel[..., :9], -kernel[..., 9:18])
 
 
-def test_seeds_share_the_first_filters_and_nothing_else(images) -> None:
-    one, _ = whitened(images, seed=1)
-    two, _ = whitened(images, seed=2)
-    differ = {
-        a.name for a, b in zip(one.variables, two.variables, strict=True)
-        if "kernel" in a.name and not np.array_equal(a, b)
-    }  # fmt: skip
-    kernels = {v.name for v in one.variables if "kernel" in v.name}
-    assert kernels - differ == {"conv1/kernel:0"}
-
-
 def test_constant_images_give_finite_filters() -> None:
     """Nothing varies, so every direction is as good: what matters is that training can begin."""
-    from train.models.whitening import principal_patches
+    from train.models.pixels import principal_patches
 
     found = principal_patches([np.ones((3, 8, 8, 1), np.float32)], (3, 3))
     np.testing.assert_allclose(found @ found.T, np.eye(9), atol=1e-9)

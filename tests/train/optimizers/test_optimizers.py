@@ -45,7 +45,6 @@ def test_thirty_steps_are_those_of_the_paper(case: str, invariant: Any) -> None:
 @EACH
 def test_it_goes_on_from_its_saved_state_bit_for_bit(case: str) -> None:
     """All slots exist before the first step, and nothing else remembers anything."""
-
     config = CASES[case][1]
     first = Toy(config)
     fresh = Toy(config)

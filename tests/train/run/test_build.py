@@ -83,18 +83,16 @@ def test_ranks_draw_from_streams_of_their_own() -> None:
 def test_standardising_is_by_the_used_training_images() -> None:
     standard = row(standardise=True)
     parts = built(technique=standard, data_fraction=0.5)
-    images = squares().train_x[parts.used].astype(np.float64) / 255
-    assert len(images) == 41
+    assert len(parts.used) == 41
     scale = parts.model.get_layer("scale")
     seen = scale(squares().train_x[parts.used]).numpy()
     assert (seen.mean(), seen.std()) == pytest.approx((0, 1), abs=1e-5)
     others = scale(squares().validation_x).numpy()
     assert abs(others.mean()) > 1e-3, "they are not what it was made from"
-    assert images.std() > 0
 
 
 def test_whitened_first_filters_are_components_of_the_used_images_and_their_opposites() -> None:
-    from train.models.whitening import principal_patches
+    from train.models.pixels import principal_patches
 
     whitened = row(initialisation="whitened", normalisation="batch_norm")
     parts = built(technique=whitened, model="resnet_mini", data_fraction=0.5)

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
-from train.data.sources.download import Remote, verify
+from train.data.sources.download import PUBLISHED, Remote, verify
 from train.data.sources.images import decode_images
-from train.data.sources.published import PUBLISHED
 from train.errors import DataError
 
 CLASSES = (

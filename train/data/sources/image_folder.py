@@ -181,19 +181,10 @@ def _visible(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterator
         except UnicodeEncodeError:
             raise DataError(f"{entry.path!r}: the name is not UTF-8; rename it") from None
         if entry.is_symlink():
-            _refuse_link_outside(Path(entry.path), top)
+            target = Path(os.path.realpath(entry.path))
+            if not (target.is_file() and target.is_relative_to(top)):
+                raise DataError(
+                    f"{entry.path} is a link to {target}, which is no file in {top}: images could "
+                    "change unseen, or count twice. Copy the files there, or delete the link."
+                )
         yield entry
-
-
-def _refuse_link_outside(link: Path, top: Path) -> None:
-    target = Path(os.path.realpath(link))
-    if not target.is_relative_to(top):
-        raise DataError(
-            f"{link} is a link to {target}, outside of {top}: the data set could change unseen. "
-            "Copy the files into the folder."
-        )
-    if not target.is_file():
-        raise DataError(
-            f"{link} is a link to {target}, which is no file: its images would count twice, or it "
-            "is broken. Delete the link."
-        )

@@ -151,15 +151,12 @@ def decode_images(files: Sequence[Path], side: int) -> Pixels:
         if len(bad) > _LISTED:
             lines.append(f"  and {len(bad) - _LISTED:,} more")
         raise DataError("\n".join([*lines, "Replace or delete these files; none is skipped."]))
-    if incomplete:
-        say(
-            f"{len(incomplete):,} images have metadata that cannot be read, e.g. "
-            f"{min(incomplete)}: their pixels are used as they are stored, and an orientation is "
-            "not seen"
-        )
-    if dark:
-        say(
-            f"{len(dark):,} images of 16 bits or more use less than an eighth of 0 to 65,535, e.g. "
-            f"{min(dark)}: they become almost black, unless you scale them to that range"
-        )
+    for noted, what, then in (
+        (incomplete, "have metadata that cannot be read",
+         "their pixels are used as they are stored, and an orientation is not seen"),
+        (dark, "of 16 bits or more use less than an eighth of 0 to 65,535",
+         "they become almost black, unless you scale them to that range"),
+    ):  # fmt: skip
+        if noted:
+            say(f"{len(noted):,} images {what}, e.g. {min(noted)}: {then}")
     return out

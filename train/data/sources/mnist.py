@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from train.data.dataset import Dataset, Pixels, Source, make_dataset
-from train.data.sources.download import Remote, verify
-from train.data.sources.published import PUBLISHED
+from train.data.sources.download import PUBLISHED, Remote, verify
 
 
 @dataclass(frozen=True)

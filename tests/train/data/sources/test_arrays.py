@@ -12,7 +12,6 @@ import pytest
 from tests.builders import config
 from tests.train.data.raw_files import noise
 from train.data.registry import load, prepare
-from train.data.sampling import for_tuning, used_subset
 from train.data.sources.download import sha256_of
 from train.errors import DataError
 
@@ -49,12 +48,6 @@ def test_arrays_as_keras_has_them(tmp_path: Path, shape: tuple[int, ...], labels
     assert prepare(name.split("@")[0], None, tmp_path).name.startswith("arrays_my_birds-")
 
 
-def test_a_part_to_validate_on_and_a_fraction(tmp_path: Path) -> None:
-    data = for_tuning(load(save(tmp_path / "a.npz", arrays()), None, tmp_path))
-    assert (len(data.train_y), len(data.validation_y)) == (36, 4)
-    assert len(used_subset(data.train_y, 0.5)) == 18
-
-
 def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     first = save(file, arrays())
@@ -79,14 +72,11 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
         ({"x_train": np.zeros(40, np.uint8)}, r"expected \[n, h, w\] or \[n, h, w, channels\]"),
         (arrays((3, 6, 5)), r"channels\]: save x_train\.transpose\(0, 2, 3, 1\)"),
         ({"x_test": np.zeros((0, 6, 5), np.uint8)}, "x_test: found .* at least one image"),
-        ({"x_test": np.zeros((10, 6, 0), np.uint8)}, "at least one pixel"),
         ({"y_train": np.zeros(40)}, r"y_train: found float64 \[40\], expected integers"),
         ({"y_train": np.zeros((40, 4), int)}, "expected one label for each of 40 images"),
-        ({"y_test": np.zeros(9, int)}, r"y_test: found int64 \[9\], expected one label for each"),
         ({"y_test": np.array(1)}, r"y_test: found int64 \[\], expected one label"),
         ({"x_test": np.zeros((10, 5, 6), np.uint8)}, r"are \[6, 5\], of x_test \[5, 6\]"),
         ({"y_train": np.arange(40) % 4 + 1}, "labels 1 to 4: expected at least two, 0, 1, ..."),
-        ({"y_train": np.arange(40) % 4 - 1}, "labels -1 to 2: expected at least two"),
         ({"y_train": np.zeros(40, int)}, "1 classes found"),
         (
             {"y_test": np.full(10, 4)},

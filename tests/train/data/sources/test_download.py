@@ -112,15 +112,3 @@ def test_broken_transfer_leaves_nothing(
     with pytest.raises(DataError, match=told):
         fetch_all([replace(remote, url=breaking_server + path)], tmp_path / "data")
     assert names(tmp_path / "data") == []
-
-
-def test_interrupt_leaves_nothing(
-    tmp_path: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("train.data.sources.download.progress", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        fetch_all([remote], tmp_path / "data")
-    assert names(tmp_path / "data") == []

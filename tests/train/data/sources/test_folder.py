@@ -136,14 +136,10 @@ def test_links(pets: Path, tmp_path: Path) -> None:
     (pets / "cat" / "inside.png").symlink_to("000.png")
     assert len(decoded(pets).train_y) == 14  # 11 cats, 2 held out
     outside = picture(tmp_path / "outside.png")
-    for target, told in (
-        (outside, "outside of"),
-        (pets / "dog", "no file"),
-        (pets / "gone", "no file"),
-    ):
+    for target in (outside, pets / "dog", pets / "gone"):
         link = pets / "cat" / "link.png"
         link.symlink_to(target)
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=f"is a link to {target}, which is no file in {pets}"):
             decoded(pets)
         link.unlink()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +44,6 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family) 
         (lambda content: b"no gzip", "truncated or damaged"),
         (lambda content: content[:5000] + b"\0\1\2" + content[5003:], "truncated or"),
         (lambda content: gzip.compress(gzip.decompress(content) + b"\0"), "truncated or altered"),
-        (lambda content: gzip.compress(b""), "truncated or altered"),
     ],
 )
 def test_a_damaged_file_is_refused_and_kept(
@@ -68,13 +66,10 @@ def test_files_compressed_again_are_the_published_data(
     file is shorter and has another checksum."""
     folder = tmp_path / "usr" / "fashion-mnist"
     made = idx_files(folder, 30, 20)
-    for name in IDX:
-        buffer = io.BytesIO()
-        with gzip.GzipFile(name, "wb", fileobj=buffer, mtime=1504176606) as out:
-            out.write(idx(made[name]))
-        (tmp_path / f"{name}.gz").write_bytes(buffer.getvalue())
-        (folder / f"{name}.gz").write_bytes(gzip.compress(idx(made[name]), mtime=0))
-    publish(monkeypatch, "fashion_mnist", *(tmp_path / f"{name}.gz" for name in IDX))
+    files = [folder / f"{name}.gz" for name in IDX]
+    publish(monkeypatch, "fashion_mnist", *files)
+    for name, file in zip(IDX, files, strict=True):
+        file.write_bytes(gzip.compress(idx(made[name]), 1, mtime=0))
     (source,) = find(replace(FASHION, system=folder), tmp_path)
     assert np.array_equal(source.decode().train_x[..., 0], made[IDX[0]])
 

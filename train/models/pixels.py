@@ -1,20 +1,72 @@
-"""First filters that whiten what they see: the principal components of the images' patches."""
+"""What networks take from the training images: pixels by mean and deviation of each channel, and
+first filters that whiten what they see, the principal components of the images' patches.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from train.config.technique import Technique
 from train.data.dataset import Pixels
 from train.data.sampling import Indices
+from train.errors import ConfigError
 from train.models.layers import user_network
 
-_IMAGES = 2000  # of the training set, evenly spaced
+_PIXELS_AT_ONCE = 1 << 20  # which become eight bytes each while they are counted
+_WHITENED_BY = 2000  # images of the training set, evenly spaced
 _PLACES = 16  # along each side of an image, at most
 _AT_ONCE = 200  # images whose patches are held at a time
+
+
+class ChannelStatistics(NamedTuple):
+    """Per channel, of pixels from 0 to 1; the deviation is the root of the biased variance."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+def channel_statistics(images: Pixels, used: Indices) -> ChannelStatistics:
+    """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one, read in parts.
+
+    From how often each of the 256 values occurs, in whole numbers.
+    """
+    height, width, channels = images.shape[1:]
+    counts = np.zeros((channels, 256), np.int64)
+    step = max(1, _PIXELS_AT_ONCE // (height * width))
+    for start in range(0, len(used), step):
+        part = images[used[start : start + step]]
+        for channel in range(channels):
+            counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
+    values = np.arange(256)
+    sums, squares = (counts @ values).tolist(), (counts @ values**2).tolist()
+    number = len(used) * height * width
+    # N sum x^2 - (sum x)^2 in Python's whole numbers: exact, and 0 for a constant channel
+    spreads = [number * q - s * s for s, q in zip(sums, squares, strict=True)]
+    return ChannelStatistics(
+        mean=tuple(s / (255 * number) for s in sums),
+        deviation=tuple(math.sqrt(spread) / (255 * number) for spread in spreads),
+    )
+
+
+def scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | None) -> tf.Tensor:
+    """Pixels from 0 to 1, or with mean 0 and deviation 1 per channel; in float32."""
+    if not technique.standardise:
+        return tf.keras.layers.Rescaling(1 / 255, name="scale", dtype="float32")(images)
+    channels = images.shape[-1]
+    if pixels is None or len(pixels.mean) != channels or min(pixels.deviation) == 0:
+        raise ConfigError(
+            f"technique {technique.name} standardises the images, which needs mean and deviation "
+            f"(not 0) of {channels} channels of the training images, found {pixels}: say "
+            "standardise: false for images with a constant channel"
+        )
+    scale = [1 / (255 * deviation) for deviation in pixels.deviation]
+    offset = [-mean / deviation for mean, deviation in zip(*pixels, strict=True)]
+    return tf.keras.layers.Rescaling(scale, offset, name="scale", dtype="float32")(images)
 
 
 def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> None:
@@ -35,7 +87,7 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> 
     else:
         before = tf.keras.Model(network.input, layer.input)
         seen = tf.keras.Model(model.input, before(model.get_layer("network").input))
-    chosen = used[np.linspace(0, len(used) - 1, min(len(used), _IMAGES)).astype(np.int64)]
+    chosen = used[np.linspace(0, len(used) - 1, min(len(used), _WHITENED_BY)).astype(np.int64)]
     scaled = [
         seen(images[chosen[start : start + _AT_ONCE]]).numpy().astype(np.float32)
         for start in range(0, len(chosen), _AT_ONCE)
