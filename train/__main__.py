@@ -77,8 +77,9 @@ def main(arguments: Sequence[str]) -> int:
             network = model_file(config.model, out, options.config.resolve().parent)
             launch = read_launch(os.environ, supervised=options.supervised)
             by_hand = not launch.supervised
+            again = options.resume or options.force  # a person knows that the last start is over
             (out / "logs").mkdir(parents=True, exist_ok=True)
-            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out, by_hand=True)):
+            if by_hand and launch.rank == 0 and not stack.enter_context(hold(out, by_hand=again)):
                 raise ConfigError(
                     f"{holder(out) or 'another process'} runs the cell in {out}: wait, stop it, or "
                     "name another folder with --out"

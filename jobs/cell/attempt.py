@@ -22,7 +22,13 @@ from train.config.run import RunConfig
 from train.distributed.awake import Awake
 from train.errors import RecordError
 from train.record.atomic import leftovers
-from train.record.cell_folder import CHECKPOINT_NAME, earlier_attempts, forget_earlier, rank_file
+from train.record.cell_folder import (
+    CHECKPOINT_NAME,
+    START_NAME,
+    earlier_attempts,
+    forget_earlier,
+    rank_file,
+)
 from train.record.run import GOOD, RECORD_NAME, RunRecord, read_record
 from train.record.summary import read_own_summary
 
@@ -86,7 +92,8 @@ def attend(
         # also where no rank is known to have ended badly: srun, too, writes its words there
         end = End(cell, ranks, explain(stopped), trouble, _refusal(cell), knows)
         status, error = cause_of(end)
-        if status == "failed" and error.rank is not None:  # a next start begins anew
+        met = (cell / "logs" / START_NAME).exists()  # they had all that they need
+        if status == "failed" and error.rank is not None and met:  # the next start begins anew
             with contextlib.suppress(OSError):
                 (cell / CHECKPOINT_NAME).unlink(missing_ok=True)
         settle(cell, config, status, error, begun.started_at)

@@ -31,7 +31,6 @@ from train.record.measurements import EpochRecord
 from train.record.run import GOOD, MANIFEST_NAME, RECORD_NAME, OtherCell, SweepManifest
 from train.record.summary import read_own_summary
 
-#: Ended by something outside the run, so its checkpoint is worth going on from.
 RUNNING, NEW, BROKEN = "running", "new", "broken record"
 #: A file that says what to do with it cannot be read now: it is left alone, with FORCE=1, too.
 UNREADABLE = "unreadable record"

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -182,11 +182,14 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     file = place_of(name, folder)
     content = _checked_content(file, sha256, "--data")
     names, stored = hdf5_format.load_attributes_from_hdf5_group, dict[str, dict[str, Any]]()
-    with suppress(OSError), h5py.File(io.BytesIO(content)) as opened:  # it may be no HDF5 at all
-        group = opened.get("model_weights", opened)
-        for key in names(group, "layer_names"):
-            if saved := names(group[key], "weight_names"):
-                stored[key] = {name: group[key][name][()] for name in saved}
+    try:
+        with h5py.File(io.BytesIO(content)) as opened:
+            group = opened.get("model_weights", opened)
+            for key in names(group, "layer_names"):
+                if saved := names(group[key], "weight_names"):
+                    stored[key] = {name: group[key][name][()] for name in saved}
+    except OSError as error:  # no HDF5, or damaged
+        raise ConfigError(f"pretrained: {file} {_fit_problem([], [])} ({error})") from error
     places = list(dict.fromkeys(_places(network, stored)))
     if text := _fit_problem([layer.name for layer in places], list(stored)):
         raise ConfigError(f"pretrained: {file} {text}")

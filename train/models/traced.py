@@ -74,7 +74,7 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
         last.type,
         tuple(name for name, _ in seen),
         partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
-        _digest(nodes),
+        _digest([whole.node, *(function.node_def for function in whole.library.function)]),
     )
 
 
@@ -106,14 +106,30 @@ def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tens
     return list(seen.values())
 
 
-def _digest(nodes: Iterable[Any]) -> str:
-    """Equal for graphs that compute the same; functions have names that the process counts."""
-    parts = []
-    for node in nodes:
-        named = {key: x for key, x in node.attr.items() if not x.func.name and not x.list.func}
-        values = [(key, named[key].SerializeToString(deterministic=True)) for key in sorted(named)]
-        parts.append(repr((node.op, [*node.input], values)))
-    return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
+#: Attributes of operations that are of the process or the machine, beyond those with "_" in front.
+_OF_THE_PROCESS = ("config", "config_proto", "executor_type", "shared_name", "container")
+
+
+def _digest(bodies: Iterable[Any]) -> str:
+    """Equal for graphs that compute the same; ``bodies``: their nodes, and those of each function.
+    Names of functions and of captured tensors have numbers that the process counts."""
+    texts = []
+    for body in bodies:
+        places = {node.name: place for place, node in enumerate(body)}
+        text = ""
+        for node in body:
+            kept = [
+                (key, value.SerializeToString(deterministic=True))
+                for key, value in sorted(node.attr.items())
+                if not (value.func.name or value.list.func or key.startswith("_"))
+                and key not in _OF_THE_PROCESS
+            ]
+            inputs = [(places.get(x.lstrip("^").partition(":")[0]), x.rpartition(":")[2])
+                      for x in node.input]  # fmt: skip
+            inputs = [(place, end if end.isdigit() else "") for place, end in inputs]
+            text += repr((node.op, inputs, kept))
+        texts.append(text)
+    return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest()
 
 
 #: The largest difference between two images, of the numbers' own size (or 1, that of pixels), that

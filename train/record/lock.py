@@ -81,7 +81,7 @@ def hold(
     *,
     name: str = LOCK_NAME,
     job: str | None = None,
-    ended: Callable[[str], bool] | None = None,
+    ended: Callable[[str], bool | None] | None = None,
     results: Path | None = None,
     by_hand: bool = False,
 ) -> Iterator[bool]:
@@ -91,7 +91,7 @@ def hold(
         job: of Slurm, in which the holder runs; an earlier start of it has ended.
         ended: whether Slurm says so of another job; None: it is not asked.
         results: with the reports of preflights; None: two folders above.
-        by_hand: a person has seen to it that whoever signed it has ended.
+        by_hand: a person says that whoever signed it has ended.
 
     Raises:
         MayRun: it was got, and whoever signed it last may still run; the signature stays.
@@ -105,7 +105,7 @@ def hold(
         last, here = signed(handle.read()), ourselves(handle.fileno(), job)
         over = last is None or by_hand or has_ended(last, here, results or folder.parent.parent)
         if last and last.job and not over:
-            over = last.job == job or (ended is not None and ended(last.job))
+            over = last.job == job or (ended is not None and bool(ended(last.job)))
         if last and not over:
             raise MayRun(folder / name, last)
         _write(handle, here.signature)

@@ -95,10 +95,10 @@ class Supervisor:
                         return self._run()
             except MayRun as error:
                 # a command signs for a moment, and its lock may not reach this node
-                if error.who.job or time.monotonic() > deadline:
+                if self._has_ended(error.who.job) is False or time.monotonic() > deadline:
                     raise
             lock = holder(cell)
-            if lock and lock.job and not self._has_ended(lock.job):
+            if lock and self._has_ended(lock.job) is False:
                 log(f"{cell.name}: job {lock.job} runs it: left alone")
                 return CellEnd(LEFT)
             if time.monotonic() > deadline:
@@ -108,14 +108,15 @@ class Supervisor:
             self.stop.wait(TRY_AGAIN_S)
         return CellEnd("cancelled")  # the record is another supervisor's
 
-    def _has_ended(self, job: str) -> bool:
-        """Whether a job runs no ranks, an earlier start of this one included, by Slurm's word."""
-        if job == self.allocation.job:
-            return True
+    def _has_ended(self, job: str | None) -> bool | None:
+        """Whether a job runs no ranks, an earlier start of this one included, by Slurm's word; None
+        where it says nothing: two starts of a cell at once would be worse than one too few."""
+        if job is None or job == self.allocation.job:
+            return None if job is None else True
         try:
             state = query(arrays=[job]).get(job)
         except SlurmError:
-            return False  # two starts of a cell at once would be worse than one too few
+            return None
         return state is None or state.ended or state.waits
 
     def _run(self) -> CellEnd:

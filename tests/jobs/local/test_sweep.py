@@ -387,8 +387,11 @@ os._exit(4)
     assert found.error and "exit code 4" in found.error.what and not found.epochs
 
 
-def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
-    body = "assert RESUME and (CELL / 'checkpoint.npz').exists()\nepoch(2)\nos._exit(4)\n"
+@pytest.mark.parametrize("met", [True, False])
+def test_going_on_keeps_what_there_is(sweep: Sweep, met: bool) -> None:
+    """The next start begins anew if ranks failed that had all that they need."""
+    body = "assert RESUME and (CELL / 'checkpoint.npz').exists()\n"
+    body += "(CELL / 'logs' / 'start.json').touch()\n" * met + "epoch(2)\nos._exit(4)\n"
     trial = sweep(body, 1)
     (one,) = trial.configs
     (trial.cell / "record.json").write_text(record(one, status="timeout").model_dump_json())
@@ -396,9 +399,7 @@ def test_going_on_keeps_what_there_is(sweep: Sweep) -> None:
     (trial.cell / "epochs.jsonl").write_text(epoch(1, one).model_dump_json() + "\n")
     trial.run()
     assert [e.epoch for e in left(trial.cell).epochs] == [1, 2]
-    assert not (trial.cell / "checkpoint.npz").exists(), (
-        "its ranks failed: the next one begins anew"
-    )
+    assert (trial.cell / "checkpoint.npz").exists() is not met
 
 
 @pytest.mark.parametrize("step", ["reserve", "announce", "_clear", "Watch"])

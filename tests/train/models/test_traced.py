@@ -146,10 +146,11 @@ def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path:
 BRANCHES = """
 def build(s, n):
     i = L.Input(s)
-    x = L.Concatenate()([L.Dense(2, activation=a)(i) for a in {"relu", "tanh", "elu", "selu"}])
-    return tf.keras.Model(i, L.Dense(n)(L.Flatten()(L.Dropout(0.5)(x))))
+    x = L.Concatenate()([L.Dense(2, activation=a)(i) for a in {"relu", "tanh", "swish", "selu"}])
+    x = L.LSTM(2)(L.Reshape((16, -1))(L.Conv2D(4, 1, groups=2)(x)))
+    return tf.keras.Model(i, L.Dense(n)(L.Dropout(0.5)(x)))
 """
-#: Other code may have run before on a rank, which numbers functions and layers.
+#: Other code may have run before on a rank, which numbers functions, layers and tensors.
 DIGEST = """
 import sys
 from pathlib import Path
@@ -157,7 +158,9 @@ import tensorflow as tf
 from tests.train.models.test_own import own
 from tests.train.models.test_traced import BRANCHES
 from train.models.layers import network_digest
+tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]) + 1)
 for _ in range(int(sys.argv[1])):
+    tf.random.uniform([]) + 1
     tf.function(lambda: tf.cond(tf.random.uniform([]) > 0, tf.zeros, tf.zeros))
     own(Path(sys.argv[2]), BRANCHES)
 print(network_digest(own(Path(sys.argv[2]), BRANCHES)))
