@@ -119,7 +119,7 @@ def test_the_example_of_an_own_network_runs_to_its_report(tmp_path: Path, data_r
     assert copy.read_bytes() == (tmp_path / "networks" / "small.py").read_bytes()
     shutil.rmtree(tmp_path / "networks")  # records are read without it
     records = bench.records()
-    assert {r.status for r in records} == {"completed"} and len(records) == 4
+    assert {r.status for r in records} == {"completed"} and len(records) == 5
     assert all(record.epochs[-1].validation_accuracy > 0.3 for record in records)
     assert all((cell / "weights.h5").is_file() for cell in bench.cells())
     done = ran([sys.executable, "-m", "analysis", "report", bench.sweep], cwd=ROOT)
