@@ -58,6 +58,8 @@ def without_repeats(
     A network that runs as built is the same with normalisation none and batch_norm. Of the rows of
     a condition the reference stays, or the first; it has the seeds of all.
     """
+    if not any(config.runs_as_built for config in configs):
+        return tuple(configs), ()
     kept: dict[RunConfig, RunConfig] = {}
     for config in sorted(configs, key=lambda config: config.technique.name != REFERENCE):
         kept.setdefault(_as_built(config), config)
