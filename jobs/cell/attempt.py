@@ -92,8 +92,9 @@ def attend(
         # also where no rank is known to have ended badly: srun, too, writes its words there
         end = End(cell, ranks, explain(stopped), trouble, _refusal(cell), knows)
         status, error = cause_of(end)
-        met = (cell / "logs" / START_NAME).exists()  # they had all that they need
-        if status == "failed" and error.rank is not None and met:  # the next start begins anew
+        # an error of training: only a start from the beginning is sure to be free of it
+        trained = error.rank is not None and (cell / "logs" / START_NAME).exists()
+        if status == "failed" and trained:
             with contextlib.suppress(OSError):
                 (cell / CHECKPOINT_NAME).unlink(missing_ok=True)
         settle(cell, config, status, error, begun.started_at)

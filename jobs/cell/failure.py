@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from jobs.cell.heartbeat import blame
-from jobs.cell.missing_record import SUPERVISOR
 from jobs.cell.ranks import RankSet
 from jobs.cell.stop import Reason
 from train.distributed.watchdog import EXIT_STALLED
@@ -96,7 +95,7 @@ def _stopped(end: End) -> Verdict | None:
     if stopped.rank is not None:
         return _of_rank(end, stopped.text, f"rank {stopped.rank}", stopped.rank, stopped.status)
     todo = "make sweep goes on from its last checkpoint"
-    return stopped.status, RunError(what=stopped.text, where=SUPERVISOR, what_to_do=todo)
+    return stopped.status, RunError(what=stopped.text, where="the supervisor", what_to_do=todo)
 
 
 def _trouble(end: End) -> Verdict | None:
@@ -110,7 +109,7 @@ def _trouble(end: End) -> Verdict | None:
         todo = f"{first}, then make sweep again"
     if isinstance(trouble, ConfigError):
         what, todo = str(trouble), "do what it says, then make sweep again"
-    return "failed", RunError(what=what, where=SUPERVISOR, what_to_do=todo)
+    return "failed", RunError(what=what, where="the supervisor", what_to_do=todo)
 
 
 def _weak_sign(end: End) -> Verdict:

@@ -24,8 +24,6 @@ ATTEMPT_NAME = "attempt.json"
 RESERVE_NAME = ".reserve"
 RESERVE_BYTES = 256 * 1024
 RESERVE_BYTES_PER_EPOCH = 2 * 1024
-#: Where errors are from that are no rank's.
-SUPERVISOR = "the supervisor"
 
 
 class Begun(Frozen, extra="ignore"):  # keys of other versions are no fault
@@ -125,7 +123,7 @@ def settle_lost(
     error = RunError(
         what=f"the supervisor of this start ended without a record ({ending}); its end is the "
         "last sign of life",
-        where=SUPERVISOR,
+        where=f"process {begun.pid}" if begun.job is None else f"Slurm job {begun.job}",
         what_to_do="make sweep goes on from its last checkpoint, where there is one",
     )
     settle(cell, config, status, error, begun.started_at, _last_sign(cell, begun.started_at))
@@ -142,7 +140,7 @@ def settle_unstarted(
     readable = os.access(log, os.R_OK)
     error = RunError(
         what=why,
-        where="before its start",
+        where=str(log) if readable else "before its start",
         what_to_do=f"read {log}, then make sweep again" if readable else "make sweep again",
         log_tail=tail_of(log),
     )

@@ -61,7 +61,7 @@ def signed(text: str) -> Holder | None:
 
 
 class MayRun(Unreadable):
-    """A lock was got, and yet whoever signed it, or began there, may still be at work."""
+    """A lock was got, and yet whoever signed it may still be at work."""
 
     def __init__(self, file: Path, who: Holder) -> None:
         self.who = who
@@ -117,9 +117,8 @@ def hold(
 
 def has_ended(other: Holder, here: Holder, results: Path) -> bool:
     """Whether ``other`` is provably gone, seen by ``here``, who has got its lock."""
-    if other.boot and other.boot == here.boot:
-        return True  # its kernel has released the lock
-    if other.host == here.host:  # rebooted
+    # its kernel has released the lock, or the machine was started again
+    if other.host == here.host or (other.boot and other.boot == here.boot):
         return True
     return bool(other.machine) and here.machine in _sharing_locks(other.machine, results)
 

@@ -111,8 +111,10 @@ class Supervisor:
     def _has_ended(self, job: str | None) -> bool | None:
         """Whether a job runs no ranks, an earlier start of this one included, by Slurm's word; None
         where it says nothing: two starts of a cell at once would be worse than one too few."""
-        if job is None or job == self.allocation.job:
-            return None if job is None else True
+        if job is None:
+            return None
+        if job == self.allocation.job:
+            return True
         try:
             state = query(arrays=[job]).get(job)
         except SlurmError:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from jobs.cell.failure import End, cause_of
-from jobs.cell.missing_record import SUPERVISOR
 from jobs.cell.ranks import Ended
 from jobs.cell.stop import Reason
 from jobs.local.supervisor import Ranks
@@ -147,7 +146,10 @@ def test_the_launchers_verdict_comes_first_unless_a_stop_or_trouble_explains_all
 def test_a_disk_that_refuses_a_write_is_why_ranks_say_nothing(tmp_path: Path) -> None:
     full = OSError(28, "No space left on device")
     status, error = judged(tmp_path, ends(1, 1), refusal=full)
-    assert (status, error.where) == ("failed", SUPERVISOR) and "free space" in error.what_to_do
+    assert (status, error.where) == (
+        "failed",
+        "the supervisor",
+    ) and "free space" in error.what_to_do
 
 
 def test_ranks_that_stopped_at_an_epochs_end_are_no_failure(tmp_path: Path) -> None:

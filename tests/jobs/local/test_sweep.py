@@ -389,7 +389,7 @@ os._exit(4)
 
 @pytest.mark.parametrize("met", [True, False])
 def test_going_on_keeps_what_there_is(sweep: Sweep, met: bool) -> None:
-    """The next start begins anew if ranks failed that had all that they need."""
+    """If its ranks fail in training, the next start begins at the first epoch."""
     body = "assert RESUME and (CELL / 'checkpoint.npz').exists()\n"
     body += "(CELL / 'logs' / 'start.json').touch()\n" * met + "epoch(2)\nos._exit(4)\n"
     trial = sweep(body, 1)
