@@ -167,6 +167,8 @@ def recorded(config: RunConfig, folder: Path) -> CellState:
     """What the cell's files say; changes nothing."""
     cell = CellState(config, folder, NEW, "not run yet")
     try:
+        if not folder.exists():  # most cells of a sweep that is new
+            return cell
         cell = _of_record(config, folder)
         attempt = begun_in(folder)
         if not cell.done:

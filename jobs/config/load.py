@@ -40,6 +40,8 @@ class Cell:
     settings: Settings
     #: As rules see it, before any override.
     written: Mapping[str, Any]
+    #: The same after all overrides.
+    values: Mapping[str, Any]
 
     def given(self, key: str) -> Any:
         """Null means unset."""
@@ -125,6 +127,7 @@ def expand(file: SweepFile) -> list[Cell]:
     for rule in file.override:  # of two that set a key, the later wins
         for i in _matching(file, rule, cells):
             cells[i].settings = {**cells[i].settings, **rule.sets}
+            cells[i].values = _values(cells[i].settings)
     return cells
 
 
@@ -134,7 +137,8 @@ def _crossed(file: SweepFile, axes: Sequence[Axis]) -> list[Cell]:
         settings = dict(file.common)
         for part in parts:
             settings |= part
-        cells.append(Cell(file, settings, _values(settings)))
+        values = _values(settings)
+        cells.append(Cell(file, settings, written=values, values=values))
     return cells
 
 
@@ -191,7 +195,7 @@ def _is(own: Any, wanted: Any) -> bool:
 
 
 def _config(cell: Cell, named: NamedFiles) -> RunConfig:
-    values, rows = _values(cell.settings), load_techniques()
+    values, rows = dict(cell.values), load_techniques()
     strong = values["scaling"] == "strong"
     fixed = "global_batch" if strong else "batch_per_rank"
     for key in ("dataset", "model", "technique", "gpus", "epochs", fixed):

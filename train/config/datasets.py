@@ -6,6 +6,7 @@ Loads the standard library alone, as the preflight must, which reads it in any i
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ def parse_arrays(name: str) -> tuple[str, str | None]:
     return split_hash(name.removeprefix(ARRAYS_PREFIX))
 
 
+@lru_cache(1024)
 def dataset_slug(name: str) -> str:
     """Few letters of [a-z0-9_], for names of files."""
     if name.startswith(ARRAYS_PREFIX):

@@ -96,6 +96,7 @@ def model_label(text: str) -> str:
     return stem if source.name == "build" else f"{stem}:{source.name}"
 
 
+@lru_cache(1024)
 def model_slug(text: str) -> str:
     """The label in [a-z0-9_], for names of files."""
     return re.sub(r"[^a-z0-9_]+", "_", model_label(text).lower()).strip("_")[:24] or "network"

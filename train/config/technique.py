@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -67,7 +68,7 @@ class Technique(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Technique:
-        if text := first_problem(TECHNIQUE, t=self):
+        if text := _problem(self):
             raise ValueError(text)
         return self
 
@@ -155,6 +156,11 @@ def first_problem(rows: Rows, **subject: Any) -> str | None:
         if found := condition(**subject):
             return text.format(**subject, x=found)
     return None
+
+
+@lru_cache(1024)  # many cells and records have equal techniques
+def _problem(technique: Technique) -> str | None:
+    return first_problem(TECHNIQUE, t=technique)
 
 
 def those(**wrong: object) -> str:
