@@ -59,7 +59,9 @@ def test_refused_connection_names_files_sums_and_folder(tmp_path: Path, remote: 
     assert names(tmp_path / "data") == []
 
 
-@pytest.mark.parametrize("content", [noise(1000, 1), gzip.compress(noise(1000, 1))])
+@pytest.mark.parametrize(
+    "content", [noise(1000, 1), gzip.compress(noise(1000, 1))], ids=["plain", "packed"]
+)
 @pytest.mark.parametrize("unpacked", [False, True])
 def test_wrong_content_is_removed(
     tmp_path: Path, remote: Remote, content: bytes, unpacked: bool
