@@ -32,7 +32,8 @@ from jobs.plan.rows import plan_rows, plans_of
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
-from train.distributed.cores import in_groups, is_held, spread
+from train.distributed.claims import is_held
+from train.distributed.cores import in_groups, spread
 from train.distributed.quota import quotas_here, usable_cores
 from train.distributed.watchdog import STALL_S
 

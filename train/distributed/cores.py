@@ -2,26 +2,17 @@
 
 Linux numbers the hardware threads of a core far apart, as 0 and 64 of 128 (lscpu -e), so that equal
 parts of a list of numbers give two ranks the same cores. Processors are hardware threads here.
-
-A rank claims each processor that it is pinned to, by an address of its own in the abstract
-namespace of unix(7). That is one table for all users and jobs of a machine (of a network
-namespace), without a file, and the kernel ends a claim with its process. A processor has several
-seats: who has to share it takes a free one and sends a message to the others. From then on the
-times of these runs are no scaling figures.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import socket
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, groupby, product, zip_longest
 from pathlib import Path
 
+from train.distributed.claims import Claims, claim
 from train.distributed.gpus import gpu_addresses
 from train.distributed.launch import Launch
 from train.distributed.quota import Quota, quotas_here, usable_cores
@@ -29,11 +20,9 @@ from train.errors import ConfigError
 
 SYS = Path("/sys")
 Processors = tuple[int, ...]
-#: So many processes can claim one core. A further one would share it unseen by later ones.
-SEATS = range(32)
 
 
-def take_cores(launch: Launch) -> Claims:
+def take_cores(launch: Launch) -> Claims[int]:
     """Claim cores for this process, pin it to them, and size the thread pools that read the
     environment.
 
@@ -52,13 +41,13 @@ def take_cores(launch: Launch) -> Claims:
         own, left = plan_processors(mask, launch, os.cpu_count(), quotas_here(), near)
         claims = claim(own[launch.local_rank], left)
     try:
-        os.sched_setaffinity(0, claims.cores)
+        os.sched_setaffinity(0, claims.own)
     except OSError as error:
-        wanted, mine = (",".join(map(str, each)) for each in (claims.cores, sorted(mask)))
+        wanted, mine = (",".join(map(str, each)) for each in (claims.own, sorted(mask)))
         raise ConfigError(
             f"cannot run on cores {wanted}: {error.strerror}; this process may use {mine}"
         ) from error
-    os.environ["OMP_NUM_THREADS"] = str(len(claims.cores))
+    os.environ["OMP_NUM_THREADS"] = str(len(claims.own))
     if claims.others and launch.local_rank == 0:
         what = "another run, or another rank, holds cores that this one uses, too"
         print(f"train: {what}: its times are no scaling figures (oversubscribed)", file=sys.stderr)
@@ -195,83 +184,3 @@ def plan_processors(
     taken = set(chain(*chosen))
     spare = spread(ordered) if most < size else ordered
     return chosen, [number for number in spare if number not in taken]
-
-
-# --- which ones are free --------------------------------------------------------------------------
-
-
-@dataclass
-class Claims:
-    """The cores of this rank, for as long as this object lives."""
-
-    cores: tuple[int, ...] = ()
-    others: bool = False  # another run has held some of them, too
-    held: dict[int, socket.socket] = field(default_factory=dict)
-
-    def shared(self) -> bool:
-        """Whether another run has used some of these cores so far."""
-        for claim in self.held.values():
-            with contextlib.suppress(OSError):
-                claim.recv(1, socket.MSG_DONTWAIT)
-                self.others = True
-        return self.others
-
-    def take(self, core: int) -> bool:
-        """Claim a core; False if another process has claimed it."""
-        if not self.sit(core, SEATS[0]):
-            return False
-        if any(_answers(core, seat) for seat in SEATS[1:]):
-            self.held.pop(core).close()
-            return False
-        return True
-
-    def sit(self, core: int, seat: int) -> bool:
-        """Claim one seat of a core; False if it is taken."""
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            claim.bind(_address(core, seat))
-        except OSError as error:
-            claim.close()
-            # if there is no such namespace, nobody holds anything
-            return error.errno != errno.EADDRINUSE
-        self.held[core] = claim
-        return True
-
-
-def claim(wanted: Iterable[int], spare: Iterable[int]) -> Claims:
-    """As many cores as are wanted: these or, if another process holds some of them, spare ones.
-
-    If too few are free, it takes the wanted ones and sends a message to everybody who holds them.
-    """
-    wanted, claims = tuple(wanted), Claims()
-    chosen = [core for core in wanted if claims.take(core)]
-    for core in spare:
-        if len(chosen) < len(wanted) and claims.take(core):
-            chosen.append(core)
-    if len(chosen) == len(wanted):
-        claims.cores = tuple(chosen)
-        return claims
-    for core in {*claims.held} - {*wanted}:
-        claims.held.pop(core).close()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        for core in {*wanted} - {*claims.held}:
-            any(claims.sit(core, seat) for seat in SEATS)  # first, so that later ones tell us
-            for seat in SEATS:
-                with contextlib.suppress(OSError):  # nobody sits there, or its queue is full
-                    sender.sendto(b"shared", socket.MSG_DONTWAIT, _address(core, seat))
-    claims.cores, claims.others = wanted, True
-    return claims
-
-
-def is_held(core: int) -> bool:
-    """Whether a process of this machine claims the core now; it does not notice the question."""
-    return any(_answers(core, seat) for seat in SEATS)
-
-
-def _answers(core: int, seat: int) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-        return probe.connect_ex(_address(core, seat)) == 0
-
-
-def _address(core: int, seat: int) -> str:
-    return f"\0horoscale/core/{core}/{seat}"

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from train.config.run import RunConfig
-from train.distributed.cores import Claims, take_cores
-from train.distributed.gpus import choose_products
+from train.distributed.claims import Claims, claim
+from train.distributed.cores import take_cores
+from train.distributed.gpus import choose_products, gpu_addresses
 from train.distributed.interfaces import NAME, machine, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
@@ -31,16 +32,16 @@ class Runtime:
     local_rank: int
     launcher: Launcher
     gpus: tuple[str, ...]  # models, one per replica; () without GPUs
-    gpu_shared: bool  # with another rank of this node
-    claims: Claims = field(default_factory=Claims)
+    cores: Claims[int] = field(default_factory=Claims)
+    held_gpus: Claims[str] = field(default_factory=Claims)
     replicas: int = 1  # ranks that this process stands for
     strategy: Any = None  # tf.distribute.Strategy; None: Horovod averages the gradients
     interface: str | None = None  # network interface of the strategy's gradients
 
-    def shares_cores(self) -> bool:
-        """Whether another run has used some of its cores so far. With GPUs they do not decide the
-        times."""
-        return not self.gpus and self.claims.shared()
+    def shares(self) -> bool:
+        """Whether another run, or another rank, has used some of its cores so far, or of its GPUs:
+        with these, cores do not decide the times."""
+        return (self.held_gpus if self.gpus else self.cores).shared()
 
 
 #: An exchange in a run goes on for as long as the job is suspended; the watchdog ends what hangs.
@@ -60,7 +61,7 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     """
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)
-    claims = take_cores(launch)
+    cores = take_cores(launch)
     choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_HOME", NOTHING)  # of ranks that are started by hand, too
@@ -72,8 +73,8 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
 
     import tensorflow as tf  # noqa: PLC0415  (threads are sized above, before TensorFlow starts)
 
-    tf.config.threading.set_intra_op_parallelism_threads(len(claims.cores))
-    tf.config.threading.set_inter_op_parallelism_threads(len(claims.cores))
+    tf.config.threading.set_intra_op_parallelism_threads(len(cores.own))
+    tf.config.threading.set_inter_op_parallelism_threads(len(cores.own))
     if config.deterministic:
         tf.config.experimental.enable_op_determinism()
 
@@ -84,15 +85,13 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     if hvd.rank() != launch.rank:
         raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
     replicas = config.gpus // config.processes
-    gpus, visible = own_gpus(hvd.local_rank(), replicas)
+    gpus, held_gpus = own_gpus(hvd.local_rank(), hvd.local_size(), replicas)
     choose_products(config.technique.precision)
 
     from train.distributed.strategy import open_strategy  # noqa: PLC0415
 
-    # under srun a rank may be shown its own GPU only; all other launchers show all to all
-    shared = launch.launcher != "srun" and 0 < visible < hvd.local_size()
     return Runtime(
-        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, shared, claims, replicas,
+        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, cores, held_gpus, replicas,
         *open_strategy(config, launch),
     )  # fmt: skip
 
@@ -164,9 +163,9 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
     )
 
 
-def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
-    """Make ``count`` GPUs visible to this process: their models, if any, and of how many they were
-    chosen.
+def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, ...], Claims[str]]:
+    """Make ``count`` GPUs visible to this process, which no other run holds if there are as many:
+    their models, if any, and its claims.
 
     Raises:
         WorldError: there are GPUs, but fewer than one process needs.
@@ -175,19 +174,25 @@ def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        return (), 0
+        return (), Claims()
     if count > len(gpus):
         raise WorldError(
             f"framework mirrored needs {count} GPUs for one process, found {len(gpus)}: ask the "
             "site for as many on one node, or use fewer gpus"
         )
     # sites that bind one GPU per task show a single device to every rank
-    own = [gpus[(local_rank * count + number) % len(gpus)] for number in range(count)]
+    chosen = [(local_rank * count + n) % len(gpus) for n in range(count)]
+    held, addresses = Claims[str](), gpu_addresses()
+    # TensorFlow leaves out GPUs that are too weak for it, and does not say which
+    if len(addresses) == len(gpus):
+        held = claim([addresses[n] for n in chosen], addresses[local_size * count :])
+        chosen = [addresses.index(address) for address in held.own]
+    own = [gpus[n] for n in chosen]
     tf.config.set_visible_devices(own, "GPU")
     for gpu in own:
         tf.config.experimental.set_memory_growth(gpu, True)
     details = tf.config.experimental.get_device_details
-    return tuple(str(details(gpu).get("device_name", gpu.name)) for gpu in own), len(gpus)
+    return tuple(str(details(gpu).get("device_name", gpu)) for gpu in own), held
 
 
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
@@ -198,13 +203,12 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     """
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
-    claims = runtime.claims
     mine = (
-        socket.gethostname(), machine(), claims.cores, quotas_here(), claims.shared(), runtime.gpus,
-        runtime.gpu_shared, own,
+        socket.gethostname(), machine(), runtime.cores.own, quotas_here(), runtime.shares(),
+        runtime.gpus, own,
     )  # fmt: skip
     them = zip(*hvd.allgather_object(mine), strict=True)
-    hosts, machines, cores, quotas, claimed, gpus, gpu_shared, provenances = them
+    hosts, machines, cores, quotas, shared, gpus, provenances = them
     # one per rank, of which a process of tf.distribute may have several
     ranks = [
         (host, _facts(of) | {"gpu": gpu or "none"})
@@ -218,7 +222,7 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     # in an order that no placement of ranks changes
     named = ((f"{n} x " if len(models) > 1 else "") + name for name, n in sorted(models.items()))
     device = ", ".join(named)
-    too_few = any(claimed) or fewest < runtime.replicas or share_cores(machines, cores, quotas)
+    too_few = fewest < runtime.replicas or share_cores(machines, cores, quotas)
     by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
     data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi)
     world = World(
@@ -228,7 +232,7 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
         device_kind=kind,
         device=device if any(gpus) else f"{device}, {each} core{'s' * (each != 1)} per rank",
         cores_per_rank=each,
-        oversubscribed=any(gpu_shared) if any(gpus) else too_few,
+        oversubscribed=any(shared) or (too_few and not any(gpus)),
         launcher=runtime.launcher,
         controller="mpi" if by_mpi else "gloo",
         data_plane=data_plane,

@@ -184,7 +184,7 @@ def _findings(
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
-        count = len(runtime.claims.cores)
+        count = len(runtime.cores.own)
         cores = f"{count} core{'s' * (count != 1)} per rank"
         device = runtime.gpus[0] if runtime.gpus else "CPU"
         yield "-", "step", f"{step_s:.2g} s, {per}, measured on {there} with {cores} ({device})"

@@ -216,7 +216,7 @@ class Trainer:
         mine = (trained_s, ended - began, sampled_s, suspended_s - self.suspended_s)
         self.suspended_s = suspended_s  # since the last epoch: it may have met the checkpoint
         every = self.ranks.allgather(
-            (*mine, self.runtime.shares_cores(), weights_hash(self.model.variables))
+            (*mine, self.runtime.shares(), weights_hash(self.model.variables))
         )
         *times, suspensions, shared, hashes = zip(*every, strict=True)
         equal_hash(hashes)

@@ -30,7 +30,7 @@ def built(rank: int = 0, size: int = 1, **changes: Any) -> Any:
     return build_parts(
         config(**({"batch_per_rank": 8} | changes)),
         squares(),
-        Runtime(rank, size, 0, "none", (), False),
+        Runtime(rank, size, 0, "none", ()),
     )
 
 

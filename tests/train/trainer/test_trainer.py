@@ -40,7 +40,7 @@ def squares() -> Dataset:
 
 def cell(of: Any, out: Path, beat: Any = lambda *_: None, attempt: int = 1, **origin: Any) -> Any:
     """A world of one, in this process."""
-    runtime = Runtime(0, 1, 0, "none", (), False)
+    runtime = Runtime(0, 1, 0, "none", ())
     return trainer(of, runtime, out, attempt, beat, origin)
 
 
@@ -142,12 +142,12 @@ def test_a_run_resumed_on_other_devices_or_code_or_on_shared_cores_says_so(tmp_p
     for attempt, origin in ((1, {}), (2, other)):
         beat = killed_at(f"training step 1 of 5, epoch {attempt + 1}")
         run = cell(given, tmp_path, beat, attempt, **origin)
-        run.runtime.claims.others = attempt == 1
+        run.runtime.cores.others = attempt == 1
         with pytest.raises(Killed):
             run.train(resume=True)
     last = cell(given, tmp_path, attempt=3, **other)
     found = last.train(resume=True)
-    assert last.oversubscribed and not last.runtime.claims.others
+    assert last.oversubscribed and not last.runtime.cores.others
     (alarm,) = found.alarms
     assert alarm.startswith("resumed after epoch 1 with device B (before: A), commit c2 (before: c")
     assert found.origin_from == 1 and len(found.epochs) == 5

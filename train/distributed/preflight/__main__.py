@@ -236,7 +236,7 @@ def _meet(report: Report, launch: Launch, world: int) -> None:
             "dropped",
         )
     )  # fmt: skip
-    own_gpus(hvd.local_rank(), 1)
+    own_gpus(hvd.local_rank(), hvd.local_size(), 1)
 
 
 def _reduce(report: Report) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import horovod.tensorflow as hvd
 
-from train.distributed.cores import Claims
+from train.distributed.claims import Claims
 from train.distributed.interfaces import Interface, machine
 from train.distributed.launch import Launch
 from train.distributed.libraries import mpi_versions
@@ -44,7 +44,7 @@ _SETTINGS = (
 
 
 def run(
-    interface: Interface, largest: int, budget: Budget, launch: Launch, claims: Claims,
+    interface: Interface, largest: int, budget: Budget, launch: Launch, claims: Claims[int],
     keep: Callable[[Collectives], None],
 ) -> Collectives:  # fmt: skip
     """Open the world of ``launch`` and measure; every rank must call it.
@@ -59,7 +59,7 @@ def run(
     # every rank must be told of all sets, also of those that it is not in
     chosen = {ranks: hvd.ProcessSet(list(range(ranks))) for ranks in fewer(launch.size)}
     hvd.init(process_sets=list(chosen.values()))
-    own_gpus(hvd.local_rank(), 1)
+    _, gpus = own_gpus(hvd.local_rank(), hvd.local_size(), 1)
     sets: dict[int, Any] = {**chosen, hvd.size(): hvd.global_process_set}
     mesh = _join(interface)
     makers: dict[str, Maker] = {"raw": raw_maker(mesh), "horovod": horovod_maker(sets)}
@@ -71,7 +71,7 @@ def run(
         ranks=ranks,
         nodes=launch.nodes,
         controller="mpi" if hvd.mpi_enabled() else "gloo",
-        oversubscribed=any(hvd.allgather_object(claims.shared()))
+        oversubscribed=any(hvd.allgather_object(claims.shared() or gpus.shared()))
         or share_cores(
             hvd.allgather_object(machine()),
             [r.cores for r in ranks],
