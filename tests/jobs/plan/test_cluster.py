@@ -15,6 +15,7 @@ from jobs.plan import cluster as module
 from jobs.plan.cluster import plan_cluster
 from jobs.slurm.request import SweepRequest
 from tests.jobs.slurm.fakes import SBATCH, FakeSlurm, fake_slurm
+from tests.sweeps import ROOT
 
 #: A relative folder is that of DATA.
 SWEEP = {"dataset": "folder:pets", "model": "cnn", "epochs": 2, "batch_per_rank": 64,
@@ -79,3 +80,10 @@ grep -q nodes=2 "$2" && cat '{refusal}' >&2 && exit 1; cat '{fits}' >&2""")  # f
     text = capsys.readouterr().out
     assert "batch script of array 2" in text and "Slurm gives no answer here" in text
     assert not fake.calls("sbatch"), "each would wait for the controller"
+
+
+def test_what_stands_for_later_values_is_documented() -> None:
+    """Before, the plan promised exact batch scripts."""
+    text = (ROOT / "docs/cluster.md").read_text()
+    names = (module.RUN, module.JOB, module.FIRST.removeprefix("afterok:"))
+    assert [name for name in names if f"`{name}`" not in text] == []

@@ -88,6 +88,13 @@ def test_all_comes_back(file: Path) -> None:
     assert {path.name for path in file.parent.iterdir()} == {file.name, EPOCHS_NAME}
 
 
+def test_what_another_process_is_writing_stays(file: Path) -> None:
+    """Before, a second process removed the temporary file of a live one."""
+    (other := file.with_name(f".{file.name}.0123456789ab.tmp")).touch()
+    saved(file.parent)
+    assert other.exists()
+
+
 def test_it_goes_with_the_epochs_before_it(file: Path) -> None:
     """They are in a file of their own, or many epochs would write each of them many times."""
     lines, first = file.parent / EPOCHS_NAME, EPOCHS[0].model_dump_json()

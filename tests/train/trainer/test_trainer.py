@@ -138,7 +138,7 @@ def test_shorter_epochs_show_the_same_run_more_often(tmp_path: Path) -> None:
 @pytest.mark.tf
 def test_a_run_resumed_on_other_devices_or_code_or_on_shared_cores_says_so(tmp_path: Path) -> None:
     """Seen: one throughput had both, and no remark said so. Another host is no difference."""
-    given, other = of(Adam(), epochs=5), {"device": "B", "commit": "c2"}
+    given, other = of(Adam(), epochs=5), {"device": "B", "nodes": 2, "commit": "c2"}
     for attempt, origin in ((1, {}), (2, other)):
         beat = killed_at(f"training step 1 of 5, epoch {attempt + 1}")
         run = cell(given, tmp_path, beat, attempt, **origin)
@@ -149,7 +149,8 @@ def test_a_run_resumed_on_other_devices_or_code_or_on_shared_cores_says_so(tmp_p
     found = last.train(resume=True)
     assert last.oversubscribed and not last.runtime.cores.others
     (alarm,) = found.alarms
-    assert alarm.startswith("resumed after epoch 1 with device B (before: A), commit c2 (before: c")
+    words = "device B (before: A), nodes 2 (before: 1), commit c2 (before: c1)"
+    assert alarm.startswith(f"resumed after epoch 1 with {words}")
     assert found.origin_from == 1 and len(found.epochs) == 5
     steady = throughput(found.epochs, found.origin_from)
     assert [sample.epoch for sample in steady.samples] == [4, 5]

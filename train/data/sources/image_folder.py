@@ -87,15 +87,17 @@ def _decode(
             f"{folder}: {len(left_out):,} entries are left out, which are no images in a class "
             f"folder or have a name of the storage system's own, e.g. {left_out[0]}"
         )
-    images = decode_images(files, size)  # of both parts, so that all damaged files are named
     counts = [[len(of_class) for of_class in part.values()] for part in parts]
     labels = np.concatenate([np.repeat(np.arange(len(part)), part) for part in counts])
+    trained = sum(counts[0])
     if len(parts) == 1:
         quotas = np.maximum(1, np.rint(np.array(counts[0]) * _HELD_OUT_FRACTION)).astype(np.int64)
         held_out, kept = take(labels, quotas)
-        train, validation = (images[kept], labels[kept]), (images[held_out], labels[held_out])
-    else:
-        train, validation = cut(images, labels, sum(counts[0]))
+        trained, order = len(kept), np.concatenate([kept, held_out])
+        # before they are decoded: parts of decoded images would be a second copy of them
+        files, labels = [files[place] for place in order], labels[order]
+    images = decode_images(files, size)  # of both parts, so that all damaged files are named
+    train, validation = cut(images, labels, trained)
     return make_dataset(folder.name or "folder", list(parts[0]), train, validation)
 
 

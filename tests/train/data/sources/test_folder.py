@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,18 @@ def test_a_fifth_of_each_class_is_held_out(pets: Path) -> None:
     pairs = [*zip(data.train_x, data.train_y, strict=True),
              *zip(data.validation_x, data.validation_y, strict=True)]  # fmt: skip
     assert {image.tobytes(): label for image, label in pairs} == expected
+
+
+def test_images_are_in_memory_once(pets: Path) -> None:
+    """As the check of free memory counts them. Before, the two parts were a second copy."""
+    decoded(pets)  # what is loaded for the first one
+    tracemalloc.start()
+    try:
+        data = decoded(pets, 512)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * (data.train_x.nbytes + data.validation_x.nbytes)
 
 
 def test_result_does_not_depend_on_the_order_of_files(pets: Path, tmp_path: Path) -> None:
