@@ -238,15 +238,12 @@ def _accumulation(
     build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, rank: int
 ) -> Row:
     """Collective: a step of SGD without dropout, by two batches and by both as one."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    from train.models.layers import all_layers  # noqa: PLC0415
+    from train.models.layers import random_layers  # noqa: PLC0415
 
     sgd = config.technique.model_copy(update={"optimizer": Sgd()})
     parts = build(config.model_copy(update={"technique": sgd}))
-    random = tf.keras.__internal__.layers.BaseRandomLayer
-    for layer in all_layers(parts.model):
-        if isinstance(layer, random) and hasattr(layer, "rate"):
+    for layer in random_layers(parts.model):
+        if hasattr(layer, "rate"):
             layer.rate = 0.0
     before, steps = [variable.numpy() for variable in parts.step.state], []
     both = 2 * config.batch_per_rank
