@@ -1,4 +1,5 @@
-"""The world that this process was started into, read from the environment once, as a value.
+"""What this process was started into and for: its world, read from the environment once, and its
+task, read from the command line.
 
 It loads no TensorFlow and no Horovod: cores must be chosen before either creates its threads.
 """
@@ -7,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +47,21 @@ class Launch:
     supervised: bool = False  # a supervisor, perhaps on another host, keeps the record
     # to be taken where another run holds ``cores``; None: these are not claimed
     spare: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One start of a cell: where and how; nothing of it changes a result."""
+
+    out: Path  # folder of the record, the checkpoint and the logs
+    data: Path = Path()  # folder with the raw data sets
+    store: Path | None = None  # folder of their prepared forms; None: in ``data``
+    model_file: Path | None = None  # of a network, if the config names one of a file
+    attempt: int = 1  # which start of the cell it is
+    resume: bool = False  # go on from the checkpoint in ``out``
+    force: bool = False  # replace a good record
+    stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
+    started_at: datetime = field(default_factory=partial(datetime.now, timezone.utc))
 
 
 def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> Launch:

@@ -68,7 +68,7 @@ def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
 
     runs = cell(asked, whole, beat), cell(asked, killed, attempt=2)
     steps = [steps_of(run) for run in runs]
-    straight, resumed = runs[0].train(resume=False), runs[1].train(resume=True)
+    straight, resumed = runs[0].train(), runs[1].train()
     assert resumed.resumed_from == 2 and len(straight.epochs) >= EPOCHS
     assert [e.attempt for e in resumed.epochs[:4]] == [1, 1, 2, 2]
     assert curve(resumed.epochs) == curve(straight.epochs)
