@@ -113,12 +113,8 @@ def start_number(earlier: RecordSummary | None, trained: tuple[EpochRecord, ...]
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RecordSummary | None:
-    """This config's record in ``out``, if there is one that is not broken.
-
-    Raises:
-        Unreadable: one of the files there cannot be read now.
-        OtherCell: a record or config.json there is of another, which only ``force`` may replace.
-    """
+    """This config's record in ``out``, if there is one that is not broken. Only ``force`` lets a
+    record or config.json of another be replaced."""
     with suppress(RecordError, *((OtherCell,) if force else ())):
         refuse_other_config(out, config)
         return read_own_summary(out, config)

@@ -59,11 +59,7 @@ def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
 
 def choose_products(precision: str) -> None:
     """Round the factors of float32 products to TF32 if the config asks for it. (TensorFlow's
-    default is to round on every GPU that can.)
-
-    Raises:
-        ConfigError: TF32 is asked for, and a visible device would compute in float32.
-    """
+    default is to round on every GPU that can.)"""
     import tensorflow as tf  # noqa: PLC0415
 
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")

@@ -92,9 +92,6 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
 
     The one that ``HOROSCALE_INTERFACE`` names; on a single node loopback; else the one that holds
     an address of this host's name; else that of the default route.
-
-    Raises:
-        ConfigError: there is no such interface; the text names those that are there.
     """
     host = this_host()
     if name := environment.get(NAME):

@@ -70,9 +70,6 @@ def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> 
     Args:
         supervised: the command line says that a supervisor keeps the record. It holds also if
             a container dropped the whole environment, and the supervisor may be on another host.
-
-    Raises:
-        ConfigError: a launcher's variables are there in part only, or are not what they should be.
     """
     launch = _read_launcher(environment)
     if not 0 <= launch.rank < launch.size:

@@ -121,10 +121,6 @@ def choose_transport(
 
     ``exchange_s``: how long Gloo waits in any exchange, that of the meeting included; a rank that
     is over it aborts without an exception.
-
-    Raises:
-        WorldError: srun offers MPI nothing by which it could find its peers.
-        ConfigError: the network interface that the site names is not there.
     """
     environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(round(exchange_s)))
     alone = launch.size == 1 and (launch.launcher == "none" or not launch.wired)
@@ -166,11 +162,7 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
 
 def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
     """Make ``count`` GPUs visible to this process: their models, if any, and of how many they were
-    chosen.
-
-    Raises:
-        WorldError: there are GPUs, but fewer than one process needs.
-    """
+    chosen."""
     import tensorflow as tf  # noqa: PLC0415
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -191,11 +183,8 @@ def own_gpus(local_rank: int, count: int) -> tuple[tuple[str, ...], int]:
 
 
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
-    """Collective: every rank must call it. The same on all ranks.
-
-    Returns:
-        The world, and rank 0's provenance with what is not equal on all ranks.
-    """
+    """The world, and rank 0's provenance with what is not equal on all ranks. Collective, and the
+    same on all ranks."""
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
     claims = runtime.claims

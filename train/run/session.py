@@ -43,11 +43,7 @@ ORDERS = {
 
 def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
     """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
-    as soon as the first rank is gone.
-
-    Raises:
-        Unfinished: the ranks stopped at an epoch's end on purpose.
-    """
+    as soon as the first rank is gone. Raises Unfinished."""
     logs = task.out / "logs"
     beat, patience_s = watchdog.beat, 2 * watchdog.stall_s  # for late ranks
     # rank 0 first: the rendezvous explains its absence better than the watchdog does

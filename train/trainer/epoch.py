@@ -46,8 +46,7 @@ def epoch_record(
     Args:
         results: of the steps, on this rank. Only what is equal on all ranks is taken from them.
         sums: of :func:`epoch_sums`, over all ranks.
-        checked: None if the epoch was broken off.
-        measured: attempt, seconds and steps per call, under their names in the record.
+        measured: under their names in the record.
     """
     loss, counted, correct, images = sums
     # as they would have been, if none was applied
