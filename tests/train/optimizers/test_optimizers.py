@@ -43,31 +43,6 @@ def test_thirty_steps_are_those_of_the_paper(case: str, invariant: Any) -> None:
 
 
 @EACH
-def test_it_goes_on_from_its_saved_state_bit_for_bit(case: str) -> None:
-    """All slots exist before the first step, and nothing else remembers anything."""
-    config = CASES[case][1]
-    first = Toy(config)
-    fresh = Toy(config)
-    slots = len(fresh.optimizer.variables())
-    for step in range(5):
-        first.step(gradients(step), RATES[step])
-    saved = [v.numpy() for v in first.optimizer.variables()]
-    assert len(saved) == slots
-    for variable, value in zip(fresh.optimizer.variables(), saved, strict=True):
-        variable.assign(value)
-    for old, new in zip(first.variables, fresh.variables, strict=True):
-        new.assign(old)
-    fresh.last_rate = first.last_rate
-    for step in range(5, 8):
-        for toy in (first, fresh):
-            toy.step(gradients(step), 2 * RATES[step])
-    for old, new in zip(first.variables, fresh.variables, strict=True):
-        assert np.array_equal(old.numpy(), new.numpy()), old.name
-    ours, theirs = (toy.optimizer.variables() for toy in (first, fresh))
-    assert all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(ours, theirs, strict=True))
-
-
-@EACH
 @pytest.mark.parametrize("zero", ["weights", "gradients", "both"])
 def test_zero_norms_divide_nothing(case: str, zero: str) -> None:
     toy = Toy(CASES[case][1])

@@ -102,24 +102,3 @@ def test_whitened_first_filters_are_components_of_the_used_images_and_their_oppo
     found = principal_patches([images], (7, 7))[:32]
     clear = slice(0, 3)  # directions that round-off does not turn
     assert kernel[clear] == pytest.approx(np.sqrt(2) * found[clear], abs=1e-3)
-
-
-def test_statistics_are_taken_anew_before_the_evaluation_where_asked(tmp_path: Path) -> None:
-    """Taking them once more changes nothing; of moving averages it does."""
-    from train.data.batches import estimation_batches
-    from train.trainer.batch_statistics import reestimate_statistics
-
-    moved = {}
-    for statistics in ("reestimated", "moving"):
-        asked = row(normalisation="batch_norm", bn_statistics=statistics)
-        given = config(technique=asked, epochs=1, batch_per_rank=16)
-        folder = tmp_path / statistics
-        folder.mkdir()
-        run = cell(given, folder)
-        run.train()
-        layer = run.model.get_layer("bn1")
-        before = layer.moving_mean.numpy()
-        images = estimation_batches(given, run.data, run.parts.used, 0, 1)
-        reestimate_statistics(run.model, images, 1)
-        moved[statistics] = float(np.abs(layer.moving_mean.numpy() - before).max())
-    assert moved["reestimated"] < 1e-6 < 1e-4 < moved["moving"]

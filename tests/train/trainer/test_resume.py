@@ -20,7 +20,7 @@ BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
 #: Their batches cannot be accumulated.
 SINGLE = ("sync_batch_norm", "adasum", "novograd_tfa")
 #: Rows that keep something of their own from step to step; the others run in make test-all.
-QUICK = ("adascale", "gradient_noise", "growing_batch", "mixed_precision", "tuned")
+QUICK = ("adascale", "gradient_noise", "growing_batch", "lamb", "mixed_precision", "tuned")
 ROWS = load_techniques()
 #: Treats the first step of a run in its own way.
 OF_NO_ROW = "novograd_tfa"
