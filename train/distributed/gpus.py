@@ -46,8 +46,7 @@ def _driver() -> ctypes.CDLL | None:
 def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
     """Why programs that are built for this CUDA cannot use a GPU of this compute capability.
 
-    Args:
-        cuda: its version; the lower limit is known of the suite's own image alone.
+    cuda: its version; the lower limit is known of the suite's own image alone.
     """
     what = f"{name} has compute capability {capability[0]}.{capability[1]}"
     if capability >= (10, 0) and tuple(map(int, cuda.split(".")[:2])) < _KNOWS_10:

@@ -43,11 +43,7 @@ class Host:
 
     def named(self, name: str) -> Interface:
         """The interface of that name: also an alternative name, the label of a further address
-        (eth0:1), or what ``ip link`` prints (eth0.5@eth0).
-
-        Raises:
-            ConfigError: it is not there, or has no IPv4 address.
-        """
+        (eth0:1), or what ``ip link`` prints (eth0.5@eth0)."""
         known = name
         if name not in self.interfaces:
             with contextlib.suppress(OSError):

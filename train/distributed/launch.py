@@ -67,9 +67,8 @@ class Task:
 def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> Launch:
     """Find out who started this process.
 
-    Args:
-        supervised: the command line says that a supervisor keeps the record. It holds also if
-            a container dropped the whole environment, and the supervisor may be on another host.
+    supervised: the command line says that a supervisor keeps the record. It holds also if a
+    container dropped the whole environment, and the supervisor may be on another host.
     """
     launch = _read_launcher(environment)
     if not 0 <= launch.rank < launch.size:

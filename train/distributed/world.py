@@ -50,8 +50,7 @@ EXCHANGE_S = 7 * 24 * 3600
 def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> Runtime:
     """Pin this rank, initialise Horovod, and check the world against the config.
 
-    Args:
-        patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
+    patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
 
     Raises:
         WorldError: the number of processes is not ``config.processes``. A launcher that lost its

@@ -112,8 +112,7 @@ def verify(path: Path, remote: Remote) -> None:
 def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> None:
     """Bring the files that are not there yet into ``folder``.
 
-    Args:
-        otherwise: for the error: what would do instead of the files.
+    otherwise: for the error: what would do instead of the files.
 
     Raises:
         DataError: a file cannot be had; the text names all that are missing, their checksums and
