@@ -14,7 +14,7 @@ import pytest
 from tests import builders
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import ADAPTED, RATES, SHAPES, Toy, first_weights, gradients, run
-from train.config.optimizer import AnyOptimizer, Lamb, Larc, Lars, Muon, Sgd
+from train.config.optimizer import AnyOptimizer, Lars, Muon, Sgd
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
@@ -72,20 +72,6 @@ def test_a_rate_of_zero_moves_nothing(case: str) -> None:
         if not (isinstance(config, Muon) and config.fix_norm and name in ADAPTED):
             assert np.array_equal(weight, before[name]), name
         assert np.isfinite(weight).all()
-
-
-def test_which_optimizers_tell_their_trust_ratios() -> None:
-    from train.optimizers.layerwise import trust_log
-
-    for _, config, _ in CASES.values():
-        adapted = len(ADAPTED) if getattr(config, "exclude", None) else len(SHAPES)
-        toy = Toy(config)
-        found = trust_log(toy.optimizer)
-        if isinstance(config, Lamb | Lars | Larc):
-            assert len(found.names) == adapted
-            assert found.factors.shape == (2, adapted)
-        else:
-            assert found is None
 
 
 @pytest.mark.parametrize("config", [Lars(exclude=("bias", "batchnorm")), Sgd(exclude=("biases",))])
