@@ -9,12 +9,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 
 from train.config.networks import model_file
 from train.config.run import RunConfig, load_config
-from train.distributed.launch import Launch, read_launch
+from train.distributed.launch import Launch, Task, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, RecordError, Unfinished, WorldError, remedy
 from train.program import (
@@ -36,7 +35,7 @@ from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell
 from train.record.summary import RecordSummary, read_own_summary
-from train.run.task import Task, headline, leave
+from train.run.failure import headline, leave
 
 DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         from train.run.check import main as check  # noqa: PLC0415  (runs need less)
 
         return check(arguments[1:])
-    options, started_at = parse(arguments), datetime.now(timezone.utc)
+    options = parse(arguments)
     out = options.out or options.config.resolve().parent
     with ExitStack() as stack:
         try:
@@ -98,8 +97,8 @@ def main(arguments: Sequence[str]) -> int:
             print(f"train: {error}" + (f": {todo}" if todo else ""), file=sys.stderr)
             return EXIT_REQUEST
         task = Task(
-            out, options.data, options.store, options.resume, options.force, attempt,
-            started_at, options.stop_at, options.model_file or network,
+            out, options.data, options.store, options.model_file or network, attempt,
+            options.resume, options.force, options.stop_at,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)
 
@@ -114,12 +113,8 @@ def start_number(earlier: RecordSummary | None, trained: tuple[EpochRecord, ...]
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RecordSummary | None:
-    """This config's record in ``out``, if there is one that is not broken.
-
-    Raises:
-        Unreadable: one of the files there cannot be read now.
-        OtherCell: a record or config.json there is of another, which only ``force`` may replace.
-    """
+    """This config's record in ``out``, if there is one that is not broken. Only ``force`` lets a
+    record or config.json of another be replaced."""
     with suppress(RecordError, *((OtherCell,) if force else ())):
         refuse_other_config(out, config)
         return read_own_summary(out, config)

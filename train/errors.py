@@ -191,9 +191,6 @@ def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator
     """Turn an OSError or a lack of memory while ``doing`` something into a DataError.
 
     ``elsewhere``: the variable that names another folder.
-
-    Raises:
-        DataError: with the file, the system's reason and what to do.
     """
     try:
         yield

@@ -61,11 +61,7 @@ place.__name__ = "path"  # what argparse and typer call it
 
 
 def write_all(descriptor: int, content: memoryview | bytes) -> None:
-    """Write all of it, also to a terminal that another program made non-blocking.
-
-    Raises:
-        OSError: the rest cannot be written.
-    """
+    """Write all of it, also to a terminal that another program made non-blocking."""
     while content:
         try:
             content = content[os.write(descriptor, content) :]

@@ -6,8 +6,6 @@ after any resume, it is changed alike. Needs no TensorFlow.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
@@ -19,10 +17,8 @@ from train.data.sampling import Indices
 Words = npt.NDArray[np.uint64]
 
 
-class _Draw(IntEnum):
-    """What a random number is for: each has a stream of its own."""
-
-    DOWN, RIGHT, FLIP, CUT_DOWN, CUT_RIGHT = range(5)
+#: What a random number is for: each has a stream of its own.
+_DOWN, _RIGHT, _FLIP, _CUT_DOWN, _CUT_RIGHT = range(5)
 
 
 def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: CropFlip) -> Pixels:
@@ -34,7 +30,7 @@ def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: Crop
     key = _mixed(np.uint64(seed), epoch)
     if how.crop:
         span = 2 * how.crop + 1
-        down, right = (_below(span, key, positions, draw) for draw in (_Draw.DOWN, _Draw.RIGHT))
+        down, right = (_below(span, key, positions, draw) for draw in (_DOWN, _RIGHT))
         changed = _cropped(images, how.crop, down, right)
     else:
         changed = images.copy()
@@ -55,8 +51,8 @@ def _mirrored(
     2404.00498, section 3.6), so that two epochs in a row show both views of every image.
     """
     if how.flip == "random":
-        return _below(2, key, positions, _Draw.FLIP) == 1
-    return (_below(2, _mixed(np.uint64(seed), 0), positions, _Draw.FLIP) + epoch) % 2 == 1
+        return _below(2, key, positions, _FLIP) == 1
+    return (_below(2, _mixed(np.uint64(seed), 0), positions, _FLIP) + epoch) % 2 == 1
 
 
 def _cropped(images: Pixels, crop: int, down: Indices, right: Indices) -> Pixels:
@@ -84,8 +80,8 @@ def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> None:
     """A square around a random pixel gets the image's mean colour; what lies outside is lost
     (DeVries and Taylor 2017, 1708.04552, section 3.2: images of mean 0, set to 0)."""
     count, height, width, channels = images.shape
-    top = _below(height, key, positions, _Draw.CUT_DOWN) - side // 2
-    left = _below(width, key, positions, _Draw.CUT_RIGHT) - side // 2
+    top = _below(height, key, positions, _CUT_DOWN) - side // 2
+    left = _below(width, key, positions, _CUT_RIGHT) - side // 2
     columns = np.add.reduce(images.reshape(count, height, -1), axis=1, dtype=np.int64)
     sums = columns.reshape(count, width, channels).sum(axis=1)
     colours = np.rint(sums / (height * width)).astype(np.uint8)
@@ -93,9 +89,9 @@ def _cut(images: Pixels, side: int, key: Words, positions: Indices) -> None:
         image[max(0, y) : max(0, y + side), max(0, x) : max(0, x + side)] = colour
 
 
-def _below(limit: int, key: Words, positions: Indices, draw: _Draw) -> Indices:
+def _below(limit: int, key: Words, positions: Indices, draw: int) -> Indices:
     """Uniform on 0 .. limit - 1, [b]; the upper half of the word decides, to 2^-32."""
-    word = _mixed(_mixed(key, int(draw)), positions)
+    word = _mixed(_mixed(key, draw), positions)
     return ((word >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32)).astype(np.int64)
 
 

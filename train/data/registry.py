@@ -32,11 +32,7 @@ _SIZES = range(8, 1025)  # as in RunConfig.image_size
 def load(
     dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
 ) -> Dataset:
-    """The data set from its prepared form, which is made first if it is not there.
-
-    Raises:
-        DataError: as ``prepare``, or the prepared form is damaged.
-    """
+    """The data set from its prepared form, which is made first if it is not there."""
     made = prepare(dataset, image_size, root, store_root=store_root)
     with explained(f"loading {dataset}", root):
         return read_prepared(made)

@@ -94,11 +94,7 @@ def take(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, Indices]:
 
 
 def for_tuning(data: Dataset) -> Dataset:
-    """The training images alone, a tenth of them (stratified, always the same) to validate on.
-
-    Raises:
-        ConfigError: there are fewer than ten.
-    """
+    """The training images alone, a tenth of them (stratified, always the same) to validate on."""
     validated = tenth(len(data.train_y))
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
     checked, trained = take(data.train_y, apportion(counts, validated))

@@ -27,9 +27,6 @@ def take_cores(launch: Launch) -> Claims[int]:
     environment.
 
     Two pinned one-core ranks process about 1.5 times the images of two that share both cores.
-
-    Raises:
-        ConfigError: this machine has no such cores, or they are not for this process.
     """
     mask = os.sched_getaffinity(0)
     if launch.spare is not None:
@@ -163,8 +160,7 @@ def plan_processors(
     processors, ranks share single ones in turn (``oversubscribed`` in records). Of a shared mask
     they take no more than the CPU quota gives, of different cores first, but one each at least.
 
-    Args:
-        machine: number of processors of this machine; a mask of all of them is nobody's own.
+    machine: number of processors of this machine; a mask of all of them is nobody's own.
     """
     ranks, asked, most = launch.local_size, launch.cores_asked, len(mask)
     if len(mask) < ranks * asked and len(mask) != machine:

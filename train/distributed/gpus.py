@@ -46,8 +46,7 @@ def _driver() -> ctypes.CDLL | None:
 def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
     """Why programs that are built for this CUDA cannot use a GPU of this compute capability.
 
-    Args:
-        cuda: its version; the lower limit is known of the suite's own image alone.
+    cuda: its version; the lower limit is known of the suite's own image alone.
     """
     what = f"{name} has compute capability {capability[0]}.{capability[1]}"
     if capability >= (10, 0) and tuple(map(int, cuda.split(".")[:2])) < _KNOWS_10:
@@ -59,11 +58,7 @@ def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
 
 def choose_products(precision: str) -> None:
     """Round the factors of float32 products to TF32 if the config asks for it. (TensorFlow's
-    default is to round on every GPU that can.)
-
-    Raises:
-        ConfigError: TF32 is asked for, and a visible device would compute in float32.
-    """
+    default is to round on every GPU that can.)"""
     import tensorflow as tf  # noqa: PLC0415
 
     tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")

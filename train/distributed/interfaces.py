@@ -43,11 +43,7 @@ class Host:
 
     def named(self, name: str) -> Interface:
         """The interface of that name: also an alternative name, the label of a further address
-        (eth0:1), or what ``ip link`` prints (eth0.5@eth0).
-
-        Raises:
-            ConfigError: it is not there, or has no IPv4 address.
-        """
+        (eth0:1), or what ``ip link`` prints (eth0.5@eth0)."""
         known = name
         if name not in self.interfaces:
             with contextlib.suppress(OSError):
@@ -92,9 +88,6 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
 
     The one that ``HOROSCALE_INTERFACE`` names; on a single node loopback; else the one that holds
     an address of this host's name; else that of the default route.
-
-    Raises:
-        ConfigError: there is no such interface; the text names those that are there.
     """
     host = this_host()
     if name := environment.get(NAME):

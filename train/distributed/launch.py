@@ -1,4 +1,5 @@
-"""The world that this process was started into, read from the environment once, as a value.
+"""What this process was started into and for: its world, read from the environment once, and its
+task, read from the command line.
 
 It loads no TensorFlow and no Horovod: cores must be chosen before either creates its threads.
 """
@@ -7,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -46,15 +49,26 @@ class Launch:
     spare: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True)
+class Task:
+    """One start of a cell: where and how; nothing of it changes a result."""
+
+    out: Path  # folder of the record, the checkpoint and the logs
+    data: Path = Path()  # folder with the raw data sets
+    store: Path | None = None  # folder of their prepared forms; None: in ``data``
+    model_file: Path | None = None  # of a network, if the config names one of a file
+    attempt: int = 1  # which start of the cell it is
+    resume: bool = False  # go on from the checkpoint in ``out``
+    force: bool = False  # replace a good record
+    stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
+    started_at: datetime = field(default_factory=partial(datetime.now, timezone.utc))
+
+
 def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> Launch:
     """Find out who started this process.
 
-    Args:
-        supervised: the command line says that a supervisor keeps the record. It holds also if
-            a container dropped the whole environment, and the supervisor may be on another host.
-
-    Raises:
-        ConfigError: a launcher's variables are there in part only, or are not what they should be.
+    supervised: the command line says that a supervisor keeps the record. It holds also if a
+    container dropped the whole environment, and the supervisor may be on another host.
     """
     launch = _read_launcher(environment)
     if not 0 <= launch.rank < launch.size:

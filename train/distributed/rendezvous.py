@@ -151,11 +151,7 @@ def _is_inner(address: str) -> bool:
 
 
 def data_interface(interface: Interface, nodes: int, environment: Mapping[str, str]) -> str:
-    """The name of what Horovod sends its data over, for a rank that is to use ``interface``.
-
-    Raises:
-        ConfigError: the host's name stands for nothing, or leads elsewhere than to where it must.
-    """
+    """The name of what Horovod sends its data over, for a rank that is to use ``interface``."""
     host = this_host()
     address = address_of(host.name)
     if address is None:

@@ -32,10 +32,6 @@ def open_strategy(config: RunConfig, launch: Launch) -> tuple[Any, str | None]:
     Returns:
         The strategy, None if Horovod averages the gradients; and the network interface that its
         gradients take, None if they stay in this process.
-
-    Raises:
-        ConfigError: there is no such network interface as the site names.
-        RuntimeError: TensorFlow has begun already.
     """
     if config.framework == "mirrored":
         return _mirrored(config.gpus), None

@@ -51,8 +51,7 @@ EXCHANGE_S = 7 * 24 * 3600
 def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> Runtime:
     """Pin this rank, initialise Horovod, and check the world against the config.
 
-    Args:
-        patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
+    patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
 
     Raises:
         WorldError: the number of processes is not ``config.processes``. A launcher that lost its
@@ -120,10 +119,6 @@ def choose_transport(
 
     ``exchange_s``: how long Gloo waits in any exchange, that of the meeting included; a rank that
     is over it aborts without an exception.
-
-    Raises:
-        WorldError: srun offers MPI nothing by which it could find its peers.
-        ConfigError: the network interface that the site names is not there.
     """
     environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(round(exchange_s)))
     alone = launch.size == 1 and (launch.launcher == "none" or not launch.wired)
@@ -196,11 +191,8 @@ def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, .
 
 
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
-    """Collective: every rank must call it. The same on all ranks.
-
-    Returns:
-        The world, and rank 0's provenance with what is not equal on all ranks.
-    """
+    """The world, and rank 0's provenance with what is not equal on all ranks. Collective, and the
+    same on all ranks."""
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
     mine = (

@@ -69,10 +69,14 @@ class SeededGenerator(RandomGenerator):
         return own if count == 1 else tf.random.experimental.stateless_fold_in(own, count)
 
 
+def random_layers(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
+    kind = tf.keras.__internal__.layers.BaseRandomLayer
+    return [layer for layer in all_layers(model) if isinstance(layer, kind)]
+
+
 def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGenerator]:
     """Let each random layer, dropout above all, draw from ``seed``; the generators, one a layer."""
-    random = tf.keras.__internal__.layers.BaseRandomLayer
-    layers = [layer for layer in all_layers(model) if isinstance(layer, random)]
+    layers = random_layers(model)
     generators = [SeededGenerator(seed, index) for index in range(len(layers))]
     for layer, generator in zip(layers, generators, strict=True):
         layer._random_generator = generator
@@ -81,8 +85,6 @@ def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGene
 
 class OwnNetwork(tf.keras.layers.Layer):
     """Holds a network that is not ours, and begins each forward pass through it."""
-
-    digest = ""  # of what it computes in training
 
     def __init__(self, network: tf.keras.Model, generators: list[SeededGenerator]) -> None:
         super().__init__(name="network", dtype="float32")
@@ -100,11 +102,6 @@ class OwnNetwork(tf.keras.layers.Layer):
 def user_network(model: tf.keras.Model) -> tf.keras.Model:
     """What ``build`` returned, with the weights of ``model``; a network of ours is its own."""
     return next((one.network for one in model.layers if isinstance(one, OwnNetwork)), model)
-
-
-def network_digest(model: tf.keras.Model) -> str:
-    """sha256 of what a network that is not ours computes; empty: it is ours."""
-    return next((one.digest for one in model.layers if isinstance(one, OwnNetwork)), "")
 
 
 def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:

@@ -41,11 +41,7 @@ def own_network(
     pixels: ChannelStatistics | None, folder: Path, file: Path | None, rank: int,
 ) -> tf.keras.Model:  # fmt: skip
     """As :func:`train.models.networks.build_model`. Weights depend on ``config.seed``, whatever
-    seeds the network's code sets.
-
-    Raises:
-        ConfigError: the network's code fails, or the network is none that can be measured.
-    """
+    seeds the network's code sets."""
     source, technique = parse_model(config.model), config.technique
     label = source.file_name or config.model
     # under tf.distribute the same network was made outside of the strategy before
@@ -95,9 +91,6 @@ def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, 
 
     file: the copy of the file that ``source`` names: one module, whose folder is no place that it
     can import from.
-
-    Raises:
-        ConfigError: the file is another one, or its code fails.
     """
     if source.kind == "applications":
         make = getattr(tf.keras.applications, source.name)
@@ -122,11 +115,7 @@ def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, 
 
 
 def _checked_content(file: Path, sha256: str | None, option: str) -> bytes:
-    """What ``file`` holds, if it has that hash. ``option``: of train, for another place.
-
-    Raises:
-        ConfigError: it has another one, or is missing.
-    """
+    """What ``file`` holds, if it has that hash. ``option``: of train, for another place."""
     content = read_whole(file)
     found = None if content is None else hashlib.sha256(content).hexdigest()
     if content is None or found != sha256:
@@ -213,9 +202,6 @@ def _pairs(weights: list[tf.Variable], stored: list[str]) -> list[tuple[tf.Varia
     """Weights of a layer, each with its name in the file. Not by position, since Keras stores those
     that are trained first, unless names differ in more than the numbers that Keras gives to layers,
     which count by their order.
-
-    Raises:
-        ValueError: there are more of one or of the other.
     """
     own = [weight.name for weight in weights]
     if len(own) != len(stored):

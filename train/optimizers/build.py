@@ -37,9 +37,6 @@ def build_optimizer(
     ``variables``: all that it will ever update; float32. The learning rate starts at 0 and is
     assigned before every step by the train step. Under tf.distribute, build it in the strategy's
     scope. ``kernels``: those of convolutions that Muon orthogonalises.
-
-    Raises:
-        ConfigError: a pattern of ``exclude`` is in no variable's name, so that it excludes nothing.
     """
     names = [variable.name for variable in variables]
     for pattern in getattr(config, "exclude", ()):

@@ -151,11 +151,7 @@ def holder(cell: Path, name: str = LOCK_NAME) -> Holder | None:
 
 
 def read_lock(cell: Path, name: str = LOCK_NAME) -> tuple[bool, Holder | None]:
-    """Whether somebody holds the cell now; and whose signature its lock has.
-
-    Raises:
-        OSError: its lock cannot be read.
-    """
+    """Whether somebody holds the cell now; and whose signature its lock has. Raises OSError."""
     try:
         with (cell / name).open(encoding="utf-8", errors="replace") as handle:
             return not taken(handle, fcntl.LOCK_SH), signed(handle.read())
@@ -193,11 +189,8 @@ def ourselves(lock: int | Path, job: str | None = None) -> Holder:
 
 
 def taken(handle: TextIO, kind: int) -> bool:
-    """Whether this process got the lock, of the ``kind`` LOCK_EX or LOCK_SH.
-
-    Raises:
-        OSError: the file system has no locks.
-    """
+    """Whether this process got the lock, of the ``kind`` LOCK_EX or LOCK_SH. Raises OSError if the
+    file system has none."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:

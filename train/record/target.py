@@ -68,8 +68,7 @@ class Pursuit:
     def outcome(self, broke_off: str | None = None) -> TargetOutcome | None:
         """What the record says of the target; None while it is undecided.
 
-        Args:
-            broke_off: why the run ends here although the target is undecided, as that it diverged.
+        broke_off: why the run ends here although the target is undecided, as that it diverged.
         """
         if self._met:
             effort, times = self._held[_ALL], self._target.held_for

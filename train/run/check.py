@@ -29,14 +29,14 @@ from train.config.optimizer import Sgd
 from train.config.run import RunConfig, explain
 from train.config.technique import Technique
 from train.data.dataset import Dataset, make_dataset
-from train.distributed.launch import Launch, read_launch
+from train.distributed.launch import Launch, Task, read_launch
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import start
 from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
 from train.program import EXIT_FAILED, EXIT_REQUEST, positive
 from train.record.cell_folder import CHECKPOINT_NAME
-from train.run.task import headline
+from train.run.failure import headline
 
 STEPS = 3  # of each of two epochs
 #: Of the norm of a step: what float32 makes of a sum in another order stays far below.
@@ -178,9 +178,9 @@ def _findings(
         parts, size = build(config), config.gpus
         trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
-        trainer = partial(Trainer, config, runtime, data, attempt=1, beat=beat, origin=origin)
-        first = trainer(parts=parts, out=whole)
-        straight = first.train(resume=False)
+        trainer = partial(Trainer, config, runtime, data, beat=beat, origin=origin)
+        first = trainer(parts=parts, task=Task(whole))
+        straight = first.train()
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
@@ -196,7 +196,7 @@ def _findings(
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
         alone = "not compared, since there is one: --ranks 2 starts two"
         yield "passed" if size > 1 else "-", "ranks", equal if size > 1 else alone
-        again = trainer(parts=build(config), out=resumed).train(resume=True)
+        again = trainer(parts=build(config), task=Task(resumed, resume=True)).train()
         same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
         text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
         yield "passed" if same else "FAILED", "resume", text
@@ -238,15 +238,12 @@ def _accumulation(
     build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, rank: int
 ) -> Row:
     """Collective: a step of SGD without dropout, by two batches and by both as one."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    from train.models.layers import all_layers  # noqa: PLC0415
+    from train.models.layers import random_layers  # noqa: PLC0415
 
     sgd = config.technique.model_copy(update={"optimizer": Sgd()})
     parts = build(config.model_copy(update={"technique": sgd}))
-    random = tf.keras.__internal__.layers.BaseRandomLayer
-    for layer in all_layers(parts.model):
-        if isinstance(layer, random) and hasattr(layer, "rate"):
+    for layer in random_layers(parts.model):
+        if hasattr(layer, "rate"):
             layer.rate = 0.0
     before, steps = [variable.numpy() for variable in parts.step.state], []
     both = 2 * config.batch_per_rank

@@ -9,7 +9,7 @@ from train.config.run import RunConfig
 from train.data.registry import load
 from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
-from train.distributed.launch import Launch
+from train.distributed.launch import Launch, Task
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import describe_world, start
 from train.errors import Unfinished
@@ -26,7 +26,6 @@ from train.record.cell_folder import (
 from train.record.measurements import DataRecord
 from train.record.run import RECORD_NAME, write_record
 from train.run.provenance import collect
-from train.run.task import Task
 
 _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
@@ -44,11 +43,7 @@ ORDERS = {
 
 def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdog) -> None:
     """Collective. Rank 0 writes the record before the last barrier: a launcher may end stragglers
-    as soon as the first rank is gone.
-
-    Raises:
-        Unfinished: the ranks stopped at an epoch's end on purpose.
-    """
+    as soon as the first rank is gone. Raises Unfinished."""
     logs = task.out / "logs"
     beat, patience_s = watchdog.beat, 2 * watchdog.stall_s  # for late ranks
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
@@ -81,9 +76,8 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         image=provenance.image_digest or "",
     )  # fmt: skip
     trainer = Trainer(
-        config, runtime, data, parts, task.out, task.attempt, beat, origin,
-        task.stop_at, watchdog.awake, world.oversubscribed,
-    )  # fmt: skip
+        config, runtime, data, parts, task, beat, origin, watchdog.awake, world.oversubscribed
+    )
 
     def announced() -> Announcement:
         shared = {"oversubscribed": trainer.oversubscribed}  # so far
@@ -105,7 +99,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if runtime.rank == 0:
         write_atomically(logs / START_NAME, announced().model_dump_json())
     try:
-        trained = trainer.train(resume=task.resume)
+        trained = trainer.train()
     except Unfinished as stopped:
         if runtime.rank == 0:
             write_atomically(logs / START_NAME, announced().model_dump_json())

@@ -48,9 +48,6 @@ def backward(
 
     number: of the draws of dropout and noise, int64. sigma: deviation of the images' weights; None
     if all weigh the same.
-
-    Raises:
-        ConfigError: the loss does not depend on a variable.
     """
     seed.set_step(number)
     with tf.GradientTape() as tape:

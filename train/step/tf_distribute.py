@@ -70,11 +70,7 @@ class DistributedStep(OneGraphStep):
     def pull(self) -> None:
         """Statistics of batch norm, which each replica has of its own images, are pooled over
         this process' replicas, as :func:`train.trainer.batch_statistics.reduce_statistics` does
-        over ranks.
-
-        Raises:
-            UnequalRanks: the replicas' weights differ.
-        """
+        over ranks."""
         for plain, shared in zip(self.shown.variables, self.model.variables, strict=True):
             plain.assign(self._local_results(shared)[0])
         for weight in self.model.trainable_variables:

@@ -28,10 +28,7 @@ def settle_statistics(
     config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, beat: Callable[[str], None]
 ) -> None:
     """Collective: give the evaluated model the moving averages pooled over the ranks, or
-    re-estimated statistics, as the technique asks.
-
-    beat: called before each batch: all of them can take long on a CPU.
-    """
+    re-estimated statistics, as the technique asks."""
     beat("")
     rank, size = runtime.rank, runtime.size
 

@@ -32,8 +32,7 @@ def classification(counts: Integers, names: Sequence[str], epoch: int) -> Classi
     there, which reads as a measured failure. F1 has a value wherever one of p and s is above 0: a
     class that is there and was never predicted has an F1 of 0.
 
-    Args:
-        counts: of :func:`count`, over all images of the evaluation that was made after ``epoch``.
+    counts: of :func:`count`, over all images of the evaluation that was made after ``epoch``.
     """
     of_class, matrix = np.split(counts, [3 * len(names)])
     scores = tuple(

@@ -43,11 +43,8 @@ def epoch_record(
 ) -> EpochRecord:
     """The same on all ranks, if they give the same.
 
-    Args:
-        results: of the steps, on this rank. Only what is equal on all ranks is taken from them.
-        sums: of :func:`epoch_sums`, over all ranks.
-        checked: None if the epoch was broken off.
-        measured: attempt, seconds and steps per call, under their names in the record.
+    results: of the steps, on this rank. Only what is equal on all ranks is taken from them. sums:
+    of :func:`epoch_sums`, over all ranks. measured: under their names in the record.
     """
     loss, counted, correct, images = sums
     # as they would have been, if none was applied

@@ -41,7 +41,6 @@ class Evaluator:
         ranks: Ranks,
         beat: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """beat: called before each forward pass, since all of them can take long on a CPU."""
         self.ranks, self.beat = ranks, beat
         watched = a_sigmoid_input(model)
         self.watches = watched is not None

@@ -46,8 +46,7 @@ def sharpness(
 ) -> Sharpness | None:
     """Of the model's present weights; None if second derivatives are no numbers; collective.
 
-    Args:
-        used: training images of the run; ``images`` of them are taken, evenly spaced, or all.
+    used: training images of the run; ``images`` of them are taken, evenly spaced, or all.
     """
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
     hessian = _Hessian(model, data, chosen, ranks, beat)

@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from train.data.dataset import Dataset
 from train.distributed.awake import Awake
 from train.distributed.communicator import Ranks, equal_hash, weights_hash
 from train.distributed.interfaces import moved, read_counters
+from train.distributed.launch import Task
 from train.distributed.world import Runtime
 from train.errors import Unfinished
 from train.record.atomic import append_line, write_atomically
@@ -49,15 +49,14 @@ class Trainer:
     runtime: Runtime
     data: Dataset
     parts: Parts
-    out: Path
-    attempt: int
+    task: Task
     beat: Callable[..., None]  # of Watchdog.beat
     origin: checkpoint.Origin
-    stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone
     awake: Awake = field(default_factory=Awake)
     oversubscribed: bool = False  # so far, in earlier starts, too
 
     def __post_init__(self) -> None:
+        self.out, self.attempt = self.task.out, self.task.attempt
         self.ranks = Ranks(self.runtime.rank, self.runtime.size)
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
@@ -70,7 +69,7 @@ class Trainer:
         self.alarms: list[str] = []
         self.origin_from = 0  # epochs before the first one of this origin
 
-    def train(self, *, resume: bool) -> Trained:
+    def train(self) -> Trained:
         """Train to the end of the config, until its target is decided, or until it diverges.
 
         Raises:
@@ -79,7 +78,7 @@ class Trainer:
             UnequalRanks: the ranks' weights differ after an epoch.
             tf.errors.UnknownError: a peer ended (Horovod's way to say so).
         """
-        self._start(resume=resume)
+        self._start()
         resumed_from, counters = len(self.epochs), read_counters()
         broken_off = self._train_epochs()
         # a run that its target ended early was not given the time to learn
@@ -119,13 +118,13 @@ class Trainer:
 
     # --- before the first step -------------------------------------------------------------------
 
-    def _start(self, *, resume: bool) -> None:
+    def _start(self) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked."""
         self.beat("comparing the ranks' images and networks")
         check_nodes(self.config, self.data, self.parts, self.runtime, self.ranks)
         self.beat("broadcasting the initial state")
         restored, file = None, self.out / CHECKPOINT_NAME
-        if resume and self.runtime.rank == 0:
+        if self.task.resume and self.runtime.rank == 0:
             restored = checkpoint.restore(file, self.config, self.data.fingerprint, self.step.state)
             if restored is None and file.exists():
                 self.alarms.append(
@@ -269,7 +268,7 @@ class Trainer:
         # a file server that is away asks for nothing
         if self.runtime.rank == 0 and file_mark(self.out / "logs" / STOP_NAME) is not None:
             why = "a stop at the next epoch end was asked for"
-        elif self.stop_at is not None and now + MARGIN * longest_s + LEAVE_S > self.stop_at:
+        elif (stop_at := self.task.stop_at) and now + MARGIN * longest_s + LEAVE_S > stop_at:
             why = "the time budget has no room for another epoch"
         if why := self.ranks.of_first(why):
             done = f"stopped after epoch {len(self.epochs)} of {len(self.plans)}"

@@ -151,12 +151,13 @@ def test_two_jobs_on_one_node_take_different_gpus(monkeypatch: pytest.MonkeyPatc
     assert not jobs[0][1][1].shared()
 
 
-@pytest.mark.parametrize(("bound", "shares"), [(True, [False, False]), (False, [False, True])])
+@pytest.mark.parametrize(("bound", "shares"), [(True, [False, False]), (False, [True, True])])
 def test_ranks_of_a_job_share_a_gpu_only_if_there_is_one(
     monkeypatch: pytest.MonkeyPatch, bound: bool, shares: list[bool]
 ) -> None:
     two = [f"gpu {os.getpid()} {n}" for n in (7, 8)][: 1 + bound]
-    assert [one.shared() for _, one in gpus_of_a_job(monkeypatch, 2, *two, bound=bound)] == shares
+    job = gpus_of_a_job(monkeypatch, 2, *two, bound=bound)
+    assert [claims.shared() for _, claims in job] == shares
 
 
 def ranks(size: int) -> list[Claims[int]]:

@@ -157,13 +157,13 @@ from pathlib import Path
 import tensorflow as tf
 from tests.train.models.test_own import own
 from tests.train.models.test_traced import BRANCHES
-from train.models.layers import network_digest
+from train.models.layers import user_network
 tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]) + 1)
 for _ in range(int(sys.argv[1])):
     tf.random.uniform([]) + 1
     tf.function(lambda: tf.cond(tf.random.uniform([]) > 0, tf.zeros, tf.zeros))
     own(Path(sys.argv[2]), BRANCHES)
-print(network_digest(own(Path(sys.argv[2]), BRANCHES)))
+print(user_network(own(Path(sys.argv[2]), BRANCHES)).digest)
 """
 
 
@@ -179,11 +179,12 @@ def test_a_set_in_the_code_builds_one_network_on_all_ranks(tmp_path: Path) -> No
 
 def test_ranks_that_built_different_networks_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     """Their weights have equal names, shapes and values."""
-    from train.models.layers import network_digest
+    from train.models.layers import user_network
     from train.trainer import checks
 
     nets = [own(tmp_path, flat(f"x = tf.nn.{name}(L.Dense(2)(x))")) for name in ("relu", "tanh")]
-    ranks = SimpleNamespace(allgather=lambda mine: [(*mine[:-1], network_digest(n)) for n in nets])
+    every = lambda mine: [(*mine[:-1], user_network(net).digest) for net in nets]  # noqa: E731
+    ranks = SimpleNamespace(allgather=every)
     monkeypatch.setattr(checks, "needed_bytes", lambda *_: {"training": 0})
     data, parts = SimpleNamespace(fingerprint=""), SimpleNamespace(model=nets[0])
     config = config_of(f"net.py:build@{'0' * 64}")

@@ -33,7 +33,7 @@ def main() -> None:
     times = TIMES if runtime.rank == 0 else 1
     awake = Awake(lambda: times * time.perf_counter())
     cell = trainer(asked, runtime, out, 5 - runtime.rank, lambda *_: None, awake=awake)
-    found = cell.train(resume=False)
+    found = cell.train()
     seconds = [epoch.train_s + epoch.eval_s for epoch in found.epochs]
     met = found.target.met if found.target else None
     attempts = [epoch.attempt for epoch in found.epochs]

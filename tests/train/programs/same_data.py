@@ -48,9 +48,9 @@ def main() -> None:
 
     loop.process_batches = same
     with suppress(Killed):
-        build(1, killed_at("settling the batch-norm statistics after epoch 3")).train(resume=False)
+        build(1, killed_at("settling the batch-norm statistics after epoch 3")).train()
     loop.process_batches = apart
-    found = build(2).train(resume=True)
+    found = build(2).train()
     print(json.dumps({"resumed_from": found.resumed_from, "alarms": found.alarms}))
 
 

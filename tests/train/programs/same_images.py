@@ -35,7 +35,7 @@ def main() -> None:
         partition="same",
     )  # fmt: skip
     runtime = start(asked, launch)
-    found = trainer(asked, runtime, out, 1, lambda *_: None).train(resume=False)
+    found = trainer(asked, runtime, out, 1, lambda *_: None).train()
     (epoch,) = found.epochs
     print(
         json.dumps(

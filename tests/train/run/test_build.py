@@ -42,7 +42,7 @@ def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(
     scaled = row(lr_scaling="adascale", schedule=Polynomial(power=1), optimizer=Sgd())
     run = cell(config(technique=scaled, epochs=4, batch_per_rank=8, accumulation=2), tmp_path)
     steps = steps_of(run)
-    run.train(resume=False)
+    run.train()
     assert len(steps) == 4 * 5
     traces, squares_, gains, rates = [], [], [], []
     horizon = 4 * (83 // 4)
@@ -68,7 +68,7 @@ def test_noise_is_told_of_the_batches_that_it_was_measured_on(tmp_path: Path) ->
     """One gradient of 4 images; 8 a step at first, 16 where the batch has grown."""
     grown = row(batch_growth=Grow(milestones=(0.5,), factor=2, largest=32))
     run = cell(config(technique=grown, epochs=2, batch_per_rank=4, accumulation=2), tmp_path)
-    first, last = run.train(resume=False).epochs
+    first, last = run.train().epochs
     assert (first.noise.batch_small, first.noise.batch_big) == (4, 8)
     assert (last.noise.batch_small, last.noise.batch_big) == (4, 16)
 
@@ -102,24 +102,3 @@ def test_whitened_first_filters_are_components_of_the_used_images_and_their_oppo
     found = principal_patches([images], (7, 7))[:32]
     clear = slice(0, 3)  # directions that round-off does not turn
     assert kernel[clear] == pytest.approx(np.sqrt(2) * found[clear], abs=1e-3)
-
-
-def test_statistics_are_taken_anew_before_the_evaluation_where_asked(tmp_path: Path) -> None:
-    """Taking them once more changes nothing; of moving averages it does."""
-    from train.data.batches import estimation_batches
-    from train.trainer.batch_statistics import reestimate_statistics
-
-    moved = {}
-    for statistics in ("reestimated", "moving"):
-        asked = row(normalisation="batch_norm", bn_statistics=statistics)
-        given = config(technique=asked, epochs=1, batch_per_rank=16)
-        folder = tmp_path / statistics
-        folder.mkdir()
-        run = cell(given, folder)
-        run.train(resume=False)
-        layer = run.model.get_layer("bn1")
-        before = layer.moving_mean.numpy()
-        images = estimation_batches(given, run.data, run.parts.used, 0, 1)
-        reestimate_statistics(run.model, images, 1)
-        moved[statistics] = float(np.abs(layer.moving_mean.numpy() - before).max())
-    assert moved["reestimated"] < 1e-6 < 1e-4 < moved["moving"]

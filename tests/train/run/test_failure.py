@@ -8,7 +8,7 @@ import pytest
 
 from train.distributed.launch import read_launch
 from train.record.cell_folder import read_failures
-from train.run.task import headline, leave
+from train.run.failure import headline, leave
 
 # as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
 PEER_GONE = """Graph execution error:

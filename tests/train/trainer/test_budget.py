@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ def test_another_epoch_must_fit_with_room(tmp_path: Path, monkeypatch: pytest.Mo
     """An epoch of at most 10 s; the end of a job moves by as long as the job was suspended."""
     run = cell(of(Adam()), tmp_path)
     monkeypatch.setattr(time, "time", lambda: 1e9)
-    run.stop_at = 1e9 + 1.15 * 10 + 5 - 60 + 0.1
+    end = 1e9 + 1.15 * 10 + 5 - 60
+    run.task = replace(run.task, stop_at=end + 0.1)
     run._keep_within(10, 60)
-    run.stop_at -= 0.2
+    run.task = replace(run.task, stop_at=end - 0.1)
     with pytest.raises(Unfinished, match="no room for another epoch"):
         run._keep_within(10, 60)
 

@@ -20,7 +20,7 @@ BATCH, BASE_BATCH, EPOCHS = 8, 4, 4
 #: Their batches cannot be accumulated.
 SINGLE = ("sync_batch_norm", "adasum", "novograd_tfa")
 #: Rows that keep something of their own from step to step; the others run in make test-all.
-QUICK = ("adascale", "gradient_noise", "growing_batch", "mixed_precision", "tuned")
+QUICK = ("adascale", "gradient_noise", "growing_batch", "lamb", "mixed_precision", "tuned")
 ROWS = load_techniques()
 #: Treats the first step of a run in its own way.
 OF_NO_ROW = "novograd_tfa"
@@ -68,7 +68,7 @@ def test_killed_and_resumed(name: str, tmp_path: Path, invariant: Any) -> None:
 
     runs = cell(asked, whole, beat), cell(asked, killed, attempt=2)
     steps = [steps_of(run) for run in runs]
-    straight, resumed = runs[0].train(resume=False), runs[1].train(resume=True)
+    straight, resumed = runs[0].train(), runs[1].train()
     assert resumed.resumed_from == 2 and len(straight.epochs) >= EPOCHS
     assert [e.attempt for e in resumed.epochs[:4]] == [1, 1, 2, 2]
     assert curve(resumed.epochs) == curve(straight.epochs)

@@ -33,11 +33,11 @@ def test_a_run_ends_where_its_target_is_met(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("whole", "aiming")]
     for folder in folders:
         folder.mkdir()
-    whole = cell(aiming(None), folders[0]).train(resume=False)
+    whole = cell(aiming(None), folders[0]).train()
     held = [epoch.validation_accuracy >= 0.4 for epoch in whole.epochs]
     last = next(n for n in range(1, 6) if held[n - 1] and held[n])  # position of the second
     assert last < 5, "or it would not be seen to end early"
-    found = cell(aiming(GOAL), folders[1]).train(resume=False)
+    found = cell(aiming(GOAL), folders[1]).train()
     assert curve(found.epochs) == curve(whole.epochs)[: last + 1]
     assert found.error is None and found.target.met and found.target.epoch == last + 1
     assert whole.target is None
@@ -47,7 +47,7 @@ def test_a_run_ends_where_its_target_is_met(tmp_path: Path) -> None:
 def test_a_run_without_hope_ends_as_a_result(tmp_path: Path) -> None:
     """The clock is up after the first epoch; a run cut short is not judged for what it learned."""
     target = Target(validation_accuracy=1, within_s=1e-6)
-    found = cell(aiming(target), tmp_path).train(resume=False)
+    found = cell(aiming(target), tmp_path).train()
     assert len(found.epochs) == 1 and found.error is None
     assert found.target.met is False and found.target.epoch is None
 
@@ -56,8 +56,8 @@ def test_a_run_without_hope_ends_as_a_result(tmp_path: Path) -> None:
 def test_a_run_killed_after_its_target_was_met_trains_nothing_more(tmp_path: Path) -> None:
     run = cell(aiming(GOAL), tmp_path, killed_at("comparing the ranks' weights"))
     with pytest.raises(Killed):
-        run.train(resume=False)
-    found = cell(aiming(GOAL), tmp_path, attempt=2).train(resume=True)
+        run.train()
+    found = cell(aiming(GOAL), tmp_path, attempt=2).train()
     assert found.resumed_from == len(found.epochs) < 6
     assert found.target.met and found.target.epoch == len(found.epochs)
 
@@ -69,8 +69,8 @@ def test_the_pace_of_other_devices_takes_no_hope(tmp_path: Path, monkeypatch: An
     asked = aiming(Target(validation_accuracy=1, held_for=2, within_s=1e6))
     run = cell(asked, tmp_path, killed_at("comparing the ranks' weights"))
     with pytest.raises(Killed):
-        run.train(resume=False)
-    found = cell(asked, tmp_path, attempt=2, device="B").train(resume=True)
+        run.train()
+    found = cell(asked, tmp_path, attempt=2, device="B").train()
     assert (found.resumed_from, len(found.epochs)) == (2, 4)
 
 

@@ -17,6 +17,7 @@ from train.config.schedule import Grow
 from train.config.technique import Technique
 from train.data.dataset import Dataset, make_dataset
 from train.distributed.awake import Awake
+from train.distributed.launch import Task
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
 from train.record.builder import throughput
@@ -47,7 +48,7 @@ def cell(of: Any, out: Path, beat: Any = lambda *_: None, attempt: int = 1, **or
 def trainer(
     of: Any, runtime: Any, out: Path, attempt: int, beat: Any, origin: Any = (), **more: Any
 ) -> Any:
-    """Of the squares, on this rank of a world that has met."""
+    """Of the squares, on this rank of a world that has met; a later start goes on."""
     from train.run.build import build_parts
     from train.trainer.checkpoint import Origin
     from train.trainer.trainer import Trainer
@@ -56,7 +57,8 @@ def trainer(
     parts = build_parts(of, data, runtime)
     usual = {"device": "A", "ranks": 1, "nodes": 1, "commit": "c1", "image": ""}
     origin = Origin(**usual | dict(origin))
-    return Trainer(of, runtime, data, parts, out, attempt, beat, origin, **more)
+    task = Task(out, attempt=attempt, resume=attempt > 1)
+    return Trainer(of, runtime, data, parts, task, beat, origin, **more)
 
 
 def of(
@@ -118,14 +120,14 @@ def test_ranks_of_different_images_do_not_train(tmp_path: Path) -> None:
     run = cell(of(Sgd()), tmp_path)
     run.ranks = TwoNodes(0, 1)
     with pytest.raises(DataError, match=r"squares: the images on .+ are not those on n1"):
-        run.train(resume=False)
+        run.train()
 
 
 @pytest.mark.tf
 def test_shorter_epochs_show_the_same_run_more_often(tmp_path: Path) -> None:
     """One step an epoch, where a pass over the images has five."""
     whole, short = (
-        cell(asked, tmp_path).train(resume=False)
+        cell(asked, tmp_path).train()
         for asked in (of(Adam()), of(Adam(), epochs=20, steps_per_epoch=1))
     )
     assert [e.steps for e in short.epochs] == [1] * 20
@@ -144,9 +146,9 @@ def test_a_run_resumed_on_other_devices_or_code_or_on_shared_cores_says_so(tmp_p
         run = cell(given, tmp_path, beat, attempt, **origin)
         run.runtime.cores.others = attempt == 1
         with pytest.raises(Killed):
-            run.train(resume=True)
+            run.train()
     last = cell(given, tmp_path, attempt=3, **other)
-    found = last.train(resume=True)
+    found = last.train()
     assert last.oversubscribed and not last.runtime.cores.others
     (alarm,) = found.alarms
     words = "device B (before: A), nodes 2 (before: 1), commit c2 (before: c1)"
@@ -169,7 +171,7 @@ def test_ranks_that_part_in_a_deterministic_run_end_it_in_that_epoch(tmp_path: P
     run = cell(of(Sgd()), tmp_path)
     run.ranks = Parted(0, 1)
     with pytest.raises(UnequalRanks, match=r"weights differ after training: .*rank 1 other"):
-        run.train(resume=False)
+        run.train()
     assert not read_epochs(tmp_path) and not (tmp_path / CHECKPOINT_NAME).exists()
 
 
@@ -185,7 +187,7 @@ def test_too_little_memory_is_named_before_the_first_step(
     monkeypatch.setattr("train.trainer.checks.free_memory", lambda: 1000)
     run = cell(of(Adam()).model_copy(update={"sharpness_images": images}), tmp_path)
     with pytest.raises(ConfigError, match=words):
-        run.train(resume=False)
+        run.train()
     assert not read_epochs(tmp_path)
 
 
@@ -197,7 +199,7 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
     )  # fmt: skip
     given = config(technique=technique, epochs=1, batch_per_rank=16, accumulation=2)
     said: list[str] = []
-    cell(given, tmp_path, lambda phase, *_: said.append(phase)).train(resume=False)
+    cell(given, tmp_path, lambda phase, *_: said.append(phase)).train()
     settling = "settling the batch-norm statistics after epoch 1"
     parts = ("", *(f", batch {number}" for number in range(1, 6)), ", adding up over the ranks")
     phases = [
@@ -231,7 +233,7 @@ def test_what_a_user_s_training_would_not_do_is_in_no_seconds(
 
     monkeypatch.setattr(place, slowly)
     given = of(Adam(), epochs=5, batch_growth=Grow(milestones=(0.8,), factor=2, largest=32))
-    epochs = cell(given, tmp_path).train(resume=False).epochs
+    epochs = cell(given, tmp_path).train().epochs
     assert {epoch.accumulation for epoch in epochs} == {1, 2}
     assert max(max(epoch.train_s, epoch.eval_s) for epoch in epochs) < 3
 
@@ -253,7 +255,7 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
 
     run = cell(given, tmp_path, beat)
     run.awake, run.stepper.clock = awake, awake.now
-    found = run.train(resume=False)
+    found = run.train()
     epochs = found.epochs
     assert found.target.met and found.target.seconds < 10, "two hours are not on its clock"
     # while the checkpoint of the second was written, the third names it
@@ -266,7 +268,7 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
 @pytest.mark.tf
 def test_a_checkpoint_that_is_refused_is_an_alarm(tmp_path: Path) -> None:
     (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
-    found = cell(of(Adam(), epochs=1), tmp_path).train(resume=True)
+    found = cell(of(Adam(), epochs=1), tmp_path, attempt=2).train()
     assert found.resumed_from == 0 and len(found.epochs) == 1
     (alarm,) = found.alarms
     assert alarm.startswith("training began again at epoch 1: checkpoint.npz is damaged")
@@ -275,7 +277,7 @@ def test_a_checkpoint_that_is_refused_is_an_alarm(tmp_path: Path) -> None:
 @pytest.mark.tf
 def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
     given = of(Adam(), epochs=3).model_copy(update={"sharpness_images": 32})
-    found = cell(given, tmp_path).train(resume=False)
+    found = cell(given, tmp_path).train()
     assert found.sharpness.images == 32 and found.sharpness.scaled > 0
     for epoch in found.epochs:
         assert epoch.steps == 83 // 16 and epoch.images == 5 * 16
@@ -307,7 +309,7 @@ def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_pa
         return results
 
     run.step.several = last_one_overflows
-    found = run.train(resume=False)
+    found = run.train()
     last = found.epochs[-1]
     assert len(found.epochs) == 2 and last.train_accuracy > 0.4 and last.validation_loss is None
     assert found.error is not None and "validation loss is not finite" in found.error.what
@@ -329,7 +331,7 @@ def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path, opti
     run = cell(in_half_precision(4, optimizer), tmp_path)
     steps = steps_of(run)
     run.step.loss_scale.scale.assign(2.0**32)
-    found = run.train(resume=False)
+    found = run.train()
     skipped = sum(epoch.skipped_steps for epoch in found.epochs)
     assert found.error is None and 3 <= skipped < 20
     assert float(run.step.loss_scale.scale) == 2.0 ** (32 - skipped)
@@ -344,9 +346,9 @@ def test_overflows_are_counted_over_the_ends_of_epochs_and_starts(tmp_path: Path
     run = cell(in_half_precision(6), tmp_path, killed_at("training step 3 of 5, epoch 3"))
     run.step.loss_scale.scale.assign(2.0**100)
     with pytest.raises(Killed):
-        run.train(resume=False)
+        run.train()
     again = cell(in_half_precision(6), tmp_path, attempt=2)
-    found = again.train(resume=True)
+    found = again.train()
     assert found.resumed_from == 2 and again.step.last_rate is None
     assert len(found.epochs) == 5 and found.epochs[-1].steps == 1
     assert "more than 20 steps in a row, up to step 1 of epoch 5" in found.error.what

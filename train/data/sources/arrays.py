@@ -28,9 +28,6 @@ def find(dataset: str, root: Path) -> Source:
     """The file by its content: what was prepared of it is used, whatever became of the file.
 
     ``dataset``: without a sha256 it is that of the file as it is now.
-
-    Raises:
-        DataError: no sha256 was given, and there is no such file.
     """
     path, sha256 = parse_arrays(dataset)
     file = place_of(path, root)

@@ -89,11 +89,7 @@ OTHERWISE = {
 
 
 def sha256_of(path: Path, *, unpacked: bool = False) -> str:
-    """Of a file, or of what gzip unpacks.
-
-    Raises:
-        DataError: it cannot be unpacked.
-    """
+    """Of a file, or of what gzip unpacks."""
     try:
         digest = hashlib.sha256()
         with gzip.open(path) if unpacked else path.open("rb") as file:
@@ -105,11 +101,7 @@ def sha256_of(path: Path, *, unpacked: bool = False) -> str:
 
 
 def verify(path: Path, remote: Remote) -> None:
-    """Compare a file that somebody put there with what was published; it is left as it is.
-
-    Raises:
-        DataError: it is damaged, or has another checksum.
-    """
+    """Compare a file that somebody put there with what was published; it is left as it is."""
     if (found := sha256_of(path, unpacked=remote.unpacked)) != remote.sha256:
         raise DataError(
             f"{path} is truncated or altered: {found} found, expected {remote.checksum}. It was "
@@ -120,8 +112,7 @@ def verify(path: Path, remote: Remote) -> None:
 def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> None:
     """Bring the files that are not there yet into ``folder``.
 
-    Args:
-        otherwise: for the error: what would do instead of the files.
+    otherwise: for the error: what would do instead of the files.
 
     Raises:
         DataError: a file cannot be had; the text names all that are missing, their checksums and

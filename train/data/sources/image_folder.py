@@ -51,9 +51,6 @@ def find(path: str, size: int, root: Path) -> Source:
     """The folder as it is now; a file added, removed or changed gives another prepared form.
 
     ``path``: as :func:`train.config.datasets.place_of` reads it.
-
-    Raises:
-        DataError: there is no such folder, or it is no data set (see ``_list_folder``).
     """
     folder = place_of(path, root)
     if not folder.is_dir():
@@ -78,9 +75,6 @@ def _decode(
 
     The split is stratified and always the same for the same files: at least one image of each
     class is held out, and at least one is kept.
-
-    Raises:
-        DataError: an image cannot be decoded.
     """
     if left_out:
         say(
@@ -108,12 +102,6 @@ def _list_folder(folder: Path) -> tuple[list[Classes], list[str]]:
     Files may lie deeper within a class. Hidden files are left out, and so are what a storage system
     keeps there (``@eaDir``) and files that are no images by their names, which are listed. Links
     may point to files inside ``folder`` only.
-
-    Raises:
-        DataError: no or one class, an empty class, a class with a single image where a part has to
-            be held out, other classes in test/ than in train/, a link that leaves the folder, or a
-            name that is not UTF-8.
-        OSError: the folder cannot be read.
     """
     ignored: list[str] = []
     there = [name for name in _HELD_OUT if (folder / name).exists()]

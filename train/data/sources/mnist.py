@@ -56,9 +56,6 @@ def _decode(family: Family, folder: Path, remotes: Sequence[Remote]) -> Dataset:
 def read_idx(path: Path, published: Remote) -> Pixels:
     """The array in an IDX file (LeCun): two zero bytes, type, number of dimensions, each dimension
     as a big-endian 32-bit integer, then the data in C order.
-
-    Raises:
-        DataError: the file is damaged, or holds other data than were published.
     """
     verify(path, published)
     with gzip.open(path) as file:

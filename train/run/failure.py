@@ -1,12 +1,9 @@
-"""What one start of a cell is given, and what a rank leaves behind when it fails: its error in a
-file. Loads no TensorFlow.
-"""
+"""What a rank leaves behind when it fails: its error in a file. Loads no TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -21,21 +18,6 @@ CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connectio
                 )  # fmt: skip
 #: How lines of a graph error begin that do not say what happened.
 _NO_CAUSE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors")
-
-
-@dataclass(frozen=True)
-class Task:
-    """Where and how it runs; nothing of it changes a result."""
-
-    out: Path  # folder of the record, the checkpoint and the logs
-    data: Path  # folder with the raw data sets
-    store: Path | None  # folder of their prepared forms; None: in ``data``
-    resume: bool  # go on from the checkpoint in ``out``
-    force: bool  # replace a good record
-    attempt: int  # which start of the cell it is, from 1
-    started_at: datetime
-    stop_at: float | None  # seconds since 1970 at which the ranks must be gone
-    model_file: Path  # of a network, if the config names one of a file
 
 
 def headline(error: Exception) -> str:
