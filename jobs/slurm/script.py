@@ -112,20 +112,23 @@ def _setup(site: Site, root: Path) -> list[str]:
     """Shell lines before the supervisor; ours last, because modules set PYTHONPATH, too."""
     lines = ["trap '' USR2"]  # a warning that comes before Python hears it must not end it
     if site.modules or site.setup:
-        told = f"{SETUP_MARK}$hs_line failed on ${{SLURMD_NODENAME-$HOSTNAME}} (exit code $?)"
+        told = f"{SETUP_MARK}$hs_line failed on ${{SLURMD_NODENAME-$HOSTNAME}} (exit code $1)"
         lines.append(f'hs_failed() {{ echo "{told}"; trap - EXIT; exit {SETUP_FAILED}; }}')
         # also a line that leaves the shell (exit, set -e, ${NAME:?}) is a line that failed
-        lines.append("trap hs_failed EXIT")
+        lines.append("trap 'hs_failed $?' EXIT")
     if site.modules:
         # a batch shell is no login shell, and at some sites only that knows `module`
         lines += ["hs_line='. /etc/profile'", "type module &>/dev/null || . /etc/profile", _LOAD]
     for name in map(shlex.quote, site.modules):
-        lines += [f"hs_line={shlex.quote(f'module load {name}')}", f"hs_load {name} || hs_failed"]
+        lines += [f"hs_line={shlex.quote(f'module load {name}')}", f"hs_load {name} || hs_failed $?"]
+    if site.setup:
+        # any command of a line; what fails within a file that it reads is that file's own matter
+        lines.append("trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR")
     for line in site.setup:
-        lines += [f"hs_line={shlex.quote(line)}", 'eval -- "$hs_line" || hs_failed']
+        lines += [f"hs_line={shlex.quote(line)}", 'eval -- "$hs_line"']
     if site.modules or site.setup:
         # Python looks for modules in the working folder first, wherever a line has gone
-        lines += ["trap - EXIT", f"builtin cd {shlex.quote(str(root))} || exit {NO_TASKS}"]
+        lines += ["trap - EXIT ERR", f"builtin cd {shlex.quote(str(root))} || exit {NO_TASKS}"]
     lines.append(f"export PYTHONPATH={shlex.quote(str(root))}")
     if site.slurm_conf is not None:
         lines.append(f"export SLURM_CONF={shlex.quote(site.slurm_conf)}")

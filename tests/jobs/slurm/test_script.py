@@ -107,7 +107,7 @@ def run_batch(folder: Path, site: Site, system: str) -> subprocess.CompletedProc
             ". /nowhere/env.sh", "-x", "cd /nowhere && true", "exit 0",
             "set -e; false", ": ${NOWHERE:?is not set}", "set -u; echo $NOWHERE", "if true; then",
             'echo "', "false  # seen", "false;", "trap 'exit 0' EXIT; false", "line=of; false",
-            "source /nowhere; export A=1; false",
+            "source /nowhere; export A=1", "A=$(nosuch); export A", "set -o pipefail; false | true",
         )),
     ],
 )  # fmt: skip
@@ -131,9 +131,10 @@ def test_a_line_of_the_site_that_fails_ends_the_job(
 @pytest.mark.parametrize("system", [LMOD, MODULES_3], ids=["lmod", "modules 3"])
 def test_lines_of_the_site_that_are_well(tmp_path: Path, system: str) -> None:
     """They change the supervisor's own shell."""
-    lines = ("export A=1;", "declare -x B=2  # both", "false || true", "sleep 0 &", "set -eu", "",
-             "# a comment", "f() { false; true; }; f", "if [ -d /nowhere ]; then exit 3; fi",
-             "echo $A $B", "cd /")  # fmt: skip
+    (tmp_path / "env.sh").write_text("false\nC=3\n")
+    lines = (f". {tmp_path}/env.sh", "export A=1;", "declare -x B=2  # both", "false || true",
+             "sleep 0 &", "f() { false; true; }; f", "set -eu", "", "# a comment",
+             "if [ -d /nowhere ]; then exit 3; fi", "echo $A $B", "cd /")  # fmt: skip
     site = Site(ranks_per_node=1, modules=("good", "good/1"), setup=lines)
     done = run_batch(tmp_path, site, system)
     assert done.returncode == 0, done.stdout

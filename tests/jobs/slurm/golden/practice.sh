@@ -26,8 +26,8 @@
 
 # setup
 trap '' USR2
-hs_failed() { echo "[batch] $hs_line failed on ${SLURMD_NODENAME-$HOSTNAME} (exit code $?)"; trap - EXIT; exit 78; }
-trap hs_failed EXIT
+hs_failed() { echo "[batch] $hs_line failed on ${SLURMD_NODENAME-$HOSTNAME} (exit code $1)"; trap - EXIT; exit 78; }
+trap 'hs_failed $?' EXIT
 hs_line='. /etc/profile'
 type module &>/dev/null || . /etc/profile
 hs_load() {
@@ -38,12 +38,13 @@ hs_load() {
   (unset LOADEDMODULES _LMFILES_; module load "$1"; [[ ${LOADEDMODULES-} ]]) &>/dev/null
 }
 hs_line='module load apptainer/1.3'
-hs_load apptainer/1.3 || hs_failed
+hs_load apptainer/1.3 || hs_failed $?
 hs_line='module load '"'"'it'"'"'"'"'"'"'"'"'s'"'"''
-hs_load 'it'"'"'s' || hs_failed
+hs_load 'it'"'"'s' || hs_failed $?
+trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR
 hs_line='ulimit -l unlimited'
-eval -- "$hs_line" || hs_failed
-trap - EXIT
+eval -- "$hs_line"
+trap - EXIT ERR
 builtin cd /home/ada/horoscale || exit 66
 export PYTHONPATH=/home/ada/horoscale
 export SLURM_CONF=/run/practice/slurm.conf
