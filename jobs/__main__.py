@@ -90,12 +90,13 @@ def cluster_for(
     time: str,
     *,
     of_cells: bool = True,
+    sweep: Path | None = None,
     gives: Sequence[Path] = (),
     data: Path | None = None,
 ) -> NamedSite | None:
     """The cluster that SITE= names, with these in place of its file's; None: this machine."""
     given = {"account": account, "partition": partition, "qos": qos, "time_min": time}
-    return site_for(site, options=given, of_cells=of_cells, gives=gives, data=data)
+    return site_for(site, options=given, of_cells=of_cells, sweep=sweep, gives=gives, data=data)
 
 
 def written(folder: Path, store: Path | None) -> list[Path]:
@@ -126,7 +127,7 @@ def plan(
     # images in folders are prepared to be counted
     own = any(config.dataset not in DATASETS for config in wanted.configs)
     gives = [results / ".prepared"] if own else []
-    if cluster := cluster_for(site, account, partition, qos, time, gives=gives):
+    if cluster := cluster_for(site, account, partition, qos, time, sweep=folder, gives=gives):
         refuse_image(image, cluster)
         plan_cluster(SweepRequest(wanted, folder.parent, data, store, cluster))
     else:
@@ -167,7 +168,7 @@ def sweep(
     wanted, folder = named(sweep, results, data)
     names = unheard(os.environ)
     gives = written(results / wanted.name, store)
-    cluster = cluster_for(site, account, partition, qos, time, gives=gives, data=data)
+    cluster = cluster_for(site, account, partition, qos, time, sweep=folder, gives=gives, data=data)
     if names:
         say(f"not passed on to ranks: {', '.join(names)} (docs/set-up.md says why)")
     if cluster:

@@ -120,7 +120,10 @@ def _setup(site: Site, root: Path) -> list[str]:
         # a batch shell is no login shell, and at some sites only that knows `module`
         lines += ["hs_line='. /etc/profile'", "type module &>/dev/null || . /etc/profile", _LOAD]
     for name in map(shlex.quote, site.modules):
-        lines += [f"hs_line={shlex.quote(f'module load {name}')}", f"hs_load {name} || hs_failed $?"]
+        lines += [
+            f"hs_line={shlex.quote(f'module load {name}')}",
+            f"hs_load {name} || hs_failed $?",
+        ]
     if site.setup:
         # any command of a line; what fails within a file that it reads is that file's own matter
         lines.append("trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR")

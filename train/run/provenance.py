@@ -59,7 +59,10 @@ def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
 
 
 def slurm_job_id(environment: Mapping[str, str]) -> str | None:
-    """As people and squeue write it: an element of an array is ARRAY_INDEX."""
+    """As people and squeue write it: an element of an array is ARRAY_INDEX. None outside of a node
+    of a job: a shell of salloc on a login node has the other variables, too."""
+    if "SLURMD_NODENAME" not in environment:
+        return None
     array, index = (environment.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
     return f"{array}_{index}" if array and index else environment.get("SLURM_JOB_ID")
 

@@ -21,14 +21,16 @@ from jobs.slurm.client.granted import User, cluster_name
 from jobs.slurm.client.propose import propose
 from jobs.slurm.client.run import SCONTROL, SlurmError, ask_cluster, asker, read_config
 from jobs.slurm.client.user import hand_over
+from jobs.slurm.submissions import NOTES_NAME
 from train.errors import ConfigError
 from train.record.atomic import write_atomically
 
 #: No sweep runs without these. Any of them, or srun, is a sign of Slurm, even if this user may not
 #: run it; another package has a sinfo, too.
 _PROGRAMS = ("sbatch", "squeue", "scontrol")
-#: Further signs: variables that name a configuration or its server, and where packages, sites and
-#: the daemons of a cluster without configuration files (configless) keep slurm.conf.
+#: Further signs: what the user asks of a cluster, what the sweep has submitted, variables that name
+#: a configuration or its server, and where packages, sites and the daemons of a cluster without
+#: configuration files (configless) keep slurm.conf.
 _VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 CONFIGURATIONS = (
     "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf",
@@ -49,6 +51,7 @@ def site_for(
     options: Mapping[str, str] = MappingProxyType({}),
     *,
     of_cells: bool = True,
+    sweep: Path | None = None,
     gives: Sequence[Path] = (),
     data: Path | None = None,
 ) -> NamedSite | None:
@@ -61,8 +64,9 @@ def site_for(
 
     ``options``: what the command line asks for in place of the file's keys
     (jobs/config/precedence.py). ``of_cells``: else the job is one whose time limit follows from
-    what it does, so that nothing that the user says of it counts. ``gives``, ``data``: folders that
-    root's command makes that user's, and the one that it makes for that user to read.
+    what it does, so that nothing that the user says of it counts. ``sweep``: folder of its results.
+    ``gives``, ``data``: folders that root's command makes that user's, and the one that it makes
+    for that user to read.
 
     Raises:
         ConfigError: no such site, or an error in its file.
@@ -77,7 +81,7 @@ def site_for(
             environment.pop(variable, None)
         if time := given.pop("time_min", ""):
             ignored = [f"TIME={time}: ignored, since it is for cells; this job takes what it needs"]
-    ask = name == AUTO and _has_slurm()
+    ask = name == AUTO and _has_slurm(given, sweep)
     if ask:
         named = _found(settings_of(given))
     else:
@@ -111,15 +115,19 @@ def _given(variables: Sequence[str]) -> list[str]:
     return [f"{name}={value}" for name, value in values.items() if value]
 
 
-def _has_slurm() -> bool:
+def _has_slurm(given: Mapping[str, str], sweep: Path | None) -> bool:
     """Whether Slurm's programs are here, to be asked.
+
+    ``given``, ``sweep``: what the command line asks for, and the folder of the sweep's results.
 
     Raises:
         NoAnswer: some are missing, and there are signs of a cluster.
     """
     there = [name for name in ("srun", *_PROGRAMS) if shutil.which(name, mode=os.F_OK)]
     missing = [name for name in _PROGRAMS if name not in there]
-    signs = _signs() + there
+    signs = _signs() + there + [f"{OPTIONS[key]}={text}" for key, text in given.items()]
+    signs += _given([name for name in os.environ if name.startswith("SBATCH_")])
+    signs += [str(notes)] if sweep and (notes := sweep / NOTES_NAME).exists() else []
     if missing and signs:
         raise _not_loaded(signs, f"not on PATH: {', '.join(missing)}")
     return not missing

@@ -117,7 +117,9 @@ def test_a_checkout_of_another_user_is_read(
 
 
 def test_a_job_is_called_as_squeue_calls_it() -> None:
-    job = {"SLURM_JOB_ID": "14"}
+    shell = {"SLURM_JOB_ID": "14"}
+    assert slurm_job_id(shell) is None, "of salloc, on a login node"
+    job = shell | {"SLURMD_NODENAME": "n1"}
     assert (slurm_job_id({}), slurm_job_id(job)) == (None, "14")
     assert slurm_job_id(job | {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "0"}) == "12_0"
 

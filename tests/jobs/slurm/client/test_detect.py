@@ -132,6 +132,28 @@ def test_a_module_may_bring_the_configuration(fake, monkeypatch, variable) -> No
     assert site_for("auto") is None
 
 
+@pytest.mark.parametrize(
+    ("how", "variables", "words"),
+    [
+        ({"options": {"account": "b"}}, {}, "ACCOUNT=b found here"),
+        ({}, {"SBATCH_PARTITION": "gpu"}, "SBATCH_PARTITION=gpu found here"),
+        ({"sweep": True}, {}, r"\.slurm found here"),
+    ],
+)
+def test_who_uses_a_cluster_does_not_train_where_slurm_is_not_loaded(
+    bare: Path, tmp_path: Path, monkeypatch, how: dict[str, Any], variables, words: str
+) -> None:
+    """Seen: cells that wait in the queue were trained on the login node."""
+    if "sweep" in how:
+        how = {"sweep": tmp_path}
+        (tmp_path / ".slurm").mkdir()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(NoAnswer, match=f"{words}.*SITE=local"):
+        site_for("auto", **how)
+    assert site_for("local", **how) is None
+
+
 @pytest.mark.parametrize("name", ["auto", "dgx", "local"])
 def test_the_first_line_is_where_cells_run(fake: FakeSlurm, monkeypatch, capsys, name) -> None:
     """Before what was found, and before what is ignored."""
