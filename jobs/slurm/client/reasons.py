@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import JobState
 
 #: How Slurm's reason, or an unusual state, begins -> what it means, if that is not what Slurm's own
@@ -53,6 +54,18 @@ _SUBMIT_LIMIT = re.compile(r"\b(?:(?:QOS|Assoc)\w*SubmitJob|MaxSubmitJobs)\w*")
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = "Job violates accounting/QOS policy"
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
+#: Slurm's name of a limit, or one word of a site.
+_NAME_LINE = re.compile(r"sbatch[\w.-]*: error: (\w+)")
+
+
+def refusal_in(answer: Answer) -> str:
+    """Slurm's own words for a refusal of sbatch: the text that it ends with, and before it the name
+    of the limit; '' where it printed none."""
+    cause = answer.causes[-1] if answer.causes else ""
+    if cause.startswith(_ANY_LIMIT):
+        names = filter(None, (_NAME_LINE.fullmatch(line) for line in answer.lines))
+        return " ".join([*(found[1] for found in names), cause])
+    return cause
 
 
 def is_submit_limit(refusal: str) -> bool:

@@ -21,7 +21,7 @@ from jobs.slurm.submissions import job_name, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
-from tests.jobs.slurm.fakes import SBATCH
+from tests.jobs.slurm.fakes import CLOSING, SBATCH
 from tests.unreadable import is_untouched, stale, unreadable
 from train.config.run import load_config
 from train.record.measurements import Throughput
@@ -109,7 +109,7 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
      ("Socket timed out on send/recv operation", 3)],
 )  # fmt: skip
 def test_a_wrong_request_is_told_from_a_busy_cluster(desk: Desk, said: str, code: int) -> None:
-    desk.fake.put("sbatch", f"echo 'sbatch: error: {said}' >&2; exit 1")
+    desk.fake.put("sbatch", f"echo '{CLOSING}{said}' >&2; exit 1")
     assert said in desk.submit(code=code)
     assert not any(note.arrays[0].job_id for note in desk.notes()) and not records(desk)
 
