@@ -120,7 +120,7 @@ def cancel_jobs(folder: Path) -> int:
         say(f"{error}: stop a make sweep that still runs, too, or it submits more")
     try:
         watcher.ask(patience_s=30)
-        away = {note.run: elsewhere(note, watcher.history) for note in watcher.notes}
+        away = {note.run: elsewhere(folder, note, watcher.history) for note in watcher.notes}
         ended = jobs_of_sweep((note for note in watcher.notes if not away[note.run]), watcher.queue)
         if complaint := cancel(ended):
             raise NoAnswer(f"scancel refused: {complaint}")

@@ -6,6 +6,7 @@ import math
 import os
 import pwd
 import re
+import shlex
 import signal
 import tempfile
 import time
@@ -25,7 +26,7 @@ from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
 from jobs.slurm.job.task import report_of
 from jobs.slurm.script import NO_TASKS, SETUP_FAILED, SETUP_MARK
-from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, listed_as, log_name
+from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, listed_as, log_name, note_file
 from train.record.cause import MOST_CHARACTERS
 from train.record.cell_folder import tail_of
 from train.record.run import Status
@@ -120,22 +121,25 @@ def _patience_s(ending: JobState | None) -> float:
     return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
 
 
-def elsewhere(submission: Submitted | RunNote, history: History) -> str:
-    """Why Slurm, as it is asked here, cannot know what was submitted; '' where it can.
+def elsewhere(sweep: Path, submission: Submitted | RunNote, history: History) -> str:
+    """Why Slurm, as it is asked here, cannot know what was submitted, and what to do; '' where it
+    can.
 
     Raises:
         SlurmError: no answer.
     """
     user, cluster = submission.user, submission.cluster
+    file = shlex.quote(str(note_file(sweep, submission.run)))
+    remove = f"once the jobs of this submission have ended, remove its note: rm {file}"
     if user is not None and user != os.getuid():
         name = str(user)
         with suppress(KeyError):
             name = pwd.getpwuid(user).pw_name
-        return f"submitted by user {name}, of whose jobs others may see nothing"
+        return f"submitted by user {name}, of whose jobs others may see nothing; {remove}"
     if cluster is not None and (here := history.cluster()) != cluster:
         return (
             f"submitted on cluster {cluster}, and this shell asks cluster {here or '(unnamed)'}: "
-            "ask again where that cluster's commands are loaded"
+            f"ask again where that cluster's commands are loaded, or, {remove}"
         )
     return ""
 

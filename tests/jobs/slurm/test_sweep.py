@@ -206,6 +206,22 @@ def test_a_controller_that_is_away_submits_nothing(desk: Desk) -> None:
     assert desk.fake.calls("sbatch") == []
 
 
+@pytest.mark.parametrize("where", [{"user": os.getuid() + 1}, {"cluster": "other"}])
+def test_cells_that_cannot_be_asked_about_name_the_way_out(desk: Desk, where) -> None:
+    """By another user, or on a former cluster. Seen: "0 cells, 0 to run", and code 3 for ever."""
+    desk.submit()
+    desk.age()
+    file = write_note(desk.sweep, desk.notes()[0].model_copy(update=where))
+    for options in ((), ("--force",)):
+        said = desk.submit(*options, code=3)
+        assert "3 cells, 0 to run" in said
+        assert "3 cells are left alone: submitted" in said and f"rm {file}" in said
+    assert len(desk.fake.calls("sbatch")) == 1
+    file.unlink()
+    assert "3 cells, 3 to run" in desk.submit()
+    assert len(desk.fake.calls("sbatch")) == 2
+
+
 def test_jobs_that_are_gone_get_their_records_and_run_again(desk: Desk) -> None:
     """What is in the queue, or may still be, is not submitted again."""
     desk.submit()
