@@ -21,7 +21,7 @@ from jobs.slurm.submissions import job_name, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
-from tests.jobs.slurm.fakes import CLOSING, SBATCH
+from tests.jobs.slurm.fakes import CLOSING, SBATCH, report_preflight
 from tests.unreadable import is_untouched, stale, unreadable
 from train.config.run import load_config
 from train.record.measurements import Throughput
@@ -208,7 +208,8 @@ def test_a_controller_that_is_away_submits_nothing(desk: Desk) -> None:
 
 @pytest.mark.parametrize("where", [{"user": os.getuid() + 1}, {"cluster": "other"}])
 def test_cells_that_cannot_be_asked_about_name_the_way_out(desk: Desk, where) -> None:
-    """By another user, or on a former cluster. Seen: "0 cells, 0 to run", and code 3 for ever."""
+    """By another user, or on a former cluster. Seen: "0 cells, 0 to run", and code 3 for ever; make
+    cancel claimed that no job was in the queue."""
     desk.submit()
     desk.age()
     file = write_note(desk.sweep, desk.notes()[0].model_copy(update=where))
@@ -216,10 +217,26 @@ def test_cells_that_cannot_be_asked_about_name_the_way_out(desk: Desk, where) ->
         said = desk.submit(*options, code=3)
         assert "3 cells, 0 to run" in said
         assert "3 cells are left alone: submitted" in said and f"rm {file}" in said
-    assert len(desk.fake.calls("sbatch")) == 1
+    cancelled = desk.say("cancel", code=3).stderr
+    assert "not cancelled: submitted" in cancelled and f"rm {file}" in cancelled
+    assert "no job" not in cancelled and len(desk.fake.calls("sbatch")) == 1
     file.unlink()
     assert "3 cells, 3 to run" in desk.submit()
     assert len(desk.fake.calls("sbatch")) == 2
+
+
+def test_jobs_elsewhere_that_left_their_records_are_no_obstacle(desk: Desk) -> None:
+    desk.say("sweep", "--no-wait")
+    for note in desk.notes():
+        write_note(desk.sweep, note.model_copy(update={"user": os.getuid() + 1}))
+    (preflight,) = (desk.results / "preflight").iterdir()
+    for cell in desk.cells:
+        text = record(load_config(cell / "config.json"), ended_at=datetime.now(UTC))
+        (cell / "record.json").write_text(text.model_dump_json())
+    assert f"rm {desk.sweep}/.slurm/{preflight.name}.json" in desk.say("cancel", code=3).stderr
+    report_preflight(preflight)
+    assert "no job of this sweep is in the queue" in desk.say("cancel").stderr
+    assert "nothing to train" in desk.submit()
 
 
 def test_jobs_that_are_gone_get_their_records_and_run_again(desk: Desk) -> None:
