@@ -36,20 +36,14 @@ _UNANSWERED = re.compile(
     "|Kernel reported delayed socket error after successful write.*"
 )
 #: A line in which one of Slurm's programs says why it failed, around such a text. All other lines
-#: are for printing, also those that begin with sbatch's name: it prints the lines of a site's
-#: job_submit plugin so.
+#: are for printing: of a wrapper or tracer, of the loader (LD_PRELOAD), and of a site's job_submit
+#: plugin, which sbatch prints with its own name.
 _FAILED = re.compile(
     r"(?:sbatch[\w.-]*: error: Batch job submission failed|allocation failure"
     r"|s(?:acct|acctmgr|cancel|control|info|queue)[\w.-]*: (?:error|fatal)(?:: .+)?"
     r"|s[\w.-]+: error: \w+: failed to fetch remote configs"
     r"|slurm_\w+(?: error)?|[\d_]+): ([^:]+)"
     r"|([^:]+) for job [\d_]+"
-)
-#: How Slurm's programs and library begin a line of their own. Other lines on the same streams come
-#: from a site's wrapper or tracer, or from the loader (LD_PRELOAD), and decide nothing.
-_OWN = re.compile(
-    r"(?:^|\s)(?:s(?:acct|acctmgr|batch|cancel|control|info|queue|run)[\w.-]*|slurm\w*)"
-    r"(?: error)?: "
 )
 #: No process can be started now, where the node limits those of a user: later it can.
 _NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
@@ -78,11 +72,6 @@ class Answer:
     @property
     def lines(self) -> list[str]:
         return [line.strip() for line in f"{self.err}\n{self.out}".splitlines()]
-
-    @property
-    def own_lines(self) -> list[str]:
-        """The messages of Slurm itself, known by their form."""
-        return [line for line in dict.fromkeys(self.lines) if _OWN.search(line)]
 
     @property
     def causes(self) -> list[str]:

@@ -92,7 +92,7 @@ def query(*, arrays: Collection[str] | None = None, patience_s: float = 0) -> di
     if arrays is not None and _UNKNOWN_ID in answer.causes:
         return jobs
     # for an unknown user it prints an error and the header alone, and ends with 0 (22.05)
-    refused = not jobs and "invalid user" in " ".join(answer.own_lines).lower()
+    refused = not jobs and "invalid user" in answer.err.lower()
     if answer.code != 0 or refused or f"{START}{_HEADER}" not in answer.out:
         words = replace(answer, out=answer.out.partition(START)[0]).words
         raise SlurmError(" ".join(argv), f"no list of jobs: {words}", passing=False)
