@@ -24,16 +24,16 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("Dependency", "another job has to end first"),
     ("Priority", "other jobs come first"),
     ("Resources", "nodes have to become free first"),
-    ("JobHoldMaxRequeue", "it was requeued too often and is held now: read its log, then make "
-     "cancel and make sweep again"),
+    ("JobHoldMaxRequeue", "it was requeued too often and is held now: read its log, then scancel "
+     "{job} and make sweep again"),
     ("launch failed requeued held", "its nodes could not start it, and it is held: tell the site "
      "(prolog or node fault), then scontrol release {job}"),
     ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
-     "time than the partition, the QoS or the account allows, so it will never start: lower "
-     "time_min or max_time_min in the site file, then make cancel and make sweep again"),
-    ("PartitionNodeLimit|BadConstraints", "its partition does not have what it asks for: "
-     "look at partition, max_nodes, constraint, GPUs and memory in the site file, then make cancel "
-     "and make sweep again"),
+     "time than the partition, the QoS or the account allows now: lower time_min or max_time_min "
+     "in the site file, then scancel --state=PENDING {array} and make sweep again"),
+    ("PartitionNodeLimit|BadConstraints", "{reason}: its partition does not have what it asks for "
+     "(partition, max_nodes, constraint, GPUs and memory in the site file), or nodes that it needs "
+     "are down or drained (sinfo -R lists them)"),
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def in_words(job: JobState) -> str:
     for said in filter(None, words):
         for start, meaning in _MEANING:
             if re.match(start, said):
-                return meaning.format(job=job.job)
+                return meaning.format(job=job.job, array=job.array, reason=said)
     return next((f"Slurm says: {said}" for said in words if said), "")
 
 

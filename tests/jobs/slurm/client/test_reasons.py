@@ -37,6 +37,11 @@ def test_every_recorded_job_that_waits_has_a_reason() -> None:
         ("PENDING", "Dependency", "another job has to end first"),
         ("PENDING", "QOSMaxJobsPerUserLimit", "Slurm says: QOSMaxJobsPerUserLimit"),
         ("PENDING", "launch failed requeued held", "scontrol release 7_1"),
+        ("PENDING", "PartitionNodeLimit", "PartitionNodeLimit: its partition does not have"),
+        ("PENDING", "BadConstraints", "BadConstraints: its partition does not have"),
+        ("PENDING", "PartitionNodeLimit", "or nodes that it needs are down or drained"),
+        ("PENDING", "PartitionTimeLimit", "scancel --state=PENDING 7 and make sweep again"),
+        ("PENDING", "JobHoldMaxRequeue", "scancel 7_1 and make sweep again"),
         ("PENDING", "SomethingOfSlurm29 {x}", "Slurm says: SomethingOfSlurm29 {x}"),
         ("REQUEUE_HOLD", "", "release 7_1"),
         ("SUSPENDED", "", "Slurm says: SUSPENDED"),
@@ -47,6 +52,8 @@ def test_every_recorded_job_that_waits_has_a_reason() -> None:
 def test_reasons_by_their_beginning_and_unusual_states(state: str, reason: str, part: str) -> None:
     words = in_words(JobState("7_1", state, reason))
     assert part in words and bool(words) == bool(part)
+    # it ends all jobs of the sweep, also those that may still start
+    assert "make cancel" not in words or reason == "DependencyNeverSatisfied"
 
 
 @pytest.mark.parametrize(
