@@ -138,7 +138,7 @@ class Display:
 def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
     """What a sweep does about its cells, before it begins."""
     done = [cell for cell in cells if cell.done]
-    to_run = sum(cell.to_run for cell in cells)
+    to_run = sum(cell.to_run and not cell.alive for cell in cells)
     say(f"{wanted.name}: {wanted.title}: {len(cells)} cells, {to_run} to run")
     for remark in wanted.remarks:
         say(remark)
@@ -146,7 +146,7 @@ def say_standing(wanted: Sweep, cells: Sequence[CellState]) -> None:
         what = "nothing to train" if len(done) == len(cells) else "these are skipped"
         say(f"good records are there already ({_counted(done)}): {what}; FORCE=1 runs them again")
     for cell in cells:
-        if not cell.done and cell.status not in (NEW, FORCED):
+        if not (cell.done or cell.alive) and cell.status not in (NEW, FORCED):
             again = "goes on from its checkpoint" if cell.resume else "is run again"
             again = "is left alone" if cell.left_alone else again
             how = {RUNNING: "waiting for its end"}
@@ -169,5 +169,5 @@ def say_results(wanted: Sweep, cells: Sequence[CellState]) -> int:
 
 
 def _counted(cells: Sequence[CellState]) -> str:
-    counts = Counter(cell.status for cell in cells)
+    counts = Counter(cell.state for cell in cells)
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +25,11 @@ def only_sweep(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / SWEEP_LOCK).open("a").close()
     except OSError as error:
+        in_the_way = error.errno in (errno.ENOTDIR, errno.EEXIST)
+        todo = "move away what is there" if in_the_way else remedy(error)
         raise ConfigError(
             f"cannot write to the results folder {folder}: {error.strerror}: "
-            f"{remedy(error) or 'move away what is there'}, or name another folder with RESULTS=DIR"
+            f"{todo}{', or ' if todo else ''}name another folder with RESULTS=DIR"
         ) from error
     with contextlib.ExitStack() as stack:
         try:

@@ -96,7 +96,7 @@ class CellState:
     @property
     def left_alone(self) -> bool:
         """Whether nobody can say here what is to be done with it."""
-        return self.status in (UNREADABLE, MAY_RUN)
+        return self.status in (UNREADABLE, MAY_RUN) or bool(self.elsewhere)
 
     def forced(self) -> CellState:
         """The same cell for FORCE=1; not while its job may still run."""

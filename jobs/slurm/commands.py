@@ -21,9 +21,9 @@ from jobs.named import cells_in
 from jobs.slurm.arrays import arrays_of
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.user import become_owner
-from jobs.slurm.job.task import read_preflight
+from jobs.slurm.job.task import PREFLIGHT, read_preflight
 from jobs.slurm.request import SweepRequest, check_cluster, prepare, slurm_refusals
-from jobs.slurm.submissions import read_notes, submitted_cells
+from jobs.slurm.submissions import RunNote, read_notes, submitted_cells
 from jobs.slurm.submit import submit_preflight
 from jobs.slurm.watch.cancel import announce_cancel, cancel, jobs_of_sweep
 from jobs.slurm.watch.endings import elsewhere, end_of, wait_for
@@ -120,31 +120,44 @@ def cancel_jobs(folder: Path) -> int:
         say(f"{error}: stop a make sweep that still runs, too, or it submits more")
     try:
         watcher.ask(patience_s=30)
-        away = {note.run: elsewhere(note, watcher.history) for note in watcher.notes}
+        away = {note.run: elsewhere(folder, note, watcher.history) for note in watcher.notes}
         ended = jobs_of_sweep((note for note in watcher.notes if not away[note.run]), watcher.queue)
         if complaint := cancel(ended):
             raise NoAnswer(f"scancel refused: {complaint}")
     except SlurmError as error:
         raise NoAnswer(f"{error}: some jobs may have been cancelled; make cancel again") from error
-    for why in dict.fromkeys(filter(None, away.values())):
-        say(f"not cancelled: {why}")
-    count = sum(ended.values())
-    say(f"{count} jobs were told to end" if count else "no job of this sweep is in the queue")
+    if count := sum(ended.values()):
+        say(f"{count} jobs were told to end")
     # what waited never begins, and has its record at once: without accounting Slurm forgets it
     over = {
         name: replace(job, state="CANCELLED", nodes="")
         for name, job in watcher.queue.items()
         if job.waits and job.array in ended
     }
+    known: set[str] = set()
     with suppress(SlurmError, OSError):  # else the next look gives it
         submitted = submitted_cells(folder, watcher.notes)
         queue = {**watcher.queue, **over}
-        reconcile(cells_in(folder), folder, submitted, queue, watcher.history, {})
+        cells = reconcile(cells_in(folder), folder, submitted, queue, watcher.history, {})
+        known = {cell.name for cell in cells if not cell.elsewhere}
     if any(not array.job_id for note in watcher.notes if note.is_recent for array in note.arrays):
         raise NoAnswer(
             "a call of sbatch some minutes ago was not confirmed, and its job may still come into "
             "the queue: make cancel again in some minutes"
         )
+
+    def is_over(note: RunNote) -> bool:
+        if note.kind == PREFLIGHT:
+            return read_preflight(folder.parent / PREFLIGHT / note.run) is not None
+        return all(known.issuperset(array.cells) for array in note.arrays)
+
+    left = [away[note.run] for note in watcher.notes if away[note.run] and not is_over(note)]
+    for why in dict.fromkeys(left):
+        say(f"not cancelled: {why}")
+    if left:
+        raise NoAnswer("jobs of this sweep may still wait or run")
+    if not count:
+        say("no job of this sweep is in the queue")
     return 0
 
 

@@ -166,13 +166,17 @@ def log_name(job: str) -> str:
     return f"{job}_0_log.out"
 
 
+def note_file(sweep: Path, run: str) -> Path:
+    return sweep / NOTES_NAME / f"{run}.json"
+
+
 def write_note(sweep: Path, note: RunNote) -> Path:
     """Write the note of a run under the sweep's folder; the file's path.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    file = sweep / NOTES_NAME / f"{note.run}.json"
+    file = note_file(sweep, note.run)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, note.model_dump_json(indent=2) + "\n")
     return file

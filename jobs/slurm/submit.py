@@ -18,7 +18,8 @@ from jobs.cell.needs import Need
 from jobs.cell.state import FORCED, CellState, archive, recorded, write_config
 from jobs.cell.stop import held_back
 from jobs.config.site import NodeLayout
-from jobs.slurm.client.run import SlurmError, answer_of, is_away
+from jobs.slurm.client.reasons import refusal_in
+from jobs.slurm.client.run import SlurmError, answer_of, is_away, is_unanswered
 from jobs.slurm.client.squeue import query
 from jobs.slurm.job.task import (
     PREFLIGHT,
@@ -50,12 +51,7 @@ RUN_FORMAT = "%Y%m%dT%H%M%S%f"
 Accepted = tuple[str, str | None]
 #: A job that was submitted is in the queue at once, or a moment later.
 LOOKS, LOOK_S = 3, 1.0
-#: sbatch's words for a request that was sent: the controller may grant it all the same.
-_ON_ITS_WAY = (
-    "timed out", "zero bytes", "connection reset", "reset by peer", "send failure",
-    "receive failure", "shutdown failure",
-)  # fmt: skip
-#: ... and for one that was granted.
+#: sbatch's words for a request that was granted.
 _GRANTED = "submitted batch job"
 #: The word job and a number that is no amount, time or name.
 _NAMED = r"\bjob(?:[ _-]?id)?[\"' :=#<]{1,4}(\d+)(?![\w:/+-]|[.,]\d|\s*(?:h|min|day))()"
@@ -139,7 +135,7 @@ def batch_script(context: JobContext, run: str, part: str, array: Array, **optio
 
 def _sbatch(script: Path, note: RunNote) -> Accepted:
     """Call sbatch once; where it does not name the job, the queue does."""
-    named, refused = None, False
+    named, refused, said = None, False, ""
     try:
         argv = ["sbatch", "--parsable", str(script)]
         answer = answer_of(argv, timeout_s=SBATCH_S)
@@ -147,7 +143,7 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
         if not error.passing:
             error.refused = True  # there is no sbatch here
             raise
-        said, printed, passing = error.came, error.came, True
+        printed, passing = error.came, True
     else:
         # of a wrapper that failed, a number is an amount as likely as a job
         failed, named = answer.code != 0, job_in(answer.out)
@@ -159,11 +155,9 @@ def _sbatch(script: Path, note: RunNote) -> Accepted:
                 f"it ended well, but printed no job id ({printed}), and no job of this submission "
                 "is in the queue: look at what this site puts before sbatch"
             )
-        said = answer.own or printed  # a greeting decides nothing
-        granted = re.search(rf"{_GRANTED} [1-9]", answer.out, re.IGNORECASE) or any(
-            words in said.lower() for words in _ON_ITS_WAY
-        )
-        refused = failed and not granted
+        said = refusal_in(answer)
+        granted = re.search(rf"{_GRANTED} [1-9]", answer.out, re.IGNORECASE)
+        refused = failed and not (granted or is_unanswered(said))
         passing = not refused or is_away(said)
     for look in range(1 if refused and not named else LOOKS):
         time.sleep(LOOK_S if look else 0)

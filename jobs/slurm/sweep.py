@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -59,32 +60,29 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
             completed = completed_cells(request.results, needed)
             limits = time_limits(request.site, request.results, plans, todo, completed)
             context = check_cluster(request, replace(context, minutes=limits))
-        say_standing(wanted, [cell for cell in cells if not cell.alive])
-        for text in dict.fromkeys(cell.elsewhere for cell in cells if cell.elsewhere):
-            say(f"cells are left alone: {text}")
-        here = [cell for cell in cells if not cell.elsewhere]
-        queued = [cell.config for cell in here if cell.alive]
+        say_standing(wanted, cells)
+        for text, count in Counter(cell.elsewhere for cell in cells if cell.elsewhere).items():
+            say(f"{count} cells are left alone: {text}")
+        queued = [cell.config for cell in cells if cell.alive and not cell.elsewhere]
         if queued:
             say(f"{len(queued)} cells are in the queue already: not submitted again")
         submitter = Submitter(context, todo, preflight, watcher.notes, cancelled, watched=wait)
         if not (queued or submitter.waits()):
-            code = 0 if all(cell.done for cell in here) else say_results(wanted, here)
-        elif wait:
-            with stopped_by_signals() as stop, Display(here, wanted.asked) as display:
+            return 0 if all(cell.done for cell in cells) else say_results(wanted, cells)
+        if wait:
+            with stopped_by_signals() as stop, Display(cells, wanted.asked) as display:
                 follow(watcher, queued, display, stop, submitter, context.site.poll_s)
             if stop.reason:
                 say(f"left ({stop.reason.text}): the jobs go on; make sweep or make status comes "
                     "back to them, make cancel ends them")  # fmt: skip
                 return EXIT_INTERRUPTED
-            code = say_results(wanted, list(display.cells.values()))
-        else:
-            code = _submit(here, submitter, watcher)
-        return code or (EXIT_UNDECIDED if len(here) < len(cells) else 0)
+            return say_results(wanted, list(display.cells.values()))
+        return _submit(cells, submitter, watcher)
 
 
 def _submit(cells: Sequence[CellState], submitter: Submitter, watcher: Watcher) -> int:
     """Submit what there is room for, and leave; the exit code."""
-    unended = {cell.name: cell.config for cell in cells if cell.alive}
+    unended = {cell.name: cell.config for cell in cells if cell.alive and not cell.elsewhere}
     submitter.more(watcher.queue, watcher.notes, unended)
     if submitter.unclear:
         raise NoAnswer(

@@ -7,7 +7,7 @@ arrays that have not ended. None gets 0, which would lift Slurm's limit: what ha
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ class Throttle:
     _left: dict[str, int] = field(default_factory=dict)  # elements of arrays that have not ended
     _wanted: dict[str, int] = field(default_factory=dict)  # of arrays that need a share, too
     _limits: dict[str, int] = field(default_factory=dict)  # by Slurm's last answer
+    _asked: dict[str, set[str]] = field(default_factory=dict)  # what waited then, by array
     _spare: int = 0
 
     def look(
@@ -50,10 +51,17 @@ class Throttle:
         self._wanted = {}
         self.layouts = {layouts[array] for array in self._left}
         # a plain job has no throttle, and needs none
-        waiting = {state.array for state in listed if state.waits and state.job != state.array}
-        self._limits = {array: self._limits[array] for array in waiting & self._limits.keys()}
+        waiting = defaultdict[str, set[str]](set)
+        for state in listed:
+            if state.waits and state.job != state.array:
+                waiting[state.array].add(state.job)
+        self._limits = {array: most for array, most in self._limits.items() if array in waiting}
+        # of a requeued element Slurm may show none: asked again as soon as others wait
+        self._asked = {a: jobs for a, jobs in self._asked.items() if waiting.get(a) == jobs}
+        due = waiting.keys() - self._limits.keys() - self._asked.keys()
         with suppress(SlurmError):  # the next look asks again
-            self._limits |= _limits_of(waiting - self._limits.keys())
+            self._limits |= _limits_of(due)
+            self._asked |= {array: waiting[array] for array in due}
         # more may run than a throttle that was lowered allows
         claims = {
             array: min(left, max(self._limits.get(array, left), running[array]))
@@ -91,6 +99,7 @@ class Throttle:
             if change:
                 # it exits with 1 as soon as an element has ended: the next look asks what holds
                 del self._limits[array]
+                self._asked.pop(array, None)
                 limit += change
                 with suppress(SlurmError):
                     run(["scontrol", "update", f"JobId={array}", f"ArrayTaskThrottle={limit}"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import JobState
 
 #: How Slurm's reason, or an unusual state, begins -> what it means, if that is not what Slurm's own
@@ -23,16 +24,16 @@ _MEANING: tuple[tuple[str, str], ...] = (
     ("Dependency", "another job has to end first"),
     ("Priority", "other jobs come first"),
     ("Resources", "nodes have to become free first"),
-    ("JobHoldMaxRequeue", "it was requeued too often and is held now: read its log, then make "
-     "cancel and make sweep again"),
+    ("JobHoldMaxRequeue", "it was requeued too often and is held now: read its log, then scancel "
+     "{job} and make sweep again"),
     ("launch failed requeued held", "its nodes could not start it, and it is held: tell the site "
      "(prolog or node fault), then scontrol release {job}"),
     ("PartitionTimeLimit|QOSMaxWallDurationPerJob|AssocMaxWallDurationPerJob", "it asks for more "
-     "time than the partition, the QoS or the account allows, so it will never start: lower "
-     "time_min or max_time_min in the site file, then make cancel and make sweep again"),
-    ("PartitionNodeLimit|BadConstraints", "its partition does not have what it asks for: "
-     "look at partition, max_nodes, constraint, GPUs and memory in the site file, then make cancel "
-     "and make sweep again"),
+     "time than the partition, the QoS or the account allows now: lower time_min or max_time_min "
+     "in the site file, then scancel --state=PENDING {array} and make sweep again"),
+    ("PartitionNodeLimit|BadConstraints", "{reason}: its partition does not have what it asks for "
+     "(partition, max_nodes, constraint, GPUs and memory in the site file), or nodes that it needs "
+     "are down or drained (sinfo -R lists them)"),
 )  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def in_words(job: JobState) -> str:
     for said in filter(None, words):
         for start, meaning in _MEANING:
             if re.match(start, said):
-                return meaning.format(job=job.job)
+                return meaning.format(job=job.job, array=job.array, reason=said)
     return next((f"Slurm says: {said}" for said in words if said), "")
 
 
@@ -53,6 +54,18 @@ _SUBMIT_LIMIT = re.compile(r"\b(?:(?:QOS|Assoc)\w*SubmitJob|MaxSubmitJobs)\w*")
 #: Slurm ends with this whatever the limit; as a rule the limit's name stands before it.
 _ANY_LIMIT = "Job violates accounting/QOS policy"
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
+#: Slurm's name of a limit, or one word of a site.
+_NAME_LINE = re.compile(r"sbatch[\w.-]*: error: (\w+)")
+
+
+def refusal_in(answer: Answer) -> str:
+    """Slurm's own words for a refusal of sbatch: the text that it ends with, and before it the name
+    of the limit; '' where it printed none."""
+    cause = answer.causes[-1] if answer.causes else ""
+    if cause.startswith(_ANY_LIMIT):
+        names = filter(None, (_NAME_LINE.fullmatch(line) for line in answer.lines))
+        return " ".join([*(found[1] for found in names), cause])
+    return cause
 
 
 def is_submit_limit(refusal: str) -> bool:

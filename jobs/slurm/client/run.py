@@ -18,27 +18,32 @@ from dataclasses import dataclass
 from train.environment import environment_of
 from train.errors import ConfigError, start_error
 
-#: What Slurm's programs print while the controller is down, busy or restarting.
-_AWAY = (
-    "unable to contact slurm controller",
-    "socket timed out",
-    "zero bytes were transmitted or received",
-    "connection refused",
-    "connection timed out",
-    "connection reset",
-    "transport endpoint is not connected",
-    "controller in standby mode",
-    "slurmctld is in a starting state",
-    "unexpected message received",
-    "temporarily unable to accept",
-    "resource temporarily unavailable",
-    "try again later",
+#: Slurm's texts for errors (slurm_strerror) that pass: the controller is down, busy or restarting,
+#: and has not got, or has turned away, what was asked.
+_AWAY = re.compile(
+    r"Unable to contact slurm controller \(connect failure\)|Connection refused"
+    "|Slurm backup controller in standby mode|Unexpected message received"
+    "|Controller is in standby mode, try a different controller"
+    "|Rate limit exceeded, please retry (?:momentarily|later)|Resource temporarily unavailable"
+    "|Job can not be altered now, try again later|Transport endpoint is not connected"
 )
-#: How Slurm's programs and library begin a line of their own. Other lines on the same streams come
-#: from a site's wrapper or tracer, or from the loader (LD_PRELOAD), and decide nothing.
-_OWN = re.compile(
-    r"(?:^|\s)(?:s(?:acct|acctmgr|batch|cancel|control|info|queue|run)[\w.-]*|slurm\w*)"
-    r"(?: error)?: "
+#: ... and that leave it open whether the controller got it, and does it all the same.
+_UNANSWERED = re.compile(
+    r"Unable to contact slurm controller \((?:send|receive|shutdown) failure\)"
+    "|Message (?:send|receive) failure|Communication shutdown failure"
+    "|Socket timed out on send/recv operation|Zero Bytes were transmitted or received"
+    "|Connection reset by peer|Connection timed out(?: establishing| writing| reading)?"
+    "|Kernel reported delayed socket error after successful write.*"
+)
+#: A line in which one of Slurm's programs says why it failed, around such a text. All other lines
+#: are for printing: of a wrapper or tracer, of the loader (LD_PRELOAD), and of a site's job_submit
+#: plugin, which sbatch prints with its own name.
+_FAILED = re.compile(
+    r"(?:sbatch[\w.-]*: error: Batch job submission failed|allocation failure"
+    r"|s(?:acct|acctmgr|cancel|control|info|queue)[\w.-]*: (?:error|fatal)(?:: .+)?"
+    r"|s[\w.-]+: error: \w+: failed to fetch remote configs"
+    r"|slurm_\w+(?: error)?|[\d_]+): ([^:]+)"
+    r"|([^:]+) for job [\d_]+"
 )
 #: No process can be started now, where the node limits those of a user: later it can.
 _NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
@@ -65,14 +70,14 @@ class Answer:
         return " ".join(f"{self.err} {self.out}".split()) or f"exit code {self.code}"
 
     @property
-    def own_lines(self) -> list[str]:
-        """The messages of Slurm itself, known by their form."""
-        lines = (line.strip() for line in f"{self.err}\n{self.out}".splitlines())
-        return [line for line in dict.fromkeys(lines) if _OWN.search(line)]
+    def lines(self) -> list[str]:
+        return [line.strip() for line in f"{self.err}\n{self.out}".splitlines()]
 
     @property
-    def own(self) -> str:
-        return " ".join(self.own_lines)
+    def causes(self) -> list[str]:
+        """Slurm's texts for why it failed; sbatch ends with one."""
+        found = map(_FAILED.fullmatch, self.lines)
+        return [one[1] or one[2] for one in found if one]
 
 
 class SlurmError(RuntimeError):
@@ -98,9 +103,14 @@ def is_lasting(error: SlurmError | OSError) -> bool:
     return isinstance(error, PermissionError) or error.errno == errno.EROFS
 
 
-def is_away(complaint: str) -> bool:
-    """Whether a program complains of a controller that is down, busy or restarting."""
-    return any(words in complaint.lower() for words in _AWAY)
+def is_away(cause: str) -> bool:
+    """Whether the controller is down, busy or restarting, by Slurm's text for an error."""
+    return _AWAY.fullmatch(cause) is not None or is_unanswered(cause)
+
+
+def is_unanswered(cause: str) -> bool:
+    """... and may do what was asked all the same."""
+    return _UNANSWERED.fullmatch(cause) is not None
 
 
 def answer_of(argv: Sequence[str], *, timeout_s: float = 30) -> Answer:
@@ -171,7 +181,7 @@ def run(argv: Sequence[str], *, patience_s: float = 0, timeout_s: float = 30) ->
         try:
             answer = answer_of(argv, timeout_s=timeout_s)
             # scontrol show topology ends with 0 then, and prints nothing (22.05)
-            if (answer.code == 0 and answer.out.strip()) or not is_away(answer.own):
+            if (answer.code == 0 and answer.out.strip()) or not any(map(is_away, answer.causes)):
                 return answer
             raise SlurmError(shlex.join(argv), answer.words, passing=True)
         except SlurmError as error:

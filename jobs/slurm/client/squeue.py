@@ -32,7 +32,7 @@ _COLUMNS = ("%A", "%F", "%K", "%T", "%r", "%S", "%M", "%N", "%k", "%o", "%j")
 _HEADER = "JOBID"
 #: --format has no exit code, and --Format pads or cuts its fields: good for numbers alone.
 _EXIT_COLUMNS = "ArrayJobID:20,ArrayTaskID:20,exit_code:20"
-_UNKNOWN_ID = "invalid job id"
+_UNKNOWN_ID = "Invalid job id specified"
 NOTHING = frozenset({"", "N/A", "n/a", "None", "(null)", "Unknown", "NONE", "None assigned"})
 
 
@@ -89,10 +89,10 @@ def query(*, arrays: Collection[str] | None = None, patience_s: float = 0) -> di
     answer = run([*argv, form], patience_s=patience_s)
     jobs = parse(answer.out)
     # of a single id that it does not know squeue says so; of several it lists the others
-    if arrays is not None and _UNKNOWN_ID in answer.own.lower():
+    if arrays is not None and _UNKNOWN_ID in answer.causes:
         return jobs
     # for an unknown user it prints an error and the header alone, and ends with 0 (22.05)
-    refused = not jobs and "invalid user" in answer.own.lower()
+    refused = not jobs and "invalid user" in answer.err.lower()
     if answer.code != 0 or refused or f"{START}{_HEADER}" not in answer.out:
         words = replace(answer, out=answer.out.partition(START)[0]).words
         raise SlurmError(" ".join(argv), f"no list of jobs: {words}", passing=False)

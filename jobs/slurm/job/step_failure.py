@@ -121,7 +121,7 @@ def _not_launched(ranks: StepRanks, allocation: Allocation) -> Verdict | None:
         return None
     # the controller was away; or a job that was requeued was given a node that died and is not yet
     # known to be dead
-    away = is_away(said) or any(words in said for words in _RESTARTED)
+    away = is_away(said.rpartition(": ")[2]) or any(words in said for words in _RESTARTED)
     down = allocation.not_answering()
     passes = away or allocation.restarts > 0 or down
     what = f"srun could not start the ranks: {said}"

@@ -17,7 +17,7 @@ CANCEL_NAME = "cancel"
 #: A command line does not take any number of ids.
 MAX_IDS = 500
 #: scancel says so of jobs that ended meanwhile, and of arrays whose elements all have.
-_OVER = ("already completing or completed", "invalid job id specified")
+_OVER = {"Job/step already completing or completed", "Invalid job id specified"}
 
 
 def jobs_of_sweep(notes: Iterable[RunNote], queue: Mapping[str, JobState]) -> dict[str, int]:
@@ -54,9 +54,9 @@ def cancel(arrays: Iterable[str], *, patience_s: float = 30) -> str:
     for at in range(0, len(ids), MAX_IDS):
         argv = ["scancel", *ids[at : at + MAX_IDS]]
         answer = run(argv, patience_s=patience_s)
-        lines = (answer.own_lines or [answer.words]) if answer.code else []
-        complaints += [line for line in lines if not any(words in line.lower() for words in _OVER)]
-    return " ".join(" ".join(complaints).split())
+        if answer.code and (not answer.causes or set(answer.causes) - _OVER):
+            complaints.append(answer.words)
+    return " ".join(complaints)
 
 
 def announce_cancel(sweep: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import pwd
 import re
+import shlex
 import signal
 import tempfile
 import time
@@ -23,9 +25,9 @@ from jobs.slurm.client.reasons import in_words
 from jobs.slurm.client.run import SlurmError
 from jobs.slurm.client.sacct import History
 from jobs.slurm.client.squeue import JobState, query
-from jobs.slurm.job.task import report_of
-from jobs.slurm.script import NO_TASKS, SETUP_FAILED, SETUP_MARK
-from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, listed_as, log_name
+from jobs.slurm.job.task import PREFLIGHT, PreflightTask, minutes_for, report_of
+from jobs.slurm.script import NO_TASKS, SETUP_FAILED, SETUP_MARK, TASKS_NAME
+from jobs.slurm.submissions import SUBMITIT, RunNote, Submitted, listed_as, log_name, note_file
 from train.record.cause import MOST_CHARACTERS
 from train.record.cell_folder import tail_of
 from train.record.run import Status
@@ -120,22 +122,25 @@ def _patience_s(ending: JobState | None) -> float:
     return SETTLE_WELL_S if ending.state == "COMPLETED" else SETTLE_S
 
 
-def elsewhere(submission: Submitted | RunNote, history: History) -> str:
-    """Why Slurm, as it is asked here, cannot know what was submitted; '' where it can.
+def elsewhere(sweep: Path, submission: Submitted | RunNote, history: History) -> str:
+    """Why Slurm, as it is asked here, cannot know what was submitted, and what to do; '' where it
+    can.
 
     Raises:
         SlurmError: no answer.
     """
     user, cluster = submission.user, submission.cluster
+    file = shlex.quote(str(note_file(sweep, submission.run)))
+    remove = f"once the jobs of this submission have ended, remove its note: rm {file}"
     if user is not None and user != os.getuid():
         name = str(user)
         with suppress(KeyError):
             name = pwd.getpwuid(user).pw_name
-        return f"submitted by user {name}, of whose jobs others may see nothing"
+        return f"submitted by user {name}, of whose jobs others may see nothing; {remove}"
     if cluster is not None and (here := history.cluster()) != cluster:
         return (
             f"submitted on cluster {cluster}, and this shell asks cluster {here or '(unnamed)'}: "
-            "ask again where that cluster's commands are loaded"
+            f"ask again where that cluster's commands are loaded, or, {remove}"
         )
     return ""
 
@@ -166,7 +171,7 @@ def _quiet_s(sweep: Path, job: Submitted) -> float:
 _ENDS: tuple[tuple[str, Status, str], ...] = (
     ("OUT_OF_MEMORY *", "failed", "it used more memory than it had asked for, and was ended"),
     ("CANCELLED *", "cancelled", "it was cancelled, by scancel or by the site"),
-    ("TIMEOUT *", "timeout", "Slurm ended it at its time limit"),
+    ("TIMEOUT *", "timeout", "Slurm ended it at its time limit{limit}"),
     ("DEADLINE *", "timeout", "Slurm ended it at its deadline"),
     ("PREEMPTED *", "preempted", "Slurm ended it for a job of higher priority"),
     ("NODE_FAIL *", "lost", "a node that it ran on failed{hint}"),
@@ -210,8 +215,9 @@ def status_of(job: str, ending: JobState | None, log: Path | None = None) -> tup
     nodes = f" (on {ending.nodes})" if ending.nodes else ""
     name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
     said = _said(log) if "{said}" in text else ""
+    limit = _limit(log) if log and "{limit}" in text else ""
     text = text.format(signal=name, code=code, state=ending.state, because=because, said=said,
-                       hint=exclude_hint(ending.nodes, failed=False))  # fmt: skip
+                       limit=limit, hint=exclude_hint(ending.nodes, failed=False))  # fmt: skip
     return status, f"job {job}{nodes}: {text}"
 
 
@@ -222,6 +228,17 @@ def _said(log: Path | None) -> str:
         return "a line of the site file failed on the node"
     printed = " / ".join(line.strip() for line in end[1].split("\n") if line.strip())
     return f"{end[2]}: {printed[-MOST_CHARACTERS:] or 'it printed nothing'}"
+
+
+def _limit(log: Path) -> str:
+    """The limit of a preflight, and what sets it; '' for other jobs."""
+    with suppress(OSError, ValueError):
+        payload = json.loads((log.parent / TASKS_NAME).read_bytes())
+        if payload["program"] == PREFLIGHT:
+            site = PreflightTask.model_validate(payload["tasks"][0]).site
+            key = f"raise preflight_s ({site.preflight_s} s) of the site file"
+            return f", {minutes_for(site)} min: {key}, or shorten its modules: and setup:"
+    return ""
 
 
 def _log_of(job: str, sweep: Path) -> Path | None:

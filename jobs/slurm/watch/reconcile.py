@@ -100,7 +100,7 @@ def reconcile(
             listed = listed_as(job, queue)
         if (listed and not listed.ended) or not left_no_record(cell, job):
             cell = queued(cell, job, listed)
-        elif why := "" if listed else elsewhere(job, history):
+        elif why := "" if listed else elsewhere(sweep, job, history):
             cell = of_job(cell, job, alive=True, doing=UNKNOWN, why=why, cause="", elsewhere=why)
         else:
             unsettled[len(cells)] = job

@@ -143,6 +143,23 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         hold(tmp_path).__enter__()
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("file", r"File exists: move away what is there, or name"),
+        ("file/trial", r"Not a directory: move away what is there, or name"),
+        (f"{300 * 'a'}", r"File name too long: name"),
+        ("loop/trial", r"Too many levels of symbolic links: name"),
+    ],
+)
+def test_a_folder_that_cannot_be_made(tmp_path: Path, name: str, words: str) -> None:
+    """Seen: for every error the advice was to move away what is there."""
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match=f"{words} another folder with RESULTS=DIR"):
+        only_sweep(tmp_path / name).__enter__()
+
+
 def test_one_sweep_per_folder(tmp_path: Path) -> None:
     folder = tmp_path / "a\nb" / "trial"
     with only_sweep(folder):

@@ -52,6 +52,8 @@ def squeue_text(
 #: What sbatch answered to --test-only.
 SBATCH = TRANSCRIPTS.parent / "sbatch"
 OFF = "Slurm accounting storage is disabled"
+#: How sbatch ends when it fails; one of Slurm's texts follows.
+CLOSING = "sbatch: error: Batch job submission failed: "
 AWAY = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 
 #: standard library only; the names that a script of an srun finds ready

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from dataclasses import replace
@@ -21,7 +22,7 @@ from jobs.slurm.client.squeue import FIELD, START, query
 from jobs.slurm.submissions import Array, RunNote, adopt, read_notes
 from jobs.slurm.submit import job_in, submit_cells, submit_preflight
 from tests.builders import record
-from tests.jobs.slurm.fakes import FakeSlurm, cells, context
+from tests.jobs.slurm.fakes import CLOSING, FakeSlurm, cells, context
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def note_of(sweep: Path) -> RunNote:
         "LISTED; echo jobs 3 and 4",
         "LISTED; echo 1500; exit 1",  # a wrapper that failed
         "LISTED; echo Submitted batch job 1500; exit 1",
-        "LISTED; echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1",
+        f"LISTED; echo '{CLOSING}Socket timed out on send/recv operation' >&2; exit 1",
         "comment='(null)'; LISTED; echo done",  # at a site that keeps comments for itself
     ],
 )
@@ -103,13 +104,15 @@ def test_what_sbatch_does_not_say_the_queue_does(tmp_path, fake, script) -> None
         # a wrapper whose own work failed after sbatch
         ("echo Submitted batch job 17; echo 'slurm_update error: Access denied' >&2; exit 1",
          "Access denied"),
-        ("""rm "$HERE/queue"; echo 'sbatch: error: Socket timed out' >&2; exit 1""",
+        (f"""rm "$HERE/queue"; echo '{CLOSING}Connection timed out' >&2; exit 1""",
          "whether it was submitted all the same is not known"),
         ("kill -KILL $$", "a signal ended it"),  # a login node short of memory
         ("sh -c 'kill -KILL $$'; exit $?", "a signal ended it"),  # under a site's wrapper
         ("exec timeout 0.1 sleep 9", "a time limit ended it"),
-        ("echo 'sbatch: error: Unable to contact slurm controller (receive failure)' >&2; exit 1",
-         "receive failure"),
+        *((f"echo '{CLOSING}{text}' >&2; exit 1", re.escape(text)) for text in (
+            "Unable to contact slurm controller (receive failure)",
+            "Zero Bytes were transmitted or received", "Connection reset by peer",
+        )),
     ],
 )  # fmt: skip
 def test_what_may_be_in_the_queue_keeps_its_note(tmp_path, fake, script, words) -> None:
@@ -171,6 +174,30 @@ def test_the_reason_of_a_refusal_may_stand_on_either_stream(tmp_path, fake, scri
     if "Batch job" in script:
         assert caught.value.refused and not caught.value.passing
         assert not is_submit_limit(caught.value.came)
+
+
+@pytest.mark.parametrize("ends", [f"; echo '{CLOSING}Unspecified error' >&2", ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Project X has no GPU hours left. Buy hours, then try again later.",
+        "Your Kerberos ticket has timed out: run kinit",
+        "Socket timed out on send/recv operation",
+        "licence server: Connection refused",
+        "Unable to contact slurm controller (connect failure)",
+        "QOSMaxSubmitJobPerUserLimit",
+        "limit AssocMaxSubmitJobLimit of 0 jobs (Job violates accounting/QOS policy)",
+        "Job dependency problem",
+    ],
+)
+def test_lines_of_a_sites_plugin_decide_nothing(tmp_path, fake, line, ends) -> None:
+    """sbatch prints them as its own. Seen: 95 calls of sbatch in 100 s, and cells that stayed
+    unclear for minutes."""
+    sbatch(fake, f"echo 'sbatch: error: {line}' >&2{ends}; exit 1")
+    with pytest.raises(SlurmError, match=re.escape(line)) as caught:
+        submit(tmp_path)
+    assert caught.value.refused and is_lasting(caught.value)
+    assert not re.search("Limit|dependency|policy", caught.value.came)
 
 
 def test_where_there_is_no_sbatch_nothing_waits_for_an_answer(tmp_path, fake, monkeypatch) -> None:

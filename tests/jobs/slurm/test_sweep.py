@@ -21,7 +21,7 @@ from jobs.slurm.submissions import job_name, write_note
 from tests.builders import record
 from tests.jobs.slurm.client.clusters import TRANSCRIPTS
 from tests.jobs.slurm.desk import SITE, Desk
-from tests.jobs.slurm.fakes import SBATCH
+from tests.jobs.slurm.fakes import CLOSING, SBATCH, report_preflight
 from tests.unreadable import is_untouched, stale, unreadable
 from train.config.run import load_config
 from train.record.measurements import Throughput
@@ -109,7 +109,7 @@ def test_what_is_written_about_a_submission(desk: Desk) -> None:
      ("Socket timed out on send/recv operation", 3)],
 )  # fmt: skip
 def test_a_wrong_request_is_told_from_a_busy_cluster(desk: Desk, said: str, code: int) -> None:
-    desk.fake.put("sbatch", f"echo 'sbatch: error: {said}' >&2; exit 1")
+    desk.fake.put("sbatch", f"echo '{CLOSING}{said}' >&2; exit 1")
     assert said in desk.submit(code=code)
     assert not any(note.arrays[0].job_id for note in desk.notes()) and not records(desk)
 
@@ -204,6 +204,39 @@ def test_a_controller_that_is_away_submits_nothing(desk: Desk) -> None:
         desk.fake.put(name, "echo 'error: Invalid user' >&2; exit 1")
     assert "Slurm gives no answer" in desk.submit(code=3)
     assert desk.fake.calls("sbatch") == []
+
+
+@pytest.mark.parametrize("where", [{"user": os.getuid() + 1}, {"cluster": "other"}])
+def test_cells_that_cannot_be_asked_about_name_the_way_out(desk: Desk, where) -> None:
+    """By another user, or on a former cluster. Seen: "0 cells, 0 to run", and code 3 for ever; make
+    cancel claimed that no job was in the queue."""
+    desk.submit()
+    desk.age()
+    file = write_note(desk.sweep, desk.notes()[0].model_copy(update=where))
+    for options in ((), ("--force",)):
+        said = desk.submit(*options, code=3)
+        assert "3 cells, 0 to run" in said
+        assert "3 cells are left alone: submitted" in said and f"rm {file}" in said
+    cancelled = desk.say("cancel", code=3).stderr
+    assert "not cancelled: submitted" in cancelled and f"rm {file}" in cancelled
+    assert "no job" not in cancelled and len(desk.fake.calls("sbatch")) == 1
+    file.unlink()
+    assert "3 cells, 3 to run" in desk.submit()
+    assert len(desk.fake.calls("sbatch")) == 2
+
+
+def test_jobs_elsewhere_that_left_their_records_are_no_obstacle(desk: Desk) -> None:
+    desk.say("sweep", "--no-wait")
+    for note in desk.notes():
+        write_note(desk.sweep, note.model_copy(update={"user": os.getuid() + 1}))
+    (preflight,) = (desk.results / "preflight").iterdir()
+    for cell in desk.cells:
+        text = record(load_config(cell / "config.json"), ended_at=datetime.now(UTC))
+        (cell / "record.json").write_text(text.model_dump_json())
+    assert f"rm {desk.sweep}/.slurm/{preflight.name}.json" in desk.say("cancel", code=3).stderr
+    report_preflight(preflight)
+    assert "no job of this sweep is in the queue" in desk.say("cancel").stderr
+    assert "nothing to train" in desk.submit()
 
 
 def test_jobs_that_are_gone_get_their_records_and_run_again(desk: Desk) -> None:

@@ -36,6 +36,8 @@ class Cluster:
         self.elements: dict[str, list[str]] = {}
         self.away = False  # it answers no question
         self.refuses = False  # it answers with an error
+        self.bare = False  # it lists a waiting element, which has no throttle (requeued)
+        self.asked: list[str] = []  # arrays whose throttles were asked for
         self.updates: list[str] = []
         self.refusals: list[SlurmError | None] = []
         patch.setattr(submitting, "submit_cells", self.submit)
@@ -66,6 +68,9 @@ class Cluster:
         if self.refuses:
             return Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
         asked = argv[-1].removeprefix("--jobs=").split(",")
+        self.asked += asked
+        if self.bare:
+            return Answer(0, "".join(f"{job} 3\n" for job in asked), "")
         left = [job for job in asked if "PENDING" in self.elements[job]]
         return Answer(0, "".join(f"{job} 0-9%{self.limits[job]}\n" for job in left), "")
 
@@ -290,6 +295,22 @@ def test_a_refusal_to_show_throttles_is_asked_again(cluster: Cluster) -> None:
     cluster.elements["100"] = ["COMPLETED"] * 20
     turn(cluster, one)
     assert cluster.limits["101"] == 8
+
+
+def test_an_array_that_shows_no_throttle_is_asked_again_when_other_elements_wait(
+    cluster: Cluster,
+) -> None:
+    """Of a requeued element squeue prints no %N. Seen: one more query at each look."""
+    one = sweep(cluster, {1: 20})
+    turn(cluster, one)
+    cluster.elements["100"] = ["COMPLETED"] * 19 + ["PENDING"]
+    cluster.bare = True
+    for _ in range(3):
+        turn(cluster, one)
+    assert cluster.asked == ["100"]
+    cluster.elements["100"][:1] = ["PENDING"]
+    turn(cluster, one)
+    assert cluster.asked == ["100"] * 2
 
 
 def test_cells_that_the_number_holds_back_are_named_once(cluster: Cluster, capsys) -> None:

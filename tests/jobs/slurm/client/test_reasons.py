@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.slurm.client.reasons import in_words, is_submit_limit, is_unnamed_limit
-from jobs.slurm.client.run import is_away
+from jobs.slurm.client.reasons import in_words, is_submit_limit, is_unnamed_limit, refusal_in
+from jobs.slurm.client.run import Answer
 from jobs.slurm.client.squeue import JobState, parse
 from tests.jobs.slurm.client.clusters import SAID
+from tests.jobs.slurm.fakes import CLOSING
 
-FAILED = "sbatch: error: Batch job submission failed: "
-POLICY = f"{FAILED}Job violates accounting/QOS policy"
-ANY_LIMIT = f"{POLICY} (job submit limit, user's size and/or time limits)"
+POLICY = (
+    f"{CLOSING}Job violates accounting/QOS policy (job submit limit, user's size and/or time "
+    "limits)"
+)
 
 
 def test_every_recorded_job_that_waits_has_a_reason() -> None:
@@ -35,6 +37,11 @@ def test_every_recorded_job_that_waits_has_a_reason() -> None:
         ("PENDING", "Dependency", "another job has to end first"),
         ("PENDING", "QOSMaxJobsPerUserLimit", "Slurm says: QOSMaxJobsPerUserLimit"),
         ("PENDING", "launch failed requeued held", "scontrol release 7_1"),
+        ("PENDING", "PartitionNodeLimit", "PartitionNodeLimit: its partition does not have"),
+        ("PENDING", "BadConstraints", "BadConstraints: its partition does not have"),
+        ("PENDING", "PartitionNodeLimit", "or nodes that it needs are down or drained"),
+        ("PENDING", "PartitionTimeLimit", "scancel --state=PENDING 7 and make sweep again"),
+        ("PENDING", "JobHoldMaxRequeue", "scancel 7_1 and make sweep again"),
         ("PENDING", "SomethingOfSlurm29 {x}", "Slurm says: SomethingOfSlurm29 {x}"),
         ("REQUEUE_HOLD", "", "release 7_1"),
         ("SUSPENDED", "", "Slurm says: SUSPENDED"),
@@ -45,33 +52,25 @@ def test_every_recorded_job_that_waits_has_a_reason() -> None:
 def test_reasons_by_their_beginning_and_unusual_states(state: str, reason: str, part: str) -> None:
     words = in_words(JobState("7_1", state, reason))
     assert part in words and bool(words) == bool(part)
+    # it ends all jobs of the sweep, also those that may still start
+    assert "make cancel" not in words or reason == "DependencyNeverSatisfied"
 
 
 @pytest.mark.parametrize(
     ("said", "limit"),
     [
-        (f"QOSMaxSubmitJobPerUserLimit {ANY_LIMIT}", True),
-        (ANY_LIMIT, True),
-        (f"AssocMaxSubmitJobLimit {POLICY}", True),
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{POLICY}", True),
+        (f"sbatch: error: lua: teaching is over\n{POLICY}", True),
         (POLICY, True),
-        ("sbatch: error: Maximum of 10 nodes per job. Submit to partition large instead", False),
-        ("sbatch: error: the maximum job time is 24 h: submit again with less", False),
-        ("sbatch: error: SubmitJobs.lua: name a project", False),
-        ("sbatch: error: AssocGrpSubmitJobsLimit", True),
-        (f"sbatch: error: QOSMaxWallDurationPerJobLimit {ANY_LIMIT}", False),
-        (f"sbatch: error: QOSMaxNodePerJobLimit {ANY_LIMIT}", False),
-        (f"sbatch: error: MaxNodePerAccount {ANY_LIMIT}", False),
-        (f"sbatch: error: MaxSubmitJobsPerAccount {ANY_LIMIT}", True),
-        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", False),
-        (f"{FAILED}Invalid job array specification", False),
-        ("sbatch: error: lua: teaching is over", False),
+        (f"sbatch: error: AssocGrpSubmitJobsLimit\n{POLICY}", True),
+        (f"sbatch: error: MaxSubmitJobsPerAccount\n{POLICY}", True),
+        (f"sbatch: error: QOSMaxWallDurationPerJobLimit\n{POLICY}", False),
+        (f"sbatch: error: QOSMaxNodePerJobLimit\n{POLICY}", False),
+        (f"sbatch: error: MaxNodePerAccount\n{POLICY}", False),
+        (f"{CLOSING}Requested time limit is invalid (missing or exceeds some limit)", False),
+        (f"{CLOSING}Invalid job array specification", False),
     ],
 )
 def test_arrays_are_cut_for_a_limit_on_jobs_alone(said: str, limit: bool) -> None:
-    assert not is_away(said)
-    assert (is_submit_limit(said) or is_unnamed_limit(said)) == limit
-
-
-def test_what_passes() -> None:
-    assert is_away(f"{FAILED}Slurm temporarily unable to accept job, sleeping and retrying")
-    assert is_away(f"{FAILED}Resource temporarily unavailable")
+    refusal = refusal_in(Answer(1, "", said))
+    assert (is_submit_limit(refusal) or is_unnamed_limit(refusal)) == limit

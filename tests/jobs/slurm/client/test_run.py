@@ -7,13 +7,14 @@ import os
 import re
 import subprocess
 import time
+from contextlib import nullcontext
 
 import pytest
 
 from jobs.messages import seconds_of
 from jobs.slurm.client.run import SlurmError, asker, run
 from tests.jobs.slurm.client.clusters import SAID
-from tests.jobs.slurm.fakes import FakeSlurm
+from tests.jobs.slurm.fakes import AWAY, FakeSlurm
 
 
 def test_a_program_sees_its_words_and_the_clean_environment(fake: FakeSlurm, monkeypatch) -> None:
@@ -54,19 +55,28 @@ def test_a_refusal_is_an_answer_and_not_asked_again(fake: FakeSlurm) -> None:
     assert not caught.value.passing and len(fake.calls("squeue")) == 2
 
 
-def test_a_sites_own_words_for_a_refusal_are_no_controller_that_is_away(fake: FakeSlurm) -> None:
-    """Of its job_submit plugin: the same was submitted again every minute, for ever."""
-    fake.put("sbatch", "echo 'sbatch: error: Name an account and try again.' >&2; exit 1")
-    assert run(["sbatch"]).code == 1
-
-
+@pytest.mark.parametrize(
+    ("line", "away"),
+    [
+        ("scancel: error: Unable to contact slurm controller (connect failure)", True),  # 24.05
+        ("Job can not be altered now, try again later for job 7_5", True),
+        ("7_5: Job can not be altered now, try again later", True),
+        ("sinfo: error: _fetch_child: failed to fetch remote configs: Connection refused", True),
+        ("slurm_update error: Resource temporarily unavailable", True),
+        ("slurm_update error: Access/permission denied", False),
+        # a tracer that finds its server away: scancel was taken for a controller that is away
+        ("tracer: error: Connection refused", False),
+        ("scancel: error: your ticket: connection refused, try again later", False),
+        ("Connection refused", False),
+    ],
+)
 @pytest.mark.parametrize("code", [0, 1])
-def test_what_a_site_prints_besides_decides_nothing(fake: FakeSlurm, code: int) -> None:
-    """A tracer that finds its server away: scancel was taken for a controller that is away."""
-    fake.put(
-        "scancel", f"echo 'tracer: error: connection refused, try again later' >&2; exit {code}"
-    )
-    assert run(["scancel", "7"]).code == code
+def test_only_slurms_own_texts_are_a_controller_that_is_away(
+    fake: FakeSlurm, line: str, away: bool, code: int
+) -> None:
+    fake.put("scancel", f"echo '{line}' >&2; exit {code}")
+    with pytest.raises(SlurmError, match="scancel 7") if away else nullcontext():
+        assert run(["scancel", "7"]).code == code
 
 
 def test_a_refusal_is_all_that_was_printed(fake: FakeSlurm) -> None:
@@ -137,7 +147,7 @@ def test_a_login_node_without_room_for_a_process_has_room_later(
 
 def test_asked_again_until_the_controller_is_back(fake: FakeSlurm, monkeypatch) -> None:
     fake.put("squeue", 'echo x >> "$HERE/n"; [ $(wc -l < "$HERE/n") -ge 3 ] && echo jobs && exit; '
-             "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")  # fmt: skip
+             f"echo '{AWAY}' >&2; exit 1")  # fmt: skip
     monkeypatch.setattr("jobs.slurm.client.run._PAUSES_S", (0.01, 0.02))
     assert run(["squeue"], patience_s=60).out == "jobs\n"
     assert len(fake.calls("squeue")) == 3

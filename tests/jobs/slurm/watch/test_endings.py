@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from jobs.config.site import Site
 from jobs.slurm.client.squeue import JobState
+from jobs.slurm.job.task import PreflightTask
 from jobs.slurm.script import SETUP_FAILED
 from jobs.slurm.watch import endings as module
 from jobs.slurm.watch.endings import status_of, wait_for
@@ -50,6 +52,22 @@ def test_a_failed_line_is_told_with_what_it_printed_in_this_start(tmp_path: Path
     )
     for unseen in (None, tmp_path / "none"):
         assert "a line of the site file failed" in status_of("7", ending, unseen)[1]
+
+
+def test_a_preflight_out_of_time_names_the_key_of_its_limit(tmp_path: Path) -> None:
+    """Slow modules: or setup:; seen: that it left no report."""
+    folder = tmp_path / "t" / ".submitit" / "r-preflight"
+    folder.mkdir(parents=True)
+    (folder / "7_0_log.out").touch()
+    site = Site(ranks_per_node=1, preflight_s=30)
+    task = PreflightTask(
+        site=site, nodes=1, ranks_per_node=1, image="none", root="/", folder="/f"
+    ).model_dump(mode="json")
+    (folder / "tasks.json").write_text(json.dumps({"program": "preflight", "tasks": [task]}))
+    found = status_of("7", JobState("7", "TIMEOUT"), folder / "7_0_log.out")
+    assert found[0] == "timeout" and "its time limit, 3 min: raise preflight_s (30 s)" in found[1]
+    (folder / "tasks.json").write_text(json.dumps({"program": "cells", "tasks": [task]}))
+    assert "preflight" not in status_of("7", JobState("7", "TIMEOUT"), folder / "log")[1]
 
 
 def test_a_job_that_one_look_lacks_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

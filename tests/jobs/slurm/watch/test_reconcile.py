@@ -145,6 +145,7 @@ def test_a_job_that_slurm_here_cannot_know_is_left_alone(sweep, where, here, why
     job = replace(submitted(sweep), **where)
     cell = look(sweep, history, told={ONE.cell_id(): job}, quiet_s=1e6)
     assert cell.alive and why in cell.elsewhere
+    assert f"rm {sweep}/.slurm/{job.run}.json" in cell.elsewhere
 
 
 def test_the_same_id_is_another_jobs_now(sweep: Path) -> None:
