@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 # ruff: noqa: E402
 #: Ctrl-C while the imports below take seconds, as on a network file system: nothing has begun.
@@ -83,20 +83,12 @@ def command(function: Callable[Options, int]) -> Callable[Options, int]:
 
 
 def cluster_for(
-    site: str,
-    account: str,
-    partition: str,
-    qos: str,
-    time: str,
-    *,
-    of_cells: bool = True,
-    sweep: Path | None = None,
-    gives: Sequence[Path] = (),
-    data: Path | None = None,
+    site: str, account: str, partition: str, qos: str, time: str, **about: Any
 ) -> NamedSite | None:
-    """The cluster that SITE= names, with these in place of its file's; None: this machine."""
+    """The cluster that SITE= names, with these in place of its file's; None: this machine.
+    ``about``: as :func:`jobs.slurm.client.detect.site_for` has it."""
     given = {"account": account, "partition": partition, "qos": qos, "time_min": time}
-    return site_for(site, options=given, of_cells=of_cells, sweep=sweep, gives=gives, data=data)
+    return site_for(site, options=given, **about)
 
 
 def written(folder: Path, store: Path | None) -> list[Path]:

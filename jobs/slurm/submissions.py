@@ -214,10 +214,9 @@ def read_notes(sweep: Path, seen: dict[object, RunNote] | None = None) -> list[R
             wrong.append(str(file))
     if wrong:
         raise NoAnswer(
-            f"{', '.join(wrong)}: no note of a submission, or an earlier version's of jobs with "
-            "several cells (PACK=). What was submitted is not known: wait until no job of the "
-            "sweep is in the queue (squeue --me shows them, scancel ends them), then remove what "
-            "is named"
+            f"{', '.join(wrong)}: not a note of a submission of this version. What was submitted "
+            "is not known: wait until no job of the sweep is in the queue (squeue --me shows them, "
+            "scancel ends them), then remove what is named"
         )
     return sorted(notes, key=lambda note: (note.submitted_at, note.run))
 
