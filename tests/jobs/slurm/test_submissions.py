@@ -62,7 +62,7 @@ def test_without_a_note_that_cannot_be_read_nothing_is_known(tmp_path: Path, raw
     for name in ("r0.json", "r2.json"):
         file.with_name(name).write_bytes(raw)
     files = f"{file}, {file.with_name('r2.json')}"
-    with pytest.raises(NoAnswer, match=f"^{files}: no note of a submission"):
+    with pytest.raises(NoAnswer, match=f"^{files}: not a note of a submission"):
         read_notes(tmp_path)
 
 
