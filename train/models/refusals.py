@@ -10,11 +10,10 @@ from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
 from train.config.checks import network_problem
 from train.config.networks import Feature
-from train.config.optimizer import Muon
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
 from train.models.layers import OwnNetwork, all_layers
-from train.models.normalisation import batch_norms, muon_kernels
+from train.models.normalisation import batch_norms
 from train.models.traced import range_problem, traced
 
 L = tf.keras.layers
@@ -48,10 +47,6 @@ _BUILT: Rows = (
      "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
      "one axis, which {x} are not"),
     (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
-    (lambda n, c, **_: isinstance(c.technique.optimizer, Muon)
-     and not muon_kernels(n, c.technique.optimizer),
-     "optimizer muon: fix_norm needs a Conv2D without activation and with nothing but "
-     "BatchNormalization behind it, which it does not have: say fix_norm: false"),
 )  # fmt: skip
 
 #: Images, few enough for any memory, if ghosts do not need more.

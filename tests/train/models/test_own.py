@@ -417,7 +417,6 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat("x = L.TimeDistributed(L.BatchNormalization(name='bn'))(x)"), GHOSTS,
          "in bn a row is not an image"),
         (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
-        (flat("x = L.Conv2D(2, 3)(x)"), MUON, "fix_norm needs"),
         (flat("x = L.BatchNormalization()(L.Conv2DTranspose(2, 3)(x))"), MUON, "orthogonalises"),
         (flat("x = L.BatchNormalization(name='conv1')(x)"),
          {**GHOSTS, "initialisation": "whitened"}, "whitened"),
@@ -484,14 +483,13 @@ def build(s, n):
 
 @pytest.mark.parametrize(
     ("row", "text"),
-    [(GHOSTS, "changes nothing"), (SYNC, "changes nothing"), (MUON, "fix_norm needs")],
+    [(GHOSTS, "changes nothing"), (SYNC, "changes nothing"), (MUON, r"fix_norm: false")],
 )
 def test_batch_norm_that_runs_as_in_evaluation_is_none(row: Any, text: str, tmp_path: Path) -> None:
     """Keras' own way to train the rest of a network that was trained before."""
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, FINE_TUNED, row)
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, FINE_TUNED.replace("training=False", "False"), row)
+    for body in (FINE_TUNED, FINE_TUNED.replace("training=False", "False")):
+        with pytest.raises(ConfigError, match=text):
+            optimized(own(tmp_path, body, row), row)
     own(tmp_path, FINE_TUNED, {"normalisation": "batch_norm"})
 
 
@@ -519,18 +517,25 @@ def build(s, n):
 def test_muon_orthogonalises_convolutions_whose_length_normalisation_takes_away(
     tmp_path: Path,
 ) -> None:
-    from train.run.build import _optimizer
-
     rows = (
         (True, {"normalised", "inner"}),
         (False, {"normalised", "inner", "twice", "excite", "frozen"}),
     )
     for fix_norm, expected in rows:
         row = {**MUON, "optimizer": {"name": "muon", "fix_norm": fix_norm}}
-        net = own(tmp_path, POSITIONS, row)
-        optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
-        chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
-        assert {name.split("/")[0] for name in chosen} == expected
+        assert optimized(own(tmp_path, POSITIONS, row), row) == expected
+
+
+@pytest.mark.parametrize("fix_norm", [True, False])
+def test_muon_is_for_networks_of_matrices_too(fix_norm: bool, tmp_path: Path) -> None:
+    """Seen: refused with the advice to say what the row already said."""
+    row = {**MUON, "optimizer": {"name": "muon", "fix_norm": fix_norm, "dense": True}}
+    body = flat("x = L.Dense(8, name='hidden')(x)", made="L.Dense(n, name='head')(x)")
+    assert optimized(own(tmp_path, body, row), row) == {"hidden", "head"}
+    fixed = flat("x = L.SeparableConv2D(4, 3)(x)", made="L.Conv1D(n, 6)(x[..., None])[:, 0]")
+    with pytest.raises(ConfigError, match="nothing: ") as refused:
+        optimized(own(tmp_path, fixed.replace("x = L.Flatten()(x)", "x = x[:, 0, :, 0]"), row), row)
+    assert ("fix_norm" in str(refused.value)) == fix_norm and "dense" not in str(refused.value)
 
 
 def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:
@@ -548,6 +553,15 @@ def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:
              "MobileNetV3Small"],
 )  # fmt: skip
 def test_networks_of_keras_are_theirs_to_the_bit(name: str, tmp_path: Path) -> None:
+def optimized(net: Any, row: Any) -> set[str]:
+    """Layers whose kernels Muon orthogonalises."""
+    from train.run.build import _optimizer
+
+    optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
+    chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
+    return {name.split("/")[0] for name in chosen}
+
+
     import tensorflow as tf
 
     from train.models.layers import StepSeed, user_network
