@@ -17,6 +17,7 @@ from train.models.normalisation import batch_norms
 from train.models.traced import range_problem, traced
 
 L = tf.keras.layers
+Policy = tf.keras.mixed_precision.Policy
 
 #: Of a network, the shapes of the images and of the logits, and the cell.
 _BUILT: Rows = (
@@ -34,8 +35,13 @@ _BUILT: Rows = (
     (lambda n, logits, **_: n.output_shape != logits,
      "it returns {n.output_shape}: expected logits {logits}"),
     (lambda n, **_: not n.trainable_variables, "it has no weights that are trained"),
-    (lambda n, **_: _names(v for v in n.trainable_variables if v.dtype != tf.float32),
+    (lambda n, **_: _names(v for v in n.variables if v.dtype != tf.float32
+                           and (v.trainable or v.dtype.is_floating)),
      "weights are to be float32, which {x} are not"),
+    (lambda n, c, **_: _names(
+        x for x in all_layers(n) if x.compute_dtype in ("float16", "bfloat16")
+        and x.compute_dtype != Policy(c.technique.keras_policy).compute_dtype),
+     "{x} compute in 16 bits, with precision {c.technique.precision}: leave their dtype out"),
     (lambda n, **_: _names(x for x in all_layers(n) if isinstance(x, L.SpectralNormalization)),
      "training changes the kernels of {x} by other means than gradients: leave it out"),
     (lambda n, **_: _names(x for x in batch_norms(n) if x.synchronized),
