@@ -269,6 +269,8 @@ def _fit_problem(layers: list[str], stored: list[str]) -> str | None:
             f"has weights of {', '.join(left[:8])}, which the network does not have: give its "
             "layers the names in the file (its last may be left)"
         )
+    if several := [name for name in stored if layers.count(name) > 1]:
+        return f"has one {several[0]}, but several layers have that name: give each one of its own"
     if new := [name for name in layers[: places[-1]] if name not in stored]:
         return (
             f"has no weights of {', '.join(new[:8])}: only layers behind all that are loaded may "

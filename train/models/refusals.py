@@ -46,6 +46,12 @@ _BUILT: Rows = (
      "training changes the kernels of {x} by other means than gradients: leave it out"),
     (lambda n, **_: _names(x for x in batch_norms(n) if x.synchronized),
      "{x} have synchronized=True: leave it out, and choose a technique with sync_batch_norm"),
+    (lambda n, c, **_: c.pretrained and _names(
+        x for x in (n, *all_layers(n))
+        if isinstance(x, Functional) and x.name.startswith("efficientnetb")
+        and sum(isinstance(part, L.Rescaling) for part in x.layers) < 2),
+     "pretrained: the published weights of {x} were trained with a Rescaling behind Normalization "
+     "that Keras builds with weights='imagenet' alone: use EfficientNetV2"),
     (lambda n, c, **_: _replaces(c) and _names(
         x for x in batch_norms(n)
         if type(x) is not L.BatchNormalization or len(x.axis) > 1 or x.renorm

@@ -324,6 +324,8 @@ def test_an_inner_network_is_loaded_from_a_file_of_its_own(tmp_path: Path) -> No
          r"it has conv/kernel:0, conv/bias:0 for conv/kernel:0"),
         (TRANSFER.replace('name="body"', 'name="rump"'),
          r"base\.h5 has weights of body, .* does not have"),
+        (TRANSFER.replace("(x)))", "(tf.keras.Sequential([L.Conv2D(3, 1, name='conv')])(x))))"),
+         "one conv, but several layers"),
         (TRANSFER.replace("x = j = L.Input(input_shape)",
                           "j = L.Input(input_shape); x = L.Conv2D(3, 1, name='more')(j)"),
          r"base\.h5 has no weights of more: .* behind"),
@@ -346,6 +348,25 @@ def test_other_files_are_no_weights(tmp_path: Path) -> None:
         sha256 = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
         with pytest.raises(ConfigError, match=r"another format, .* not in \.weights\.h5"):
             own(tmp_path, TRANSFER, pretrained=f"{name}@{sha256}")
+
+
+@pytest.mark.parametrize("model", ["keras.applications.EfficientNetB3", "net.py:build@" + "0" * 64])
+def test_published_weights_of_efficient_nets_are_refused(model: str) -> None:
+    """Keras leaves out a Rescaling of theirs where it has not loaded them itself."""
+    import tensorflow as tf
+
+    from train.models.refusals import network_as_built_problem
+
+    L, efficient = tf.keras.layers, tf.keras.applications.EfficientNetB0
+    inner = efficient(False, None, input_shape=(32, 32, 3), pooling="avg")
+    net = tf.keras.Sequential([inner, L.Dense(CLASSES)])
+    found = [
+        network_as_built_problem(
+            net, (32, 32, 3), CLASSES, config_of(model, dataset="cifar10", pretrained=file)
+        )
+        for file in (None, f"base.h5@{'0' * 64}")
+    ]
+    assert found[0] is None and "efficientnetb0 were trained with a Rescaling" in found[1]
 
 
 def test_networks_of_keras_get_the_range_that_they_expect() -> None:
