@@ -9,12 +9,12 @@ from keras.src.engine.functional import Functional
 from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
 from train.config.checks import network_problem
-from train.config.networks import Feature
+from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
 from train.models.layers import OwnNetwork, all_layers
 from train.models.normalisation import batch_norms
-from train.models.traced import range_problem, traced
+from train.models.traced import are_bounded, range_problem, traced
 
 L = tf.keras.layers
 Policy = tf.keras.mixed_precision.Policy
@@ -74,14 +74,16 @@ _TRAINED: Rows = (
             w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),
      "training changes {x} by other means than gradients, which ranks can only have in common "
      "for the averages of BatchNormalization"),
-    (lambda g, **_: g.last in ("Softmax", "Sigmoid"),
-     "it ends in {g.last}: expected logits, so leave the last activation out"),
+    (lambda n, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
+     and are_bounded(e.logits, n.trainable_variables[-2:], shape),
+     "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
+     "last activation out"),
     (lambda n, **_: _names(
         x for x in all_layers(n) if getattr(getattr(x, "_random_generator", None), "repeats", False)
         and not isinstance(x, DropoutRNNCellMixin)),  # it has one mask for all times on purpose
      "{x} draws in a loop or a tf.function, the same numbers each time: unroll it, or use the "
      "dropout of Keras' LSTM"),
-    (lambda g, e, c, shape, **_: not c.model.startswith("keras.applications.")
+    (lambda g, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
      and range_problem(g, e, shape),
      "{x}, as if they came in [0, 255]: they come in [0, 1], so leave out what prepares them, or "
      "state this range (if it is inside a network of keras.applications, put Rescaling(255) in "

@@ -1,5 +1,5 @@
 """What a forward pass through a network does, as its graph shows it: what it draws and changes,
-what it ends in, and what the weights get to see of an image."""
+what its logits are, and what the weights get to see of an image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ _STATELESS = re.compile(
     "VarHandleOp|StatefulPartitionedCall|If|While|Case|Assert|Print(V2)?|CheckNumerics.*|"
     "StatelessRandomGetAlg|CudnnRNN.*|Horovod.*"
 )
-_PASSED_ON = ("Identity", "Cast", "Reshape", "Squeeze")
 
 
 class Traced(NamedTuple):
@@ -35,7 +34,7 @@ class Traced(NamedTuple):
     draws: str  # operations with a state that is no variable
     written: Counter[Any]  # references of variables, and how often each is written
     other_writes: str  # operations that write others, or are within functions
-    last: str  # the operation that makes the logits
+    logits: Callable[[tf.Tensor], tf.Tensor]  # of images
     seen: tuple[str, ...]  # operations with weights that get what is made of images without any
     sight: Callable[[], Any]  # makes a function of images: what these operations get of them
     digest: str  # of all that the pass computes; of names none that the process counts
@@ -64,14 +63,11 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
         written.pop(measure.ref(), None)
     trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
     seen = _seen(run.graph, run.inputs[0].name, trained)
-    last = run.outputs[0].op
-    while last.type in _PASSED_ON:
-        last = last.inputs[0].op
     return Traced(
         ", ".join(sorted({f"{x.name} ({x.op})" for x in nodes if _effect(x.op) == "state"})),
         written,
         ", ".join(sorted(others)),
-        last.type,
+        run,
         tuple(name for name, _ in seen),
         partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
         _digest([whole.node, *(function.node_def for function in whole.library.function)]),
@@ -141,13 +137,7 @@ _MOST = 8
 
 def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) -> str:
     """What gets images as if they came in [0, 255], and how; measured with images in [0, 1]."""
-    draws = np.random.default_rng(0)
-
-    def images() -> tf.Tensor:  # they differ in level, contrast and pixels
-        level, contrast = draws.random((2, shape[0], *(1 for _ in shape[1:])))
-        return tf.constant((level + contrast * draws.random(shape)) / 2, tf.float32)
-
-    one, other = images(), images()
+    one, other = (_images(shape, seed) for seed in (0, 1))
     before, after = _sizes(evaluated, one, other), _sizes(trained, one, other)
     if little := [name for (name, _), (change, _) in before.items() if change < _LEAST]:
         return f"{', '.join(little)} sees almost the same of all images"
@@ -156,6 +146,25 @@ def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) ->
         if size > _MOST * usual:
             return f"{key[0]} sees numbers {size / usual:.0f} times as large in training"
     return ""
+
+
+def are_bounded(logits: Any, last: list[tf.Variable], shape: tuple[int, ...]) -> bool:
+    """Whether logits are from 0 to 1, also if the ``last`` weights are 1,000 times as large: the
+    first logits of an ordinary network with few classes may all be small and positive."""
+    images, before = _images(shape, 0), [variable.numpy() for variable in last]
+    found = []
+    for factor in (1000, 1):
+        for variable, value in zip(last, before, strict=True):
+            variable.assign(factor * value)
+        found.append(np.asarray(logits(images), np.float32))
+    return bool(found[1].any()) and all(x.min() >= 0 and x.max() <= 1 for x in found)
+
+
+def _images(shape: tuple[int, ...], seed: int) -> tf.Tensor:
+    """They differ in level, contrast and pixels."""
+    draws = np.random.default_rng(seed)
+    level, contrast = draws.random((2, shape[0], *(1 for _ in shape[1:])))
+    return tf.constant((level + contrast * draws.random(shape)) / 2, tf.float32)
 
 
 def _sizes(graph: Traced, one: tf.Tensor, other: tf.Tensor) -> dict[Any, tuple[float, float]]:

@@ -424,8 +424,6 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat(given="L.Input(s, 4)"), {}, r"it takes \(4, 8"),
         (flat(made="L.Dense(n + 1)(x)"), {}, r"it returns \(None, 5\)"),
         (flat(made="x[:, :n]"), {}, "no weights"),
-        (flat(made="L.Dense(n, activation='softmax')(x)"), {}, "ends in Softmax: expected logits"),
-        (flat(made="tf.nn.sigmoid(L.Dense(n)(x))"), {}, "ends in Sigmoid"),
         (flat(made="L.Dense(n, dtype='float64')(x)"), {}, "float32, which"),
         (flat("x = L.Lambda(lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0])(x)"), {},
          "FractionalMaxPool .* no checkpoint holds"),

@@ -143,6 +143,36 @@ def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path:
     own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])"))
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "L.Dense(n, activation='softmax')(x)",
+        "tf.nn.sigmoid(L.Dense(n)(x)) * 1.0",
+        "L.Average()([L.Dense(n, activation='softmax')(x) for _ in range(2)])",
+        "tf.clip_by_value(L.Dense(n, activation='softmax')(x), 1e-7, 1)",
+        "L.Dropout(0.1)(L.Dense(n, activation='softmax')(x))",
+        "tf.exp(tf.nn.log_softmax(L.Dense(n)(x)))",
+        "L.Lambda(tf.function(tf.nn.softmax))(L.Dense(n)(x))",
+    ],
+)
+def test_probabilities_are_no_logits(made: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="from 0 to 1 whatever its weights"):
+        own(tmp_path, flat(made=made))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "L.Dense(n, kernel_initializer='zeros')(x)",
+        "L.Dense(n, kernel_initializer='zeros', bias_initializer=tf.constant_initializer(0.5))(x)",
+        "L.Dense(n, activation='relu')(L.Dense(9)(x))",
+        "tf.nn.log_softmax(L.Dense(n)(x))",
+    ],
+)
+def test_small_positive_logits_are_logits(made: str, tmp_path: Path) -> None:
+    own(tmp_path, flat(made=made))
+
+
 BRANCHES = """
 def build(s, n):
     i = L.Input(s)
