@@ -74,6 +74,8 @@ _TRAINED: Rows = (
             w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),
      "training changes {x} by other means than gradients, which ranks can only have in common "
      "for the averages of BatchNormalization"),
+    (lambda g, **_: g.again,
+     "{x} act once more in the backward pass, with other numbers: leave tf.recompute_grad out"),
     (lambda n, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
      and are_bounded(e.logits, n.trainable_variables[-2:], shape),
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from train.models.layers import OwnNetwork
+from train.models.layers import OwnNetwork, random_layers
 
 #: Operations that take a variable and leave it as it is. All others that take one write it.
 _READS = {
@@ -34,6 +34,7 @@ class Traced(NamedTuple):
     draws: str  # operations with a state that is no variable
     written: Counter[Any]  # references of variables, and how often each is written
     other_writes: str  # operations that write others, or are within functions
+    again: str  # layers that draw, and operations that write, in the backward pass of training
     logits: Callable[[tf.Tensor], tf.Tensor]  # of images
     seen: tuple[str, ...]  # operations with weights that get what is made of images without any
     sight: Callable[[], Any]  # makes a function of images: what these operations get of them
@@ -63,15 +64,29 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
         written.pop(measure.ref(), None)
     trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
     seen = _seen(run.graph, run.inputs[0].name, trained)
+    again = _again(network, run.graph, run.outputs, trained) if training else ""
     return Traced(
         ", ".join(sorted({f"{x.name} ({x.op})" for x in nodes if _effect(x.op) == "state"})),
         written,
         ", ".join(sorted(others)),
+        again,
         run,
         tuple(name for name, _ in seen),
         partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
         _digest([whole.node, *(function.node_def for function in whole.library.function)]),
     )
+
+
+def _again(network: OwnNetwork, graph: Any, logits: Any, trained: set[str]) -> str:
+    """What the gradient calls once more, as that of tf.recompute_grad does."""
+    layers, before = random_layers(network.network), [one._draws for one in network._generators]
+    forward = len(graph.get_operations())
+    with graph.as_default():
+        tf.gradients(logits, [graph.get_tensor_by_name(name) for name in trained])
+    pairs = zip(layers, network._generators, before, strict=True)
+    draws = [layer.name for layer, generator, count in pairs if generator._draws != count]
+    writes = [x.name for x in graph.get_operations()[forward:] if _effect(x.type) == "write"]
+    return ", ".join(draws + writes)
 
 
 @lru_cache(None)

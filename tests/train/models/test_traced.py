@@ -143,6 +143,37 @@ def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path:
     own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])"))
 
 
+RECOMPUTED = """
+class Block(L.Layer):
+    def __init__(self):
+        super().__init__()
+        self.dense, self.inner = L.Dense(4), L.{inner}
+    def call(self, x, training=None):
+        if not training:
+            return self.inner(self.dense(x))
+        return tf.recompute_grad(lambda x: self.inner(self.dense(x), training=True))(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("Dropout(0.5, name='drop')", "drop act once"),
+        ("BatchNormalization()", "AssignNewValue.* act once"),
+    ],
+)
+def test_what_the_backward_pass_calls_again_is_refused(
+    inner: str, text: str, tmp_path: Path
+) -> None:
+    """Seen: the gradient was that of another mask."""
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, RECOMPUTED.format(inner=inner) + flat("x = Block()(x)"))
+    own(
+        tmp_path,
+        RECOMPUTED.format(inner="ReLU()").replace(", training=True", "") + flat("x = Block()(x)"),
+    )
+
+
 @pytest.mark.parametrize(
     "made",
     [
