@@ -65,11 +65,14 @@ _BUILT: Rows = (
 _BATCH = 8
 #: Of its graphs of a forward pass, in training (g) and in evaluation (e).
 _TRAINED: Rows = (
-    (lambda g, e, **_: g.draws or e.draws,
+    (lambda g, e, **_: g.state or e.state,
      "{x} draw from or keep a state that no checkpoint holds: use layers of Keras instead"),
-    (lambda e, **_: e.other_writes or _names(v.deref() for v in e.written),
+    (lambda g, e, **_: g.foreign or e.foreign,
+     "{x} are no weights of the network, so they would neither be trained nor saved: make them in "
+     "a layer (add_weight), and give layers to layers as attributes"),
+    (lambda e, **_: _names(v.deref() for v in e.written),
      "evaluation changes {x}, so test images would change the network: leave training=True out"),
-    (lambda g, n, **_: g.other_writes or _names(
+    (lambda g, n, **_: _names(
         v.deref() for v in g.written.keys() - {
             w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),
      "training changes {x} by other means than gradients, which ranks can only have in common "

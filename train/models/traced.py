@@ -31,9 +31,9 @@ _STATELESS = re.compile(
 class Traced(NamedTuple):
     """A forward pass, in training or in evaluation."""
 
-    draws: str  # operations with a state that is no variable
+    state: str  # operations with one that is no variable, or that write one within a function
     written: Counter[Any]  # references of variables, and how often each is written
-    other_writes: str  # operations that write others, or are within functions
+    foreign: str  # variables that the network does not have
     again: str  # layers that draw, and operations that write, in the backward pass of training
     logits: Callable[[tf.Tensor], tf.Tensor]  # of images
     seen: tuple[str, ...]  # operations with weights that get what is made of images without any
@@ -47,33 +47,34 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
     run = tf.compat.v1.wrap_function(lambda x: network(x, training=training), [spec])
     whole = run.graph.as_graph_def()
     inside = [node for function in whole.library.function for node in function.node_def]
-    nodes = [*whole.node, *inside]
     measures = [v for metric in network.metrics for v in metric.variables]
-    handles = {id(variable.handle): variable for variable in (*network.variables, *measures)}
+    seeds = [generator._value() for generator in network._generators]
+    handles = {id(held.handle): held for held in (*network.variables, *measures, *seeds)}
     owners = {held.name: handles.get(id(outside)) for outside, held in run.graph.captures}
     written = Counter[Any]()
-    others = {f"{node.name} ({node.op})" for node in inside if _effect(node.op) == "write"}
     for operation in run.graph.get_operations():
         if _effect(operation.type) == "write":
             handle = next(x.name for x in operation.inputs if x.dtype == tf.resource)
-            if (owner := owners.get(handle)) is None:
-                others.add(f"{operation.name} ({operation.type})")
-            else:
+            if (owner := owners.get(handle)) is not None:
                 written[owner.ref()] += 1
     for measure in measures:  # of Keras' own, which nothing depends on
         written.pop(measure.ref(), None)
     trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
     seen = _seen(run.graph, run.inputs[0].name, trained)
+    values = [value for value, _ in run.graph.captures if value.dtype != tf.resource]
+    states = [x for x in whole.node if _effect(x.op) == "state"] + [
+        x for x in inside if _effect(x.op)
+    ]
     again = _again(network, run.graph, run.outputs, trained) if training else ""
     return Traced(
-        ", ".join(sorted({f"{x.name} ({x.op})" for x in nodes if _effect(x.op) == "state"})),
+        ", ".join(sorted({f"{x.name} ({x.op})" for x in states})),
         written,
-        ", ".join(sorted(others)),
+        ", ".join(v.name for v in run.graph.variables if id(v.handle) not in handles),
         again,
         run,
         tuple(name for name, _ in seen),
         partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
-        _digest([whole.node, *(function.node_def for function in whole.library.function)]),
+        _digest([whole.node, *(function.node_def for function in whole.library.function)], values),
     )
 
 
@@ -121,9 +122,9 @@ def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tens
 _OF_THE_PROCESS = ("config", "config_proto", "executor_type", "shared_name", "container")
 
 
-def _digest(bodies: Iterable[Any]) -> str:
+def _digest(bodies: Iterable[Any], values: Iterable[tf.Tensor]) -> str:
     """Equal for graphs that compute the same; ``bodies``: their nodes, and those of each function.
-    Names of functions and of captured tensors have numbers that the process counts."""
+    Names of functions and of captured tensors (``values``) have numbers that the process counts."""
     texts = []
     for body in bodies:
         places = {node.name: place for place, node in enumerate(body)}
@@ -140,7 +141,10 @@ def _digest(bodies: Iterable[Any]) -> str:
             inputs = [(place, end if end.isdigit() else "") for place, end in inputs]
             text += repr((node.op, inputs, kept))
         texts.append(text)
-    return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest()
+    digest = hashlib.sha256("".join(sorted(texts)).encode())
+    for value in values:
+        digest.update(tf.io.serialize_tensor(value).numpy())
+    return digest.hexdigest()
 
 
 #: The largest difference between two images, of the numbers' own size (or 1, that of pixels), that

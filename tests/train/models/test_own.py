@@ -425,6 +425,12 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat(made="L.Dense(n + 1)(x)"), {}, r"it returns \(None, 5\)"),
         (flat(made="x[:, :n]"), {}, "no weights"),
         (flat(made="L.Dense(n, dtype='float64')(x)"), {}, "float32, which"),
+        (flat("x = L.Dense(4, dtype='bfloat16', trainable=False, name='half')(x)"), {},
+         "float32, which half/kernel:0, half/bias:0 are not"),
+        (flat("x = L.Dense(4, dtype='mixed_float16', name='half')(x)"), {},
+         "half compute in 16 bits, with precision float32"),
+        (flat("x = L.Dense(4, dtype='mixed_float16', name='half')(x)"),
+         {"precision": "mixed_bfloat16"}, "half compute in 16 bits, with precision mixed_bfloat16"),
         (flat("x = L.Lambda(lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0])(x)"), {},
          "FractionalMaxPool .* no checkpoint holds"),
         (flat("x = tf.ensure_shape(tf.numpy_function(abs, [x], x.dtype), x.shape)"), {},
@@ -444,12 +450,6 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
          "in bn a row is not an image"),
         (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
         (flat("x = L.BatchNormalization()(L.Conv2DTranspose(2, 3)(x))"), MUON, "orthogonalises"),
-        (flat("x = L.Dense(4, dtype='bfloat16', trainable=False, name='half')(x)"), {},
-         "float32, which half/kernel:0, half/bias:0 are not"),
-        (flat("x = L.Dense(4, dtype='mixed_float16', name='half')(x)"), {},
-         "half compute in 16 bits, with precision float32"),
-        (flat("x = L.Dense(4, dtype='mixed_float16', name='half')(x)"),
-         {"precision": "mixed_bfloat16"}, "half compute in 16 bits, with precision mixed_bfloat16"),
         (flat("x = L.BatchNormalization(name='conv1')(x)"),
          {**GHOSTS, "initialisation": "whitened"}, "whitened"),
     ],
@@ -546,6 +546,15 @@ def build(s, n):
 """
 
 
+def optimized(net: Any, row: Any) -> set[str]:
+    """Layers whose kernels Muon orthogonalises."""
+    from train.run.build import _optimizer
+
+    optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
+    chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
+    return {name.split("/")[0] for name in chosen}
+
+
 def test_muon_orthogonalises_convolutions_whose_length_normalisation_takes_away(
     tmp_path: Path,
 ) -> None:
@@ -585,15 +594,6 @@ def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:
              "MobileNetV3Small"],
 )  # fmt: skip
 def test_networks_of_keras_are_theirs_to_the_bit(name: str, tmp_path: Path) -> None:
-def optimized(net: Any, row: Any) -> set[str]:
-    """Layers whose kernels Muon orthogonalises."""
-    from train.run.build import _optimizer
-
-    optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
-    chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
-    return {name.split("/")[0] for name in chosen}
-
-
     import tensorflow as tf
 
     from train.models.layers import StepSeed, user_network

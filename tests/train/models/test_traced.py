@@ -80,18 +80,27 @@ class State(L.Layer):
 
 
 @pytest.mark.parametrize(
-    "write",
+    ("write", "text"),
     [
-        "self.kept[:4].assign(mean)",
-        "tf.raw_ops.ResourceApplyGradientDescent(var=self.kept.handle, alpha=1., delta=self.kept)",
-        "OUTSIDE.assign_add(tf.ones([8, 3]))",
-        "tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast(OUTSIDE[:4].assign(mean)[0, 0], "
-        "'int32') + 1], [0])",
+        ("self.kept[:4].assign(mean)", "evaluation changes .*state/"),
+        (
+            "tf.raw_ops.ResourceApplyGradientDescent("
+            "var=self.kept.handle, alpha=1., delta=self.kept)",
+            "evaluation changes .*state/",
+        ),
+        ("OUTSIDE.assign_add(tf.ones([8, 3]))", "Variable:0 are no weights"),
+        (
+            "tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast(OUTSIDE[:4].assign(mean)[0, 0], "
+            "'int32') + 1], [0])",
+            "StridedSliceAssign.* keep a state",
+        ),
     ],
 )
-def test_a_state_that_a_forward_pass_writes_is_refused(write: str, tmp_path: Path) -> None:
+def test_a_state_that_a_forward_pass_writes_is_refused(
+    write: str, text: str, tmp_path: Path
+) -> None:
     """Whatever operation writes it, and whether or not the network knows of it."""
-    with pytest.raises(ConfigError, match=r"evaluation changes .*state/"):
+    with pytest.raises(ConfigError, match=text):
         own(tmp_path, STATE.format(write=write) + flat("x = State()(x)"))
 
 
@@ -141,6 +150,55 @@ def test_a_draw_that_a_loop_repeats_is_refused(layer: str, tmp_path: Path) -> No
 )  # fmt: skip
 def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path: Path) -> None:
     own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])"))
+
+
+CONSTANTS = """
+import numpy as np
+BASIS = {of}(np.random.default_rng().normal(size=(3, 64)), dtype=tf.float32)
+class Basis(L.Layer):
+    def call(self, x):
+        return tf.sin(x @ BASIS)
+"""
+
+
+def test_a_constant_of_any_size_is_part_of_the_network(tmp_path: Path) -> None:
+    """Seen: two ranks trained with other random features."""
+    from train.models.layers import network_digest
+
+    body = CONSTANTS.format(of="tf.constant") + flat("x = Basis()(x)")
+    one, other, fixed, same = (
+        own(tmp_path, body.replace("rng()", f"rng({seed})")) for seed in ("", "", 1, 1)
+    )
+    assert network_digest(one) != network_digest(other)
+    assert network_digest(fixed) == network_digest(same)
+
+
+HIDDEN = """
+class Plain:
+    def __init__(self):
+        self.dense = L.Dense(8, name="inner")
+class Holder(L.Layer):
+    def __init__(self):
+        super().__init__()
+        self.plain = Plain()
+    def call(self, x):
+        return self.plain.dense(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (CONSTANTS.format(of="tf.Variable") + flat("x = Basis()(x)"), "Variable:0 are no weights"),
+        (HIDDEN + flat("x = Holder()(x)"), "holder/inner/kernel:0, holder/inner/bias:0 are no"),
+    ],
+)
+def test_variables_that_the_network_does_not_have_are_refused(
+    body: str, text: str, tmp_path: Path
+) -> None:
+    """They were not trained, and in no file of weights."""
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, body)
 
 
 RECOMPUTED = """
