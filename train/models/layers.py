@@ -104,6 +104,11 @@ def user_network(model: tf.keras.Model) -> tf.keras.Model:
     return next((one.network for one in model.layers if isinstance(one, OwnNetwork)), model)
 
 
+def network_digest(model: tf.keras.Model) -> str:
+    """Of what the network computes; empty for a network of ours, which the config determines."""
+    return getattr(user_network(model), "digest", "")
+
+
 def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
     """Each layer of a network once, those inside nested networks and inside other layers, too."""
     return iter(model._flatten_layers(include_self=False))

@@ -47,7 +47,7 @@ def own_network(
     # under tf.distribute the same network was made outside of the strategy before
     known = tf.distribute.has_strategy()
     tf.keras.backend.reset_uids()  # layers without a name are counted from this network's first
-    with policy_scope("float32"), _drawn_from(config.seed):
+    with _contained(config.seed):
         builder = _load_builder(source, file)
         # once more, since the file may have set another one
         with policy_scope(technique.keras_policy), _code_of(label, file):
@@ -141,10 +141,23 @@ def _code_of(label: str, file: Path | None) -> Iterator[None]:
         raise ConfigError(f"{where}: {type(error).__name__}: {error}{alone}") from error
 
 
+#: How to read, and how to set, what all code in a process shares.
+_SHARED: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (tf.keras.mixed_precision.global_policy, tf.keras.mixed_precision.set_global_policy),
+    (tf.keras.backend.floatx, tf.keras.backend.set_floatx),
+    (tf.keras.backend.image_data_format, tf.keras.backend.set_image_data_format),
+    (tf.config.functions_run_eagerly, tf.config.run_functions_eagerly),
+    (tf.config.optimizer.get_jit, tf.config.optimizer.set_jit),
+    (tf.config.experimental.tensor_float_32_execution_enabled,
+     tf.config.experimental.enable_tensor_float_32_execution),
+)  # fmt: skip
+
+
 @contextmanager
-def _drawn_from(seed: int) -> Iterator[None]:
+def _contained(seed: int) -> Iterator[None]:
     """Every initialiser, also one with a seed of its own, draws what depends on ``seed``. What the
-    network's code does to global states of randomness ends with it."""
+    network's code does to global states ends with it."""
+    before = [read() for read, _ in _SHARED]
     usual = RandomGenerator._create_seed
 
     def create(self: RandomGenerator, own: int | None) -> int:
@@ -157,6 +170,9 @@ def _drawn_from(seed: int) -> Iterator[None]:
     finally:
         RandomGenerator._create_seed = usual
         tf.keras.utils.set_random_seed(seed)
+        for (read, write), value in zip(_SHARED, before, strict=True):
+            if read() != value:
+                write(value)
 
 
 def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str:
@@ -253,6 +269,8 @@ def _fit_problem(layers: list[str], stored: list[str]) -> str | None:
             f"has weights of {', '.join(left[:8])}, which the network does not have: give its "
             "layers the names in the file (its last may be left)"
         )
+    if several := [name for name in stored if layers.count(name) > 1]:
+        return f"has one {several[0]}, but several layers have that name: give each one of its own"
     if new := [name for name in layers[: places[-1]] if name not in stored]:
         return (
             f"has no weights of {', '.join(new[:8])}: only layers behind all that are loaded may "

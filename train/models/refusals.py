@@ -9,15 +9,15 @@ from keras.src.engine.functional import Functional
 from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
 from train.config.checks import network_problem
-from train.config.networks import Feature
-from train.config.optimizer import Muon
+from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
 from train.models.layers import OwnNetwork, all_layers
-from train.models.normalisation import batch_norms, muon_kernels
-from train.models.traced import range_problem, traced
+from train.models.normalisation import batch_norms
+from train.models.traced import are_bounded, range_problem, traced
 
 L = tf.keras.layers
+Policy = tf.keras.mixed_precision.Policy
 
 #: Of a network, the shapes of the images and of the logits, and the cell.
 _BUILT: Rows = (
@@ -35,12 +35,23 @@ _BUILT: Rows = (
     (lambda n, logits, **_: n.output_shape != logits,
      "it returns {n.output_shape}: expected logits {logits}"),
     (lambda n, **_: not n.trainable_variables, "it has no weights that are trained"),
-    (lambda n, **_: _names(v for v in n.trainable_variables if v.dtype != tf.float32),
+    (lambda n, **_: _names(v for v in n.variables if v.dtype != tf.float32
+                           and (v.trainable or v.dtype.is_floating)),
      "weights are to be float32, which {x} are not"),
+    (lambda n, c, **_: _names(
+        x for x in all_layers(n) if x.compute_dtype in ("float16", "bfloat16")
+        and x.compute_dtype != Policy(c.technique.keras_policy).compute_dtype),
+     "{x} compute in 16 bits, with precision {c.technique.precision}: leave their dtype out"),
     (lambda n, **_: _names(x for x in all_layers(n) if isinstance(x, L.SpectralNormalization)),
      "training changes the kernels of {x} by other means than gradients: leave it out"),
     (lambda n, **_: _names(x for x in batch_norms(n) if x.synchronized),
      "{x} have synchronized=True: leave it out, and choose a technique with sync_batch_norm"),
+    (lambda n, c, **_: c.pretrained and _names(
+        x for x in (n, *all_layers(n))
+        if isinstance(x, Functional) and x.name.startswith("efficientnetb")
+        and sum(isinstance(part, L.Rescaling) for part in x.layers) < 2),
+     "pretrained: the published weights of {x} were trained with a Rescaling behind Normalization "
+     "that Keras builds with weights='imagenet' alone: use EfficientNetV2"),
     (lambda n, c, **_: _replaces(c) and _names(
         x for x in batch_norms(n)
         if type(x) is not L.BatchNormalization or len(x.axis) > 1 or x.renorm
@@ -48,33 +59,36 @@ _BUILT: Rows = (
      "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
      "one axis, which {x} are not"),
     (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
-    (lambda n, c, **_: isinstance(c.technique.optimizer, Muon)
-     and not muon_kernels(n, c.technique.optimizer),
-     "optimizer muon: fix_norm needs a Conv2D without activation and with nothing but "
-     "BatchNormalization behind it, which it does not have: say fix_norm: false"),
 )  # fmt: skip
 
 #: Images, few enough for any memory, if ghosts do not need more.
 _BATCH = 8
 #: Of its graphs of a forward pass, in training (g) and in evaluation (e).
 _TRAINED: Rows = (
-    (lambda g, e, **_: g.draws or e.draws,
+    (lambda g, e, **_: g.state or e.state,
      "{x} draw from or keep a state that no checkpoint holds: use layers of Keras instead"),
-    (lambda e, **_: e.other_writes or _names(v.deref() for v in e.written),
+    (lambda g, e, **_: g.foreign or e.foreign,
+     "{x} are no weights of the network, so they would neither be trained nor saved: make them in "
+     "a layer (add_weight), and give layers to layers as attributes"),
+    (lambda e, **_: _names(v.deref() for v in e.written),
      "evaluation changes {x}, so test images would change the network: leave training=True out"),
-    (lambda g, n, **_: g.other_writes or _names(
+    (lambda g, n, **_: _names(
         v.deref() for v in g.written.keys() - {
             w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),
      "training changes {x} by other means than gradients, which ranks can only have in common "
      "for the averages of BatchNormalization"),
-    (lambda g, **_: g.last in ("Softmax", "Sigmoid"),
-     "it ends in {g.last}: expected logits, so leave the last activation out"),
+    (lambda g, **_: g.again,
+     "{x} act once more in the backward pass, with other numbers: leave tf.recompute_grad out"),
+    (lambda n, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
+     and are_bounded(e.logits, n.trainable_variables[-2:], shape),
+     "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
+     "last activation out"),
     (lambda n, **_: _names(
         x for x in all_layers(n) if getattr(getattr(x, "_random_generator", None), "repeats", False)
         and not isinstance(x, DropoutRNNCellMixin)),  # it has one mask for all times on purpose
      "{x} draws in a loop or a tf.function, the same numbers each time: unroll it, or use the "
      "dropout of Keras' LSTM"),
-    (lambda g, e, c, shape, **_: not c.model.startswith("keras.applications.")
+    (lambda g, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
      and range_problem(g, e, shape),
      "{x}, as if they came in [0, 255]: they come in [0, 1], so leave out what prepares them, or "
      "state this range (if it is inside a network of keras.applications, put Rescaling(255) in "

@@ -1,5 +1,5 @@
 """What a forward pass through a network does, as its graph shows it: what it draws and changes,
-what it ends in, and what the weights get to see of an image."""
+what its logits are, and what the weights get to see of an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from train.models.layers import OwnNetwork
+from train.models.layers import OwnNetwork, random_layers
 
 #: Operations that take a variable and leave it as it is. All others that take one write it.
 _READS = {
@@ -26,16 +26,16 @@ _STATELESS = re.compile(
     "VarHandleOp|StatefulPartitionedCall|If|While|Case|Assert|Print(V2)?|CheckNumerics.*|"
     "StatelessRandomGetAlg|CudnnRNN.*|Horovod.*"
 )
-_PASSED_ON = ("Identity", "Cast", "Reshape", "Squeeze")
 
 
 class Traced(NamedTuple):
     """A forward pass, in training or in evaluation."""
 
-    draws: str  # operations with a state that is no variable
+    state: str  # operations with one that is no variable, or that write one within a function
     written: Counter[Any]  # references of variables, and how often each is written
-    other_writes: str  # operations that write others, or are within functions
-    last: str  # the operation that makes the logits
+    foreign: str  # variables that the network does not have
+    again: str  # layers that draw, and operations that write, in the backward pass of training
+    logits: Callable[[tf.Tensor], tf.Tensor]  # of images
     seen: tuple[str, ...]  # operations with weights that get what is made of images without any
     sight: Callable[[], Any]  # makes a function of images: what these operations get of them
     digest: str  # of all that the pass computes; of names none that the process counts
@@ -47,35 +47,47 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
     run = tf.compat.v1.wrap_function(lambda x: network(x, training=training), [spec])
     whole = run.graph.as_graph_def()
     inside = [node for function in whole.library.function for node in function.node_def]
-    nodes = [*whole.node, *inside]
     measures = [v for metric in network.metrics for v in metric.variables]
-    handles = {id(variable.handle): variable for variable in (*network.variables, *measures)}
+    seeds = [generator._value() for generator in network._generators]
+    handles = {id(held.handle): held for held in (*network.variables, *measures, *seeds)}
     owners = {held.name: handles.get(id(outside)) for outside, held in run.graph.captures}
     written = Counter[Any]()
-    others = {f"{node.name} ({node.op})" for node in inside if _effect(node.op) == "write"}
     for operation in run.graph.get_operations():
         if _effect(operation.type) == "write":
             handle = next(x.name for x in operation.inputs if x.dtype == tf.resource)
-            if (owner := owners.get(handle)) is None:
-                others.add(f"{operation.name} ({operation.type})")
-            else:
+            if (owner := owners.get(handle)) is not None:
                 written[owner.ref()] += 1
     for measure in measures:  # of Keras' own, which nothing depends on
         written.pop(measure.ref(), None)
     trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
     seen = _seen(run.graph, run.inputs[0].name, trained)
-    last = run.outputs[0].op
-    while last.type in _PASSED_ON:
-        last = last.inputs[0].op
+    values = [value for value, _ in run.graph.captures if value.dtype != tf.resource]
+    states = [x for x in whole.node if _effect(x.op) == "state"] + [
+        x for x in inside if _effect(x.op)
+    ]
+    again = _again(network, run.graph, run.outputs, trained) if training else ""
     return Traced(
-        ", ".join(sorted({f"{x.name} ({x.op})" for x in nodes if _effect(x.op) == "state"})),
+        ", ".join(sorted({f"{x.name} ({x.op})" for x in states})),
         written,
-        ", ".join(sorted(others)),
-        last.type,
+        ", ".join(v.name for v in run.graph.variables if id(v.handle) not in handles),
+        again,
+        run,
         tuple(name for name, _ in seen),
         partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
-        _digest([whole.node, *(function.node_def for function in whole.library.function)]),
+        _digest([whole.node, *(function.node_def for function in whole.library.function)], values),
     )
+
+
+def _again(network: OwnNetwork, graph: Any, logits: Any, trained: set[str]) -> str:
+    """What the gradient calls once more, as that of tf.recompute_grad does."""
+    layers, before = random_layers(network.network), [one._draws for one in network._generators]
+    forward = len(graph.get_operations())
+    with graph.as_default():
+        tf.gradients(logits, [graph.get_tensor_by_name(name) for name in trained])
+    pairs = zip(layers, network._generators, before, strict=True)
+    draws = [layer.name for layer, generator, count in pairs if generator._draws != count]
+    writes = [x.name for x in graph.get_operations()[forward:] if _effect(x.type) == "write"]
+    return ", ".join(draws + writes)
 
 
 @lru_cache(None)
@@ -110,9 +122,9 @@ def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tens
 _OF_THE_PROCESS = ("config", "config_proto", "executor_type", "shared_name", "container")
 
 
-def _digest(bodies: Iterable[Any]) -> str:
+def _digest(bodies: Iterable[Any], values: Iterable[tf.Tensor]) -> str:
     """Equal for graphs that compute the same; ``bodies``: their nodes, and those of each function.
-    Names of functions and of captured tensors have numbers that the process counts."""
+    Names of functions and of captured tensors (``values``) have numbers that the process counts."""
     texts = []
     for body in bodies:
         places = {node.name: place for place, node in enumerate(body)}
@@ -129,7 +141,10 @@ def _digest(bodies: Iterable[Any]) -> str:
             inputs = [(place, end if end.isdigit() else "") for place, end in inputs]
             text += repr((node.op, inputs, kept))
         texts.append(text)
-    return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest()
+    digest = hashlib.sha256("".join(sorted(texts)).encode())
+    for value in values:
+        digest.update(tf.io.serialize_tensor(value).numpy())
+    return digest.hexdigest()
 
 
 #: The largest difference between two images, of the numbers' own size (or 1, that of pixels), that
@@ -141,13 +156,7 @@ _MOST = 8
 
 def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) -> str:
     """What gets images as if they came in [0, 255], and how; measured with images in [0, 1]."""
-    draws = np.random.default_rng(0)
-
-    def images() -> tf.Tensor:  # they differ in level, contrast and pixels
-        level, contrast = draws.random((2, shape[0], *(1 for _ in shape[1:])))
-        return tf.constant((level + contrast * draws.random(shape)) / 2, tf.float32)
-
-    one, other = images(), images()
+    one, other = (_images(shape, seed) for seed in (0, 1))
     before, after = _sizes(evaluated, one, other), _sizes(trained, one, other)
     if little := [name for (name, _), (change, _) in before.items() if change < _LEAST]:
         return f"{', '.join(little)} sees almost the same of all images"
@@ -156,6 +165,25 @@ def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) ->
         if size > _MOST * usual:
             return f"{key[0]} sees numbers {size / usual:.0f} times as large in training"
     return ""
+
+
+def are_bounded(logits: Any, last: list[tf.Variable], shape: tuple[int, ...]) -> bool:
+    """Whether logits are from 0 to 1, also if the ``last`` weights are 1,000 times as large: the
+    first logits of an ordinary network with few classes may all be small and positive."""
+    images, before = _images(shape, 0), [variable.numpy() for variable in last]
+    found = []
+    for factor in (1000, 1):
+        for variable, value in zip(last, before, strict=True):
+            variable.assign(factor * value)
+        found.append(np.asarray(logits(images), np.float32))
+    return bool(found[1].any()) and all(x.min() >= 0 and x.max() <= 1 for x in found)
+
+
+def _images(shape: tuple[int, ...], seed: int) -> tf.Tensor:
+    """They differ in level, contrast and pixels."""
+    draws = np.random.default_rng(seed)
+    level, contrast = draws.random((2, shape[0], *(1 for _ in shape[1:])))
+    return tf.constant((level + contrast * draws.random(shape)) / 2, tf.float32)
 
 
 def _sizes(graph: Traced, one: tf.Tensor, other: tf.Tensor) -> dict[Any, tuple[float, float]]:

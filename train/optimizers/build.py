@@ -23,7 +23,7 @@ from train.config.optimizer import (
 )
 from train.errors import ConfigError
 from train.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
-from train.optimizers.layerwise import NovoGradOptimizer
+from train.optimizers.layerwise import NovoGradOptimizer, excluded
 from train.optimizers.muon import MuonOptimizer
 
 keras = tf.keras.optimizers
@@ -70,7 +70,7 @@ def build_optimizer(
         # the paper's lambda / alpha
         case AdamW(beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, weight_decay=decay):
             made = keras.AdamW(0.0, decay, beta_1, beta_2, epsilon, jit_compile=False)
-            made.exclude_from_weight_decay(var_names=list(config.exclude))
+            made.exclude_from_weight_decay([v for v in variables if excluded(v, config.exclude)])
         case NovoGrad():
             made = NovoGradOptimizer(config, variables)
         case Muon():

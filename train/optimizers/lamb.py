@@ -15,16 +15,12 @@ class RecordingLamb(LAMB):
     """tensorflow-addons' LAMB, which also writes down its trust ratios."""
 
     def __init__(self, config: Lamb, variables: list[tf.Variable]) -> None:
-        # None or [] would silently mean "the weight-decay list"; the pattern matches no name
-        patterns = list(config.exclude) or [r"(?!)"]
         super().__init__(
             0.0,
             beta_1=config.beta_1,
             beta_2=config.beta_2,
             epsilon=config.epsilon,
             weight_decay=config.weight_decay,
-            exclude_from_weight_decay=patterns,
-            exclude_from_layer_adaptation=patterns,
         )
         self.trust = TrustLog(variables, config.exclude)
         self._create_all_weights(variables)  # legacy Keras has no public build()
@@ -43,10 +39,9 @@ class RecordingLamb(LAMB):
         m_t_hat = m_t / (1.0 - known["beta_1_power"])
         v_t_hat = v_t / (1.0 - known["beta_2_power"])
         update = m_t_hat / (tf.sqrt(v_t_hat) + known["epsilon"])
-        if self._do_use_weight_decay(var):
-            update += known["weight_decay"] * var
         ratio = 1.0
-        if self._do_layer_adaptation(var):
+        if self.trust.adapts(var):
+            update += known["weight_decay"] * var
             w_norm, g_norm = tf.norm(var, ord=2), tf.norm(update, ord=2)
             ratio = where_both(w_norm, g_norm, w_norm / g_norm)
             self.trust.record(var, ratio)

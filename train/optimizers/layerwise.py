@@ -12,12 +12,15 @@ import tensorflow as tf
 # of a variable and of its copies under tf.distribute, which an update sees one by one
 from keras.src.optimizers.legacy.optimizer_v2 import _var_key
 
-from train.config.optimizer import AnyOptimizer, Larc, NovoGrad, NovoGradTfa, Sgd
+from train.config.optimizer import NOT_ADAPTED, AnyOptimizer, Larc, NovoGrad, NovoGradTfa, Sgd
 
 
 def excluded(variable: tf.Variable, patterns: tuple[str, ...]) -> bool:
-    """By regular expressions on names such as 'block2_bn0/gamma:0'."""
-    return any(re.search(pattern, variable.name) for pattern in patterns)
+    """By regular expressions on names such as 'block2_bn0/gamma:0', of which the usual ones look at
+    the end alone: a layer may have any name. Copies under tf.distribute end in /replica_1:0."""
+    name = variable.name.partition("/replica_")[0]
+    own = name.rpartition("/")[2]
+    return any(re.search(p, own if p in NOT_ADAPTED else name) for p in patterns)
 
 
 def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from train.config.optimizer import NOT_ADAPTED, Muon
+from train.errors import ConfigError
 from train.optimizers.layerwise import OwnOptimizer, excluded, where_both
 
 # steepest at zero, so that small singular values grow fastest; they settle around 1, not at 1
@@ -37,19 +38,23 @@ class MuonOptimizer(OwnOptimizer):
         self._kernels = {key(kernel) for kernel in kernels}
         self._momenta = {key(variable): add(variable, "m") for variable in variables}
         rest = [variable for variable in variables if not self._orthogonalises(variable)]
+        if len(rest) == len(variables):
+            raise ConfigError(
+                "optimizer muon would orthogonalise nothing: the network has no Conv2D"
+                + " without activation and with nothing but BatchNormalization behind it (any is "
+                "taken with fix_norm: false)"
+                * config.fix_norm
+                + (" and no matrix" if config.dense else "; matrices are taken with dense: true")
+            )
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
-    def _is_convolution(self, variable: tf.Variable) -> bool:
-        return self._var_key(variable) in self._kernels
-
     def _orthogonalises(self, variable: tf.Variable) -> bool:
-        return self._is_convolution(variable) or (len(variable.shape) == 2 and self._config.dense)
+        matrix = len(variable.shape) == 2 and self._config.dense
+        return matrix or self._var_key(variable) in self._kernels
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        if self._orthogonalises(variable):
-            self._matrix_step(gradient, variable)
-        else:
-            self._rest_step(gradient, variable)
+        step = self._matrix_step if self._orthogonalises(variable) else self._rest_step
+        step(gradient, variable)
 
     def _matrix_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         config = self._config
@@ -60,7 +65,7 @@ class MuonOptimizer(OwnOptimizer):
         matrix = tf.transpose(tf.reshape(direction, [-1, variable.shape[-1]]))
         matrix = newton_schulz(matrix, config.newton_schulz_steps)
         weight = tf.convert_to_tensor(variable)
-        if config.fix_norm and self._is_convolution(variable):
+        if config.fix_norm and self._var_key(variable) in self._kernels:
             norm = tf.norm(weight)
             wanted = float(variable.shape[-1]) ** 0.5
             weight *= where_both(norm, norm, wanted / norm)
@@ -77,11 +82,8 @@ class MuonOptimizer(OwnOptimizer):
         m_hat = m / (1 - tf.pow(config.beta_1, step))
         v_hat = v / (1 - tf.pow(config.beta_2, step))
         update = m_hat / (tf.sqrt(v_hat) + config.epsilon)
-        if (
-            config.rest == "lamb"
-            and len(variable.shape) >= 2
-            and not excluded(variable, NOT_ADAPTED)
-        ):
+        adapts = len(variable.shape) >= 2 and not excluded(variable, NOT_ADAPTED)
+        if config.rest == "lamb" and adapts:
             w, u = tf.norm(variable), tf.norm(update)
             update *= where_both(w, u, w / u)
         variable.assign_sub(config.rest_rate * self.learning_rate * update)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,7 +18,8 @@ CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connectio
                 "Connection closed by peer", "Broken pipe", "Collective ops is aborted by",
                 )  # fmt: skip
 #: How lines of a graph error begin that do not say what happened.
-_NO_CAUSE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors")
+_NO_CAUSE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors",
+             "in user code:")  # fmt: skip
 
 
 def headline(error: Exception) -> str:
@@ -28,9 +30,12 @@ def headline(error: Exception) -> str:
     """
     lines = [line.strip() for line in str(error).splitlines()]
     telling = [line for line in lines if line and not line.startswith(_NO_CAUSE)]
+    if "in user code:" in str(error):  # followed by a trace with lines of the code
+        telling = [line for line in telling if re.match(r"\w*Error: ", line)][-1:] or telling
     gone = [line for line in telling if any(words in line for words in CONSEQUENCES)]
     chosen = gone or (telling[-1:] if "Graph execution error" in str(error) else telling[:1])
-    return f"{type(error).__name__}: {chosen[-1] if chosen else 'no message'}"
+    kind = f"{type(error).__name__}: "
+    return kind + (chosen[-1].removeprefix(kind) if chosen else "no message")
 
 
 def leave(what: str, launch: Launch, cell: Path, tail: str = "") -> None:

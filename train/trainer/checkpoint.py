@@ -57,7 +57,7 @@ class Progress(Frozen):
 
 
 def _identity(config: RunConfig, fingerprint: str) -> str:
-    """A checkpoint belongs to one config on one data set; any other is refused."""
+    """A checkpoint belongs to one config on one data set and network; any other is refused."""
     return hashlib.sha256((config.digest() + fingerprint).encode()).hexdigest()
 
 

@@ -14,7 +14,7 @@ from train.distributed.communicator import Ranks
 from train.distributed.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
-from train.models.layers import user_network
+from train.models.layers import network_digest
 from train.trainer.sharpness import sharpness_bytes
 from train.trainer.stepper import Parts
 
@@ -30,7 +30,7 @@ def check_nodes(
             processes of a node need more memory than it has left.
     """
     needs = needed_bytes(config, data, parts, runtime)
-    network = getattr(user_network(parts.model), "digest", "")  # ours have none
+    network = network_digest(parts.model)
     every = ranks.allgather((socket.gethostname(), data.fingerprint, free_memory(), needs, network))
     first, images, *_ = every[0]
     if others := {host for host, own, *_ in every if own != images}:

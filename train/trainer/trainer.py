@@ -19,6 +19,7 @@ from train.distributed.interfaces import moved, read_counters
 from train.distributed.launch import Task
 from train.distributed.world import Runtime
 from train.errors import Unfinished
+from train.models.layers import network_digest
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import Trained
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME, file_mark
@@ -59,6 +60,7 @@ class Trainer:
         self.out, self.attempt = self.task.out, self.task.attempt
         self.ranks = Ranks(self.runtime.rank, self.runtime.size)
         self.model, self.step = self.parts.model, self.parts.step
+        self.fingerprint = self.data.fingerprint + network_digest(self.model)
         self.plans = self.parts.plan.epochs
         self.evaluate = Evaluator(self.model, self.data, self.ranks, self.beat)
         self.stepper = Stepper(self.parts, self._batches, self.beat, self.awake.now)
@@ -125,11 +127,11 @@ class Trainer:
         self.beat("broadcasting the initial state")
         restored, file = None, self.out / CHECKPOINT_NAME
         if self.task.resume and self.runtime.rank == 0:
-            restored = checkpoint.restore(file, self.config, self.data.fingerprint, self.step.state)
+            restored = checkpoint.restore(file, self.config, self.fingerprint, self.step.state)
             if restored is None and file.exists():
                 self.alarms.append(
                     f"training began again at epoch 1: {file.name} is damaged, without the epochs "
-                    "before it, or of another config, data set or version of the code"
+                    "before it, or of another config, data set, network or version of the code"
                 )
         # also the number of the start, or ranks with other views of the folder would judge the pace
         # of epochs, and so their target, each in its own way
@@ -253,7 +255,7 @@ class Trainer:
                 origin_from=self.origin_from,
             )  # fmt: skip
             file = self.out / CHECKPOINT_NAME
-            checkpoint.save(file, self.config, self.data.fingerprint, self.step.state, progress)
+            checkpoint.save(file, self.config, self.fingerprint, self.step.state, progress)
         append_line(self.out / EPOCHS_NAME, self.epochs[-1].model_dump_json())
 
     def _keep_within(self, longest_s: float, suspended_s: float) -> None:

@@ -184,20 +184,27 @@ def test_each_call_of_each_layer_draws_a_mask_of_its_own() -> None:
 
 
 SEEDED = """
-tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+tf.config.run_functions_eagerly(True)
+tf.config.optimizer.set_jit("autoclustering")
+tf.keras.backend.set_floatx("float64")
+tf.config.experimental.enable_tensor_float_32_execution(False)
 def build(input_shape, classes):
     tf.keras.utils.set_random_seed(1)
-    return tf.keras.Sequential([
-        L.Conv2D(4, 3, kernel_initializer=tf.keras.initializers.HeNormal(seed=3)),
-        L.Flatten(), L.Dense(classes),
-    ])
+    kernel = tf.keras.initializers.HeNormal(seed=3)
+    layers = [L.Conv2D(4, 3, kernel_initializer=kernel), L.Flatten(), L.Dense(classes)]
+    tf.keras.backend.set_image_data_format("channels_first")
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    return tf.keras.Sequential(layers)
 """
 
 
 def test_weights_depend_on_the_seed_of_the_cell_alone(tmp_path: Path) -> None:
-    """And neither precision nor what is drawn afterwards depends on the network's code."""
+    """And neither what all code shares nor what is drawn afterwards depends on its code."""
     import tensorflow as tf
 
+    from train.models.own import _SHARED
+
+    before = [read() for read, _ in _SHARED]
     one, same, other = (own(tmp_path, SEEDED, seed=seed) for seed in (1, 1, 2))
     for kernel in (0, 2):
         assert np.array_equal(one.get_weights()[kernel], same.get_weights()[kernel])
@@ -208,7 +215,7 @@ def test_weights_depend_on_the_seed_of_the_cell_alone(tmp_path: Path) -> None:
         after.append((np.random.random(), float(tf.random.uniform([]))))
     assert after[0] == after[1]
     assert {v.dtype for v in one.variables} == {tf.float32}
-    assert tf.keras.mixed_precision.global_policy().name == "float32"
+    assert [read() for read, _ in _SHARED] == before
 
 
 def test_mixed_precision_computes_in_half_and_keeps_the_rest(tmp_path: Path) -> None:
@@ -317,6 +324,8 @@ def test_an_inner_network_is_loaded_from_a_file_of_its_own(tmp_path: Path) -> No
          r"it has conv/kernel:0, conv/bias:0 for conv/kernel:0"),
         (TRANSFER.replace('name="body"', 'name="rump"'),
          r"base\.h5 has weights of body, .* does not have"),
+        (TRANSFER.replace("(x)))", "(tf.keras.Sequential([L.Conv2D(3, 1, name='conv')])(x))))"),
+         "one conv, but several layers"),
         (TRANSFER.replace("x = j = L.Input(input_shape)",
                           "j = L.Input(input_shape); x = L.Conv2D(3, 1, name='more')(j)"),
          r"base\.h5 has no weights of more: .* behind"),
@@ -339,6 +348,25 @@ def test_other_files_are_no_weights(tmp_path: Path) -> None:
         sha256 = hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
         with pytest.raises(ConfigError, match=r"another format, .* not in \.weights\.h5"):
             own(tmp_path, TRANSFER, pretrained=f"{name}@{sha256}")
+
+
+@pytest.mark.parametrize("model", ["keras.applications.EfficientNetB3", "net.py:build@" + "0" * 64])
+def test_published_weights_of_efficient_nets_are_refused(model: str) -> None:
+    """Keras leaves out a Rescaling of theirs where it has not loaded them itself."""
+    import tensorflow as tf
+
+    from train.models.refusals import network_as_built_problem
+
+    L, efficient = tf.keras.layers, tf.keras.applications.EfficientNetB0
+    inner = efficient(False, None, input_shape=(32, 32, 3), pooling="avg")
+    net = tf.keras.Sequential([inner, L.Dense(CLASSES)])
+    found = [
+        network_as_built_problem(
+            net, (32, 32, 3), CLASSES, config_of(model, dataset="cifar10", pretrained=file)
+        )
+        for file in (None, f"base.h5@{'0' * 64}")
+    ]
+    assert found[0] is None and "efficientnetb0 were trained with a Rescaling" in found[1]
 
 
 def test_networks_of_keras_get_the_range_that_they_expect() -> None:
@@ -396,9 +424,13 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat(given="L.Input(s, 4)"), {}, r"it takes \(4, 8"),
         (flat(made="L.Dense(n + 1)(x)"), {}, r"it returns \(None, 5\)"),
         (flat(made="x[:, :n]"), {}, "no weights"),
-        (flat(made="L.Dense(n, activation='softmax')(x)"), {}, "ends in Softmax: expected logits"),
-        (flat(made="tf.nn.sigmoid(L.Dense(n)(x))"), {}, "ends in Sigmoid"),
         (flat(made="L.Dense(n, dtype='float64')(x)"), {}, "float32, which"),
+        (flat("x = L.Dense(4, dtype='bfloat16', trainable=False, name='half')(x)"), {},
+         "float32, which half/kernel:0, half/bias:0 are not"),
+        (flat("x = L.Dense(4, dtype='mixed_float16', name='half')(x)"), {},
+         "half compute in 16 bits, with precision float32"),
+        (flat("x = L.Dense(4, dtype='mixed_float16', name='half')(x)"),
+         {"precision": "mixed_bfloat16"}, "half compute in 16 bits, with precision mixed_bfloat16"),
         (flat("x = L.Lambda(lambda x: tf.nn.fractional_max_pool(x, [1, 1.5, 1.5, 1])[0])(x)"), {},
          "FractionalMaxPool .* no checkpoint holds"),
         (flat("x = tf.ensure_shape(tf.numpy_function(abs, [x], x.dtype), x.shape)"), {},
@@ -417,7 +449,6 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         (flat("x = L.TimeDistributed(L.BatchNormalization(name='bn'))(x)"), GHOSTS,
          "in bn a row is not an image"),
         (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
-        (flat("x = L.Conv2D(2, 3)(x)"), MUON, "fix_norm needs"),
         (flat("x = L.BatchNormalization()(L.Conv2DTranspose(2, 3)(x))"), MUON, "orthogonalises"),
         (flat("x = L.BatchNormalization(name='conv1')(x)"),
          {**GHOSTS, "initialisation": "whitened"}, "whitened"),
@@ -484,14 +515,13 @@ def build(s, n):
 
 @pytest.mark.parametrize(
     ("row", "text"),
-    [(GHOSTS, "changes nothing"), (SYNC, "changes nothing"), (MUON, "fix_norm needs")],
+    [(GHOSTS, "changes nothing"), (SYNC, "changes nothing"), (MUON, r"fix_norm: false")],
 )
 def test_batch_norm_that_runs_as_in_evaluation_is_none(row: Any, text: str, tmp_path: Path) -> None:
     """Keras' own way to train the rest of a network that was trained before."""
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, FINE_TUNED, row)
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, FINE_TUNED.replace("training=False", "False"), row)
+    for body in (FINE_TUNED, FINE_TUNED.replace("training=False", "False")):
+        with pytest.raises(ConfigError, match=text):
+            optimized(own(tmp_path, body, row), row)
     own(tmp_path, FINE_TUNED, {"normalisation": "batch_norm"})
 
 
@@ -516,21 +546,37 @@ def build(s, n):
 """
 
 
+def optimized(net: Any, row: Any) -> set[str]:
+    """Layers whose kernels Muon orthogonalises."""
+    from train.run.build import _optimizer
+
+    optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
+    chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
+    return {name.split("/")[0] for name in chosen}
+
+
 def test_muon_orthogonalises_convolutions_whose_length_normalisation_takes_away(
     tmp_path: Path,
 ) -> None:
-    from train.run.build import _optimizer
-
     rows = (
         (True, {"normalised", "inner"}),
         (False, {"normalised", "inner", "twice", "excite", "frozen"}),
     )
     for fix_norm, expected in rows:
         row = {**MUON, "optimizer": {"name": "muon", "fix_norm": fix_norm}}
-        net = own(tmp_path, POSITIONS, row)
-        optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
-        chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
-        assert {name.split("/")[0] for name in chosen} == expected
+        assert optimized(own(tmp_path, POSITIONS, row), row) == expected
+
+
+@pytest.mark.parametrize("fix_norm", [True, False])
+def test_muon_is_for_networks_of_matrices_too(fix_norm: bool, tmp_path: Path) -> None:
+    """Seen: refused with the advice to say what the row already said."""
+    row = {**MUON, "optimizer": {"name": "muon", "fix_norm": fix_norm, "dense": True}}
+    body = flat("x = L.Dense(8, name='hidden')(x)", made="L.Dense(n, name='head')(x)")
+    assert optimized(own(tmp_path, body, row), row) == {"hidden", "head"}
+    fixed = flat("x = L.SeparableConv2D(4, 3)(x)", made="L.Conv1D(n, 6)(x[..., None])[:, 0]")
+    with pytest.raises(ConfigError, match="nothing: ") as refused:
+        optimized(own(tmp_path, fixed.replace("x = L.Flatten()(x)", "x = x[:, 0, :, 0]"), row), row)
+    assert ("fix_norm" in str(refused.value)) == fix_norm and "dense" not in str(refused.value)
 
 
 def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:

@@ -80,18 +80,27 @@ class State(L.Layer):
 
 
 @pytest.mark.parametrize(
-    "write",
+    ("write", "text"),
     [
-        "self.kept[:4].assign(mean)",
-        "tf.raw_ops.ResourceApplyGradientDescent(var=self.kept.handle, alpha=1., delta=self.kept)",
-        "OUTSIDE.assign_add(tf.ones([8, 3]))",
-        "tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast(OUTSIDE[:4].assign(mean)[0, 0], "
-        "'int32') + 1], [0])",
+        ("self.kept[:4].assign(mean)", "evaluation changes .*state/"),
+        (
+            "tf.raw_ops.ResourceApplyGradientDescent("
+            "var=self.kept.handle, alpha=1., delta=self.kept)",
+            "evaluation changes .*state/",
+        ),
+        ("OUTSIDE.assign_add(tf.ones([8, 3]))", "Variable:0 are no weights"),
+        (
+            "tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast(OUTSIDE[:4].assign(mean)[0, 0], "
+            "'int32') + 1], [0])",
+            "StridedSliceAssign.* keep a state",
+        ),
     ],
 )
-def test_a_state_that_a_forward_pass_writes_is_refused(write: str, tmp_path: Path) -> None:
+def test_a_state_that_a_forward_pass_writes_is_refused(
+    write: str, text: str, tmp_path: Path
+) -> None:
     """Whatever operation writes it, and whether or not the network knows of it."""
-    with pytest.raises(ConfigError, match=r"evaluation changes .*state/"):
+    with pytest.raises(ConfigError, match=text):
         own(tmp_path, STATE.format(write=write) + flat("x = State()(x)"))
 
 
@@ -141,6 +150,116 @@ def test_a_draw_that_a_loop_repeats_is_refused(layer: str, tmp_path: Path) -> No
 )  # fmt: skip
 def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path: Path) -> None:
     own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])"))
+
+
+CONSTANTS = """
+import numpy as np
+BASIS = {of}(np.random.default_rng().normal(size=(3, 64)), dtype=tf.float32)
+class Basis(L.Layer):
+    def call(self, x):
+        return tf.sin(x @ BASIS)
+"""
+
+
+def test_a_constant_of_any_size_is_part_of_the_network(tmp_path: Path) -> None:
+    """Seen: two ranks trained with other random features."""
+    from train.models.layers import network_digest
+
+    body = CONSTANTS.format(of="tf.constant") + flat("x = Basis()(x)")
+    one, other, fixed, same = (
+        own(tmp_path, body.replace("rng()", f"rng({seed})")) for seed in ("", "", 1, 1)
+    )
+    assert network_digest(one) != network_digest(other)
+    assert network_digest(fixed) == network_digest(same)
+
+
+HIDDEN = """
+class Plain:
+    def __init__(self):
+        self.dense = L.Dense(8, name="inner")
+class Holder(L.Layer):
+    def __init__(self):
+        super().__init__()
+        self.plain = Plain()
+    def call(self, x):
+        return self.plain.dense(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (CONSTANTS.format(of="tf.Variable") + flat("x = Basis()(x)"), "Variable:0 are no weights"),
+        (HIDDEN + flat("x = Holder()(x)"), "holder/inner/kernel:0, holder/inner/bias:0 are no"),
+    ],
+)
+def test_variables_that_the_network_does_not_have_are_refused(
+    body: str, text: str, tmp_path: Path
+) -> None:
+    """They were not trained, and in no file of weights."""
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, body)
+
+
+RECOMPUTED = """
+class Block(L.Layer):
+    def __init__(self):
+        super().__init__()
+        self.dense, self.inner = L.Dense(4), L.{inner}
+    def call(self, x, training=None):
+        if not training:
+            return self.inner(self.dense(x))
+        return tf.recompute_grad(lambda x: self.inner(self.dense(x), training=True))(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("Dropout(0.5, name='drop')", "drop act once"),
+        ("BatchNormalization()", "AssignNewValue.* act once"),
+    ],
+)
+def test_what_the_backward_pass_calls_again_is_refused(
+    inner: str, text: str, tmp_path: Path
+) -> None:
+    """Seen: the gradient was that of another mask."""
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, RECOMPUTED.format(inner=inner) + flat("x = Block()(x)"))
+    own(
+        tmp_path,
+        RECOMPUTED.format(inner="ReLU()").replace(", training=True", "") + flat("x = Block()(x)"),
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "L.Dense(n, activation='softmax')(x)",
+        "tf.nn.sigmoid(L.Dense(n)(x)) * 1.0",
+        "L.Average()([L.Dense(n, activation='softmax')(x) for _ in range(2)])",
+        "tf.clip_by_value(L.Dense(n, activation='softmax')(x), 1e-7, 1)",
+        "L.Dropout(0.1)(L.Dense(n, activation='softmax')(x))",
+        "tf.exp(tf.nn.log_softmax(L.Dense(n)(x)))",
+        "L.Lambda(tf.function(tf.nn.softmax))(L.Dense(n)(x))",
+    ],
+)
+def test_probabilities_are_no_logits(made: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="from 0 to 1 whatever its weights"):
+        own(tmp_path, flat(made=made))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "L.Dense(n, kernel_initializer='zeros')(x)",
+        "L.Dense(n, kernel_initializer='zeros', bias_initializer=tf.constant_initializer(0.5))(x)",
+        "L.Dense(n, activation='relu')(L.Dense(9)(x))",
+        "tf.nn.log_softmax(L.Dense(n)(x))",
+    ],
+)
+def test_small_positive_logits_are_logits(made: str, tmp_path: Path) -> None:
+    own(tmp_path, flat(made=made))
 
 
 BRANCHES = """

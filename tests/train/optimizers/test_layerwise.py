@@ -21,7 +21,7 @@ from tests.train.optimizers.toy import (
 )
 from tests.train.references.moment_rules import lamb
 from tests.train.references.momentum_rules import larc_sgd
-from train.config.optimizer import Lamb, Larc, Lars
+from train.config.optimizer import NOT_ADAPTED, AdamW, Lamb, Larc, Lars
 from train.config.technique import Technique
 
 pytestmark = pytest.mark.tf
@@ -132,3 +132,17 @@ def test_recording_changes_no_bit_of_tensorflow_addons(
     lamb(WEIGHT.astype(np.float64), kernels, [0.01] * 6, **numbers)
     error = trust_log(ours.optimizer).factors.numpy()[0, 0] / expected[-1] - 1
     invariant("T8 LAMB", "recorded ratio |w| / |update|", error, 2e-5)
+
+
+NAMES = ("gamma_correction/kernel", "debiased/kernel", "conv/bias", "bn/gamma", "bn/beta")
+
+
+@pytest.mark.parametrize("config", [AdamW(weight_decay=0.5), Lamb(weight_decay=0.5)])
+@pytest.mark.parametrize("named", [(), ("gamma_correction",)])
+def test_the_usual_patterns_do_not_look_at_the_names_of_layers(config: Any, named: Any) -> None:
+    """A researcher's, in which a sweep's own patterns look."""
+    config = config.model_copy(update={"exclude": NOT_ADAPTED + named})
+    toy = Toy(config, dict.fromkeys(NAMES, np.ones((2, 2))))
+    toy.step(dict.fromkeys(NAMES, np.zeros((2, 2), np.float32)), 0.1)
+    moved = [name for name, w in toy.weights().items() if (w != 1).any()]
+    assert moved == [name for name in NAMES[:2] if name.split("/")[0] not in named]

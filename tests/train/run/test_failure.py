@@ -46,6 +46,21 @@ Hint: If you want to see a list of allocated tensors when OOM happens, add repor
 0 derived errors ignored. [Op:__inference_f_13]"""
 
 
+# as Keras 2.15 said it of a layer whose call AutoGraph had converted
+USER_CODE = """Exception encountered when calling layer 'bad' (type Bad).
+
+in user code:
+
+    File "/x/net.py", line 7, in call  *
+        return tf.reshape(x, (7, 7))
+
+    ValueError: Cannot reshape a tensor with 576 elements to shape [7,7]
+
+
+Call arguments received by layer 'bad' (type Bad):
+  • training=True"""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "consequence"),
     [
@@ -53,6 +68,7 @@ Hint: If you want to see a list of allocated tensors when OOM happens, add repor
         (WORKER_GONE, "Collective ops is aborted by: Socket closed", True),
         ("Horovod has been shut down. This was caused by an exception", "shut down", True),
         (OUT_OF_MEMORY, "OOM when allocating tensor with shape[9,9]", False),
+        (USER_CODE, "RuntimeError: ValueError: Cannot reshape", False),
         ("disk on fire\nmore", "RuntimeError: disk on fire", False),
         ("", "RuntimeError: no message", False),
     ],

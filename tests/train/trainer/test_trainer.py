@@ -266,12 +266,14 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
 
 
 @pytest.mark.tf
-def test_a_checkpoint_that_is_refused_is_an_alarm(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_refused_is_an_alarm(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / CHECKPOINT_NAME).write_bytes(b"half a checkp")
     found = cell(of(Adam(), epochs=1), tmp_path, attempt=2).train()
     assert found.resumed_from == 0 and len(found.epochs) == 1
     (alarm,) = found.alarms
     assert alarm.startswith("training began again at epoch 1: checkpoint.npz is damaged")
+    monkeypatch.setattr("train.trainer.trainer.network_digest", lambda _: "of another network")
+    assert cell(of(Adam(), epochs=1), tmp_path, attempt=3).train().alarms == found.alarms
 
 
 @pytest.mark.tf
