@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
-from train.config.networks import APPLICATIONS, NETWORKS, Feature
+from train.config.networks import APPLICATIONS, NETWORKS, Feature, smallest_side
 from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
 from train.config.technique import Rows, Technique, first_problem, grows, those
@@ -141,8 +141,8 @@ NEW_CELL: Rows = (
      "{x} as given has no effect here: leave it out, or set what it acts on"),
 )  # fmt: skip
 
-#: Of keras.applications, without a number.
-RGB = tuple(APPLICATIONS + name for name in ("DenseNet", "ResNet", "VGG"))
+#: Without a number.
+RGB = ("resnet", *(APPLICATIONS + name for name in ("DenseNet", "ResNet", "VGG")))
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.
 IMAGES: Rows = (
     # a vector minus its own mean is zero, whatever the image was
@@ -152,12 +152,12 @@ IMAGES: Rows = (
      "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "
      "vector or map of one pixel, which would be the same for all images: use a batch_per_rank "
      "of 2 or more, normalisation: none, or larger images"),
-    (lambda c, t, shape, side: c.model == "resnet50" and (side < 32 or shape[2] != 3),
-     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with {side}: use "
-     "cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t, shape, side: side < (least := smallest_side(c.model)) and least,
+     "model {c.model} needs images of at least {x} pixels a side, found {shape[0]} x {shape[1]}: "
+     "use another model, e.g. resnet_mini, or for a folder a larger image_size"),
     (lambda c, t, shape, side: c.model.rstrip("0123456789") in RGB and shape[2] != 3,
-     "Keras prepares images for {c.model} by means of three channels, found {c.dataset} with "
-     "{shape[2]}: use RGB images or another model"),
+     "Keras prepares images for {c.model} by means of three channels, found {shape[2]}: use RGB "
+     "images or another model"),
     (lambda c, t, shape, side: (how := t.augmentation).name == "crop_flip"
      and max(how.crop, how.cutout) >= side and [side - 1],
      "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "

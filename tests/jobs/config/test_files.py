@@ -21,7 +21,7 @@ from jobs.plan.text import plan_lines
 from tests.builders import refusal
 
 BUILD = "def build(input_shape, classes):\n    return None\n"
-COMMON = {"dataset": "digits", "epochs": 4, "batch_per_rank": 32, "gpus": 1, "technique": "naive"}
+COMMON = {"dataset": "cifar10", "epochs": 4, "batch_per_rank": 32, "gpus": 1, "technique": "naive"}
 MOBILE = "keras.applications.MobileNetV2"
 Load = Callable[..., Sweep]
 
@@ -52,7 +52,7 @@ def test_a_matrix_over_networks(load: Load) -> None:
     sweep = load(matrix={"model": models, "seed": [0, 1]}, exclude={"model": models[2], "seed": 1})
     own = f"vit.py:build@{sha256(BUILD)}"
     assert [c.model for c in sweep.configs] == ["cnn"] * 2 + [MOBILE] * 2 + [own]
-    assert sweep.configs[4].cell_id().startswith("digits-vit-naive-g1-s0-")
+    assert sweep.configs[4].cell_id().startswith("cifar10-vit-naive-g1-s0-")
     assert sweep.networks == {sha256(BUILD): BUILD.encode()}
 
 
@@ -73,7 +73,7 @@ def test_weights_are_named_by_content_where_the_network_is_ones_own(
     assert sweep.configs[0].pretrained == f"../w.h5@{sha256('weights')}"
     needs = needs_of(sweep, results=tmp_path / "r", data=data, store=data / "prepared")
     assert str(tmp_path / "w.h5") in binds_of(needs)
-    ours = load(dataset="cifar10", model="resnet50", technique="batch_norm", pretrained="w.h5")
+    ours = load(model="resnet50", technique="batch_norm", pretrained="w.h5")
     assert [c.pretrained for c in ours.configs] == ["w.h5"], "as in earlier records"
 
 
@@ -176,9 +176,9 @@ def test_a_plan_has_labels_and_no_time_before_a_cell_of_the_network_ran(load: Lo
     """naive and batch_norm take the same time on a network that runs as built."""
     own, other = (load(model="nets/vit.py:build", technique=name).configs[0]
                   for name in ("naive", "batch_norm"))  # fmt: skip
-    images = {("digits", None): 1437}
+    images = {("cifar10", None): 1437}
     ours = {rate_key(load(model="cnn").configs[0]): Rate(100.0, 1.0, 1.0, 1)}
     text = "\n".join(plan_lines(plan_rows([own], images, ours), {}))
-    assert "1 cells: vit on digits;" in text and "time unknown: no cell like these ran" in text
+    assert "1 cells: vit on cifar10;" in text and "time unknown: no cell like these ran" in text
     row = plan_rows([own], images, {rate_key(other): Rate(100.0, 1.0, 1.0, 1)})[0]
     assert row.time.seconds is not None
