@@ -60,7 +60,7 @@ class Trainer:
         self.ranks = Ranks(self.runtime.rank, self.runtime.size)
         self.model, self.step = self.parts.model, self.parts.step
         self.plans = self.parts.plan.epochs
-        self.evaluate = Evaluator(self.model, self.data, self.ranks, self.beat)
+        self.evaluate = Evaluator(self.config, self.model, self.data, self.ranks, self.beat)
         self.stepper = Stepper(self.parts, self._batches, self.beat, self.awake.now)
         self.pursuit: Pursuit | None = None
         self.epochs: list[EpochRecord] = []  # of all starts
@@ -108,7 +108,8 @@ class Trainer:
             classification=classes,
             target=self.pursuit.outcome(error.what if error else None) if self.pursuit else None,
             sharpness=None if error or images is None else sharpness(
-                self.model, self.data, self.parts.used, images, self.ranks, self.beat
+                self.model, self.data, self.parts.used, images, self.ranks, self.evaluate.batch,
+                self.beat,
             ),
             alarms=tuple(self.alarms),
             gradient_bytes=self.step.wire_bytes,
