@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.src.engine.functional import Functional
 from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
-from train.config.checks import network_problem
+from train.config.checks import images_together, network_problem
 from train.config.networks import Feature
 from train.config.optimizer import Muon
 from train.config.run import RunConfig
@@ -25,6 +25,8 @@ _BUILT: Rows = (
      "expected a Keras model, found {x}"),
     (lambda n, **_: type(n).call not in (Functional.call, tf.keras.Sequential.call),
      "a subclassed model shows no inputs and outputs: expected a functional or Sequential one"),
+    (lambda n, **_: type(n).train_step is not tf.keras.Model.train_step,
+     "its class has a train_step of its own, which is not called: expected a plain Keras model"),
     (lambda n, **_: (len(n.inputs), len(n.outputs)) != (1, 1) or not hasattr(n.output, "shape"),
      "it has {n.inputs} for inputs and {n.outputs} for outputs: expected one tensor each"),
     (lambda n, **_: not n.inputs[0].dtype.is_floating and n.inputs[0].dtype.name,
@@ -47,6 +49,12 @@ _BUILT: Rows = (
         or x.virtual_batch_size),
      "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
      "one axis, which {x} are not"),
+    (lambda n, c, **_: images_together(c) == 1 and _names(
+        x for x in batch_norms(n)
+        if x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
+        == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements()),
+     "a batch of one image has one number per channel for {x}, which normalisation makes 0: use a "
+     "batch_per_rank of 2 or more"),
     (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
     (lambda n, c, **_: isinstance(c.technique.optimizer, Muon)
      and not muon_kernels(n, c.technique.optimizer),
@@ -62,6 +70,10 @@ _TRAINED: Rows = (
      "{x} draw from or keep a state that no checkpoint holds: use layers of Keras instead"),
     (lambda e, **_: e.other_writes or _names(v.deref() for v in e.written),
      "evaluation changes {x}, so test images would change the network: leave training=True out"),
+    (lambda n, **_: _names(
+        x for x in all_layers(n)
+        if getattr(getattr(x, "_random_generator", None), "_draws", 0)),  # last, in evaluation
+     "evaluation draws at random in {x}, on each rank other numbers: leave training=True out"),
     (lambda g, n, **_: g.other_writes or _names(
         v.deref() for v in g.written.keys() - {
             w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),
