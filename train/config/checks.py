@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
-from train.config.networks import APPLICATIONS, NETWORKS, Feature
+from train.config.networks import APPLICATIONS, NETWORKS, Feature, smallest_side
 from train.config.optimizer import NOT_ADAPTED
 from train.config.schedule import Grow, Step
 from train.config.technique import Rows, Technique, first_problem, grows, those
@@ -141,23 +141,22 @@ NEW_CELL: Rows = (
      "{x} as given has no effect here: leave it out, or set what it acts on"),
 )  # fmt: skip
 
-#: Of keras.applications, without a number.
-RGB = tuple(APPLICATIONS + name for name in ("DenseNet", "ResNet", "VGG"))
+#: Without a number.
+RGB = ("resnet", *(APPLICATIONS + name for name in ("DenseNet", "ResNet", "VGG")))
 #: By the shape of an image, which of arrays only the file shows, and its shorter side.
 IMAGES: Rows = (
     # a vector minus its own mean is zero, whatever the image was
-    (lambda c, t, shape, side: last_map_side(c.model, max(shape[:2])) == 1 and
-     {"batch_norm": c.batch_per_rank, "sync_batch_norm": c.batch_per_rank * c.gpus}
-     .get(t.normalisation) == 1,
+    (lambda c, t, shape, side: last_map_side(c.model, max(shape[:2])) == 1
+     and t.normalisation != "none" and images_together(c) == 1,
      "normalisation {t.normalisation} over one image: model {c.model} normalises its last hidden "
      "vector or map of one pixel, which would be the same for all images: use a batch_per_rank "
      "of 2 or more, normalisation: none, or larger images"),
-    (lambda c, t, shape, side: c.model == "resnet50" and (side < 32 or shape[2] != 3),
-     "model resnet50 needs RGB images of at least 32 pixels, found {c.dataset} with {side}: use "
-     "cnn or resnet_mini, or for a folder a larger image_size"),
+    (lambda c, t, shape, side: side < (least := smallest_side(c.model)) and least,
+     "model {c.model} needs images of at least {x} pixels a side, found {shape[0]} x {shape[1]}: "
+     "use another model, e.g. resnet_mini, or for a folder a larger image_size"),
     (lambda c, t, shape, side: c.model.rstrip("0123456789") in RGB and shape[2] != 3,
-     "Keras prepares images for {c.model} by means of three channels, found {c.dataset} with "
-     "{shape[2]}: use RGB images or another model"),
+     "Keras prepares images for {c.model} by means of three channels, found {shape[2]}: use RGB "
+     "images or another model"),
     (lambda c, t, shape, side: (how := t.augmentation).name == "crop_flip"
      and max(how.crop, how.cutout) >= side and [side - 1],
      "augmentation: crop {t.augmentation.crop} and cutout {t.augmentation.cutout} must be "
@@ -178,10 +177,11 @@ NETWORK: Rows = (
      "optimizer muon orthogonalises convolutions, which model {c.model:.24} does not have, so it "
      "would be {t.optimizer.rest} at {t.optimizer.rest_rate:g} times the learning rate: say "
      "dense: true, or use another optimizer"),
-    (lambda c, t, has: t.normalisation in ("ghost_batch_norm", "sync_batch_norm")
-     and "batch norm" not in has,
-     "normalisation {t.normalisation} takes the place of batch normalisation, which model "
-     "{c.model:.24} does not have: say normalisation: none"),
+    (lambda c, t, has: "batch norm" not in has and those(
+        normalisation=t.normalisation in ("ghost_batch_norm", "sync_batch_norm"),
+        bn_statistics=t.bn_statistics == "reestimated"),
+     "{x} as given needs batch normalisation, which model {c.model:.24} does not have, or only "
+     "frozen: say normalisation: none, and leave bn_statistics out"),
 )  # fmt: skip
 
 #: Of cells whose number of steps is known.
@@ -239,6 +239,11 @@ def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
         unit = c.epochs if t.schedule.unit == "fraction" else 1
         return tuple(milestone * unit for milestone in t.schedule.milestones)
     return t.batch_growth.epochs(c.epochs) if isinstance(t.batch_growth, Grow) else ()
+
+
+def images_together(c: RunConfig) -> int:
+    """What batch normalisation takes its statistics of, unless ghosts divide it."""
+    return c.batch_per_rank * (c.gpus if c.technique.normalisation == "sync_batch_norm" else 1)
 
 
 def last_map_side(model: str, side: int) -> int | None:

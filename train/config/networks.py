@@ -41,6 +41,11 @@ IN_APPLICATIONS = (
     "ResNet152V2", "ResNet50", "ResNet50V2", "ResNetRS101", "ResNetRS152", "ResNetRS200",
     "ResNetRS270", "ResNetRS350", "ResNetRS420", "ResNetRS50", "VGG16", "VGG19", "Xception",
 )  # fmt: skip
+#: Shorter side in pixels of the smallest images, where it is not that of all others of their kind.
+_SMALLEST_SIDES = {
+    "cnn": 6, "resnet50": 32, "keras.applications.InceptionResNetV2": 75,
+    "keras.applications.InceptionV3": 75, "keras.applications.Xception": 71,
+}  # fmt: skip
 #: Folder of the sweep's results that holds the files of its networks.
 MODELS = "models"
 _HASHED = re.compile(r"(.+)@([0-9a-f]{64})")
@@ -85,6 +90,10 @@ def parse_model(text: str) -> NetworkSource:
         f"unknown model {text!r}; expected {', '.join(NETWORKS)}, {APPLICATIONS}NAME or "
         "FILE.py:FUNCTION, which a config holds as FILE.py:FUNCTION@SHA256 without a folder"
     )
+
+
+def smallest_side(model: str) -> int:
+    return _SMALLEST_SIDES.get(model, 32 if model.startswith(APPLICATIONS) else 1)
 
 
 def model_label(text: str) -> str:

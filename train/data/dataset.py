@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import time
 import uuid
@@ -40,13 +41,29 @@ _STALE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """Some of the images of an array that is mapped into memory, copied when they are asked for."""
+
+    images: Pixels | Rows
+    rows: NDArray[np.int64]
+    dtype = np.dtype(np.uint8)
+
+    def __getitem__(self, of: Any) -> Pixels:
+        return self.images[self.rows[of]]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.rows), *self.images.shape[1:]
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Images uint8 [N, H, W, C] and labels int64 [N] for training and for validation."""
 
     name: str  # what reports show
-    train_x: Pixels = field(repr=False)
+    train_x: Pixels | Rows = field(repr=False)
     train_y: Labels = field(repr=False)
-    validation_x: Pixels = field(repr=False)
+    validation_x: Pixels | Rows = field(repr=False)
     validation_y: Labels = field(repr=False)
     classes: tuple[str, ...]
     fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
@@ -55,12 +72,12 @@ class Dataset:
 def make_dataset(
     name: str,
     classes: Sequence[str],
-    train: tuple[NDArray[np.generic], NDArray[np.generic]],
-    validation: tuple[NDArray[np.generic], NDArray[np.generic]],
+    train: tuple[NDArray[np.generic] | Rows, NDArray[np.generic]],
+    validation: tuple[NDArray[np.generic] | Rows, NDArray[np.generic]],
 ) -> Dataset:
     """``train``, ``validation``: images uint8 [N, H, W, C] and labels [N] of checked content."""
-    arrays: list[NDArray[Any]] = [
-        np.ascontiguousarray(part, kind)
+    arrays: list[Any] = [
+        part if isinstance(part, Rows) else np.ascontiguousarray(part, kind)
         for pair in (train, validation)
         for part, kind in zip(pair, ("u1", "<i8"), strict=True)
     ]
@@ -70,7 +87,7 @@ def make_dataset(
     )
 
 
-def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
+def fingerprint(arrays: Sequence[NDArray[Any] | Rows]) -> str:
     """sha256 over name, dtype, shape and bytes (C order) of the four arrays, in ARRAYS' order."""
     digest = hashlib.sha256()
     for name, array in zip(ARRAYS, arrays, strict=True):
@@ -80,12 +97,13 @@ def fingerprint(arrays: Sequence[NDArray[np.generic]]) -> str:
     return digest.hexdigest()
 
 
-def chunks(array: NDArray[np.generic]) -> Iterator[memoryview]:
-    """The bytes of a C-contiguous array, a few MB at a time."""
-    view = array.reshape(-1).view(np.uint8).data
-    for start in range(0, len(view), _CHUNK):
-        progress(f"{start:,} of {len(view):,} bytes hashed or written")
-        yield view[start : start + _CHUNK]
+def chunks(array: NDArray[Any] | Rows) -> Iterator[memoryview]:
+    """The bytes of an array, in C order, a few MB at a time."""
+    count, *one = array.shape
+    step = max(1, _CHUNK // (math.prod(one) * array.dtype.itemsize))
+    for start in range(0, count, step):
+        progress(f"{start:,} of {count:,} rows hashed or written")
+        yield array[start : start + step].reshape(-1).view(np.uint8).data
 
 
 def cut(images: Pixels, labels: Labels, at: int) -> tuple[tuple[Pixels, Labels], ...]:

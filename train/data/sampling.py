@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.config.run import tenth, used_train_images
-from train.data.dataset import Dataset, Labels, make_dataset
+from train.data.dataset import Dataset, Labels, Rows, make_dataset
 
 Indices = NDArray[np.int64]
 _SEED = 2017  # any fixed number; another one gives other held-out images
@@ -101,6 +101,6 @@ def for_tuning(data: Dataset) -> Dataset:
     return make_dataset(
         f"{data.name}, a tenth of its training images to validate on",
         data.classes,
-        (data.train_x[trained], data.train_y[trained]),
-        (data.train_x[checked], data.train_y[checked]),
+        (Rows(data.train_x, trained), data.train_y[trained]),
+        (Rows(data.train_x, checked), data.train_y[checked]),
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.technique import Technique
-from train.data.dataset import Pixels
+from train.data.dataset import Pixels, Rows
 from train.data.sampling import Indices
 from train.errors import ConfigError
 from train.models.layers import user_network
@@ -30,7 +30,7 @@ class ChannelStatistics(NamedTuple):
     deviation: tuple[float, ...]
 
 
-def channel_statistics(images: Pixels, used: Indices) -> ChannelStatistics:
+def channel_statistics(images: Pixels | Rows, used: Indices) -> ChannelStatistics:
     """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one, read in parts.
 
     From how often each of the 256 values occurs, in whole numbers.
@@ -69,7 +69,7 @@ def scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | 
     return tf.keras.layers.Rescaling(scale, offset, name="scale", dtype="float32")(images)
 
 
-def whiten_first_layer(model: tf.keras.Model, images: Pixels, used: Indices) -> None:
+def whiten_first_layer(model: tf.keras.Model, images: Pixels | Rows, used: Indices) -> None:
     """Set the filters of ``conv1`` to the principal components of what it sees, and the opposites.
 
     Each component c gives the filters c and -c, since the ReLU behind keeps one half of each, and

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.src.engine.functional import Functional
 from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
-from train.config.checks import network_problem
+from train.config.checks import images_together, network_problem
 from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
@@ -25,6 +25,8 @@ _BUILT: Rows = (
      "expected a Keras model, found {x}"),
     (lambda n, **_: type(n).call not in (Functional.call, tf.keras.Sequential.call),
      "a subclassed model shows no inputs and outputs: expected a functional or Sequential one"),
+    (lambda n, **_: type(n).train_step is not tf.keras.Model.train_step,
+     "its class has a train_step of its own, which is not called: expected a plain Keras model"),
     (lambda n, **_: (len(n.inputs), len(n.outputs)) != (1, 1) or not hasattr(n.output, "shape"),
      "it has {n.inputs} for inputs and {n.outputs} for outputs: expected one tensor each"),
     (lambda n, **_: not n.inputs[0].dtype.is_floating and n.inputs[0].dtype.name,
@@ -58,6 +60,12 @@ _BUILT: Rows = (
         or x.virtual_batch_size),
      "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
      "one axis, which {x} are not"),
+    (lambda n, c, **_: images_together(c) == 1 and _names(
+        x for x in batch_norms(n)
+        if x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
+        == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements()),
+     "a batch of one image has one number per channel for {x}, which normalisation makes 0: use a "
+     "batch_per_rank of 2 or more"),
     (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
 )  # fmt: skip
 
@@ -72,6 +80,10 @@ _TRAINED: Rows = (
      "a layer (add_weight), and give layers to layers as attributes"),
     (lambda e, **_: _names(v.deref() for v in e.written),
      "evaluation changes {x}, so test images would change the network: leave training=True out"),
+    (lambda n, **_: _names(
+        x for x in all_layers(n)
+        if getattr(getattr(x, "_random_generator", None), "_draws", 0)),  # last, in evaluation
+     "evaluation draws at random in {x}, on each rank other numbers: leave training=True out"),
     (lambda g, n, **_: _names(
         v.deref() for v in g.written.keys() - {
             w.ref() for x in batch_norms(n) for w in (x.moving_mean, x.moving_variance)}),

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from train.config.datasets import ARRAYS_PREFIX
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig, explain
 from train.config.technique import Technique
@@ -102,8 +103,9 @@ def _config(model: str, ranks: int, batch: int, row: dict[str, Any]) -> RunConfi
     try:
         technique = Technique(**{"name": "check", "base_lr": 0.001, "base_batch": batch, **row})
         return RunConfig(
-            dataset="synthetic", model=model, technique=technique, gpus=ranks,
-            batch_per_rank=batch, epochs=2, steps_per_epoch=STEPS, seed=0,
+            # its images are of any size, so that it is that of --input which is checked
+            dataset=f"{ARRAYS_PREFIX}random.npz@{'0' * 64}", model=model, technique=technique,
+            gpus=ranks, batch_per_rank=batch, epochs=2, steps_per_epoch=STEPS, seed=0,
         )  # fmt: skip
     except ValidationError as error:
         raise ConfigError(explain(error).strip()) from error

@@ -5,6 +5,9 @@ need common ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -25,16 +28,17 @@ from train.trainer.stepper import Parts
 
 
 def settle_statistics(
-    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, beat: Callable[[str], None]
-) -> None:
+    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, beat: Callable[[str], None],
+    most: int | None = None,
+) -> None:  # fmt: skip
     """Collective: give the evaluated model the moving averages pooled over the ranks, or
-    re-estimated statistics, as the technique asks."""
+    re-estimated statistics, as the technique asks; of ``most`` batches of each rank."""
     beat("")
     rank, size = runtime.rank, runtime.size
 
     def estimated_from() -> Iterator[Pixels]:
         batches = estimation_batches(config, data, parts.used, rank, size)
-        for number, images in enumerate(batches, 1):
+        for number, images in enumerate(islice(batches, most), 1):
             beat(f", batch {number}")
             yield images
         beat(", adding up over the ranks")
@@ -77,13 +81,10 @@ def reestimate_statistics(model: tf.keras.Model, batches: Iterable[Pixels], size
     batches: uint8 [b, H, W, C] with one b, in whole ghosts; on all ranks the same number.
     """
     layers = batch_norms(model)
-    if not layers:
-        return
-    forward: tf.types.experimental.ConcreteFunction | None = None
     # Welford 1962, in float64: mean of means, squares of their deviations, mean of variances
     center = squares = within = np.zeros(())
     for count, images in enumerate(_ghosts(batches, layers), 1):
-        forward = forward or _one_batch(model, layers, images.shape)
+        forward, parts = _one_batch(model, images.shape)
         mean, variance = (part.numpy() for part in forward(tf.constant(images)))
         off = mean.astype(np.float64) - center
         center = center + off / count
@@ -91,9 +92,9 @@ def reestimate_statistics(model: tf.keras.Model, batches: Iterable[Pixels], size
         within = within + (variance - within) / count
     ends = np.cumsum([layer.moving_mean.shape[0] for layer in layers])[:-1]
     moments = (np.split(values, ends) for values in (center, within, squares / count))
-    for layer, mean, biased, between in zip(layers, *moments, strict=True):
+    for layer, part, mean, kept, between in zip(layers, parts, *moments, strict=True):
         layer.moving_mean.assign(mean)
-        layer.moving_variance.assign(biased * biased_part(layer, len(images)) + between)
+        layer.moving_variance.assign(kept * part + between)
     reduce_statistics(model, size)
 
 
@@ -105,11 +106,12 @@ def _ghosts(batches: Iterable[Pixels], layers: list[tf.keras.layers.Layer]) -> I
         yield from np.split(images, len(images) // ghosts[0].ghost_batch if ghosts else 1)
 
 
-def _one_batch(
-    model: tf.keras.Model, layers: list[tf.keras.layers.Layer], shape: tuple[int, ...]
-) -> tf.types.experimental.ConcreteFunction:
+@lru_cache(1)  # all epochs of a run need one
+def _one_batch(model: tf.keras.Model, shape: tuple[int, ...]) -> tuple[Any, list[float]]:
     """A graph from images to their moving statistics, which with momentum 0 are those of this batch
-    alone. Earlier graphs keep the momentum that is written into them."""
+    alone, and :func:`biased_part` of each layer. Earlier graphs keep the momentum that is written
+    into them."""
+    layers = batch_norms(model)
 
     @graph
     def statistics(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -126,7 +128,8 @@ def _one_batch(
     try:
         for layer in layers:
             layer.momentum = 0.0
-        return statistics.get_concrete_function(tf.TensorSpec(shape, tf.uint8))
+        forward = statistics.get_concrete_function(tf.TensorSpec(shape, tf.uint8))
+        return forward, [biased_part(layer, shape[0]) for layer in layers]
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum

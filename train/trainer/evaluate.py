@@ -11,16 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from train.config.run import RunConfig
 from train.data.dataset import Dataset
-from train.data.sampling import evaluation_shard
+from train.data.sampling import Indices, evaluation_shard
 from train.distributed.communicator import Ranks
 from train.models.layers import graph
 from train.models.networks import a_sigmoid_input
 from train.trainer.classification import count
 
 #: Bounds of one forward pass, a matter of memory and not of results: 500 images of 32x32 pixels,
-#: 41 of 224x224.
-_IMAGES, _PIXELS = 500, 2**21
+#: 41 of 224x224. What a network of others needs for an image is not known: it gets as many as it
+#: trains on at once, or a few.
+_IMAGES, _PIXELS, _FEW = 500, 2**21, 16
 
 
 class Evaluation(NamedTuple):
@@ -35,12 +37,9 @@ class Evaluator:
     """Callable, collective: evaluates the model's present weights."""
 
     def __init__(
-        self,
-        model: tf.keras.Model,
-        data: Dataset,
-        ranks: Ranks,
+        self, config: RunConfig, model: tf.keras.Model, data: Dataset, ranks: Ranks,
         beat: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.ranks, self.beat = ranks, beat
         watched = a_sigmoid_input(model)
         self.watches = watched is not None
@@ -49,7 +48,7 @@ class Evaluator:
         self.images, self.labels = data.validation_x, data.validation_y
         self.classes = len(data.classes)
         shard = evaluation_shard(len(self.labels), ranks.rank, ranks.size)
-        self.batch = images_at_once(*self.images.shape[1:3])
+        self.batch = images_at_once(config, *self.images.shape[1:3])
         self.parts = [shard[i : i + self.batch] for i in range(0, len(shard), self.batch)]
 
     def __call__(self) -> Evaluation:
@@ -59,10 +58,7 @@ class Evaluator:
         inputs = np.zeros(len(self.labels) if self.watches else 0)
         for number, part in enumerate(self.parts, 1):
             self.beat(f"validating, part {number} of {len(self.parts)}")
-            # filled up with copies that weigh nothing: one shape means one traced graph
-            rows = np.pad(part, (0, self.batch - len(part)), mode="edge")
-            weights = np.float32(np.arange(self.batch) < len(part))
-            lost, predicted, *watched = self._forward(self.images[rows], self.labels[rows], weights)
+            lost, predicted, *watched = self.answers(part)
             loss += float(lost)
             mine += count(self.labels[part], predicted.numpy()[: len(part)], self.classes)
             for values in watched:
@@ -82,6 +78,13 @@ class Evaluator:
             else (),
         )
 
+    def answers(self, part: Indices) -> tuple[tf.Tensor, ...]:
+        """Of validation images, at least one, what :meth:`_forward` gives."""
+        # filled up with copies that weigh nothing: one shape means one traced graph
+        rows = np.pad(part, (0, self.batch - len(part)), mode="edge")
+        weights = np.float32(np.arange(self.batch) < len(part))
+        return self._forward(self.images[rows], self.labels[rows], weights)
+
     @graph
     def _forward(
         self, images: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
@@ -93,5 +96,6 @@ class Evaluator:
         return tf.reduce_sum(losses * weights), tf.argmax(logits, axis=-1), *watched
 
 
-def images_at_once(height: int, width: int) -> int:
-    return max(1, min(_IMAGES, _PIXELS // (height * width)))
+def images_at_once(config: RunConfig, height: int, width: int) -> int:
+    most = max(config.batch_per_rank, _FEW) if config.runs_as_built else _IMAGES
+    return max(1, min(most, _IMAGES, _PIXELS // (height * width)))

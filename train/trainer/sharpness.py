@@ -27,7 +27,6 @@ from train.distributed.communicator import Ranks
 from train.errors import ConfigError
 from train.models.layers import all_layers, graph
 from train.record.measurements import Sharpness
-from train.trainer.evaluate import images_at_once
 
 L = tf.keras.layers
 Vector = NDArray[np.float64]
@@ -42,14 +41,16 @@ def sharpness(
     used: Indices,
     images: int,
     ranks: Ranks,
+    at_once: int,
     beat: Callable[[str], None] = lambda _: None,
 ) -> Sharpness | None:
     """Of the model's present weights; None if second derivatives are no numbers; collective.
 
     used: training images of the run; ``images`` of them are taken, evenly spaced, or all.
+    at_once: images of an evaluation's forward pass, which needs a third of the memory.
     """
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
-    hessian = _Hessian(model, data, chosen, ranks, beat)
+    hessian = _Hessian(model, data, chosen, ranks, at_once // 3, beat)
     lengths = _lengths(model)
     try:
         with _unfused(model):
@@ -74,7 +75,7 @@ def check_sharpness(model: tf.keras.Model, data: Dataset) -> None:
     Raises:
         ConfigError: an operation of the network has no second derivative.
     """
-    hessian = _Hessian(model, data, np.arange(1), Ranks(0, 1), lambda _: None)
+    hessian = _Hessian(model, data, np.arange(1), Ranks(0, 1), 1, lambda _: None)
     along = [tf.TensorSpec(shape) for shape in hessian.shapes]
     images, labels = (
         tf.type_spec_from_value(tf.constant(x[:1])) for x in (data.train_x, data.train_y)
@@ -144,15 +145,14 @@ class _Hessian:
     """Of the loss by the trainable variables, one after the other in one vector."""
 
     def __init__(
-        self, model: tf.keras.Model, data: Dataset, chosen: Indices, ranks: Ranks,
+        self, model: tf.keras.Model, data: Dataset, chosen: Indices, ranks: Ranks, batch: int,
         beat: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.model, self.data, self.ranks, self.beat = model, data, ranks, beat
         self.count = len(chosen)
         self.products = 0
         mine = chosen[evaluation_shard(len(chosen), ranks.rank, ranks.size)]
-        # three times the memory of a forward pass
-        batch = max(1, images_at_once(*data.train_x.shape[1:3]) // 3)
+        batch = max(1, batch)
         self.parts = [mine[i : i + batch] for i in range(0, len(mine), batch)]
         self.shapes = [variable.shape for variable in model.trainable_variables]
         self.ends = np.cumsum([math.prod(shape) for shape in self.shapes])

@@ -57,9 +57,9 @@ class Stepper:
     sampled_s: float = 0.0  # of the last epoch's sampled step, its wait for the batch included
     extra_s: float = 0.0  # what that step took longer than a usual one
 
-    def warm_up(self, plan: EpochPlan) -> None:
-        """Take a step of either form as the epoch has them, and undo them: what is done once, as
-        making graphs and choosing kernels, is then no part of the epoch's seconds."""
+    def warm_up(self, plan: EpochPlan, evaluate: Callable[[], object]) -> None:
+        """Take a step of either form as the epoch has them, evaluate, and undo them: what is done
+        once, as making graphs and choosing kernels, is then no part of the epoch's seconds."""
         if plan.accumulation in self.warm:
             return
         self.warm.add(plan.accumulation)
@@ -71,6 +71,7 @@ class Stepper:
         (batches,) = self.batches(replace(plan, steps=1), [1])
         for sampled in (False, True):
             self._take(batches, plan, 0, sampled=sampled)
+        evaluate()
         for variable, value in zip(step.state, values, strict=True):
             variable.assign(value)
         step.push()

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from train.trainer.divergence import divergence
 from train.trainer.epoch import alarm_of, epoch_record, epoch_sums
 from train.trainer.evaluate import Evaluation, Evaluator
 from train.trainer.sharpness import sharpness
-from train.trainer.stepper import Parts, Stepper
+from train.trainer.stepper import PREPARING_S, Parts, Stepper
 
 #: The next epoch may take this much longer than the longest so far,
 MARGIN = 1.15
@@ -62,7 +63,8 @@ class Trainer:
         self.model, self.step = self.parts.model, self.parts.step
         self.fingerprint = self.data.fingerprint + network_digest(self.model)
         self.plans = self.parts.plan.epochs
-        self.evaluate = Evaluator(self.model, self.data, self.ranks, self.beat)
+        self.evaluate = Evaluator(self.config, self.model, self.data, self.ranks, self.beat)
+        self.settle = partial(settle_statistics, self.config, self.data, self.parts, self.runtime)
         self.stepper = Stepper(self.parts, self._batches, self.beat, self.awake.now)
         self.pursuit: Pursuit | None = None
         self.epochs: list[EpochRecord] = []  # of all starts
@@ -110,7 +112,8 @@ class Trainer:
             classification=classes,
             target=self.pursuit.outcome(error.what if error else None) if self.pursuit else None,
             sharpness=None if error or images is None else sharpness(
-                self.model, self.data, self.parts.used, images, self.ranks, self.beat
+                self.model, self.data, self.parts.used, images, self.ranks, self.evaluate.batch,
+                self.beat,
             ),
             alarms=tuple(self.alarms),
             gradient_bytes=self.step.wire_bytes,
@@ -191,7 +194,7 @@ class Trainer:
         """Train and evaluate; collective."""
         # by rank 0's clock, and before that of the epoch runs
         self.stepper.per_call = self.ranks.of_first(self.stepper.wanted_per_call(plan))
-        self.stepper.warm_up(plan)
+        self.stepper.warm_up(plan, self._warm_up_evaluation)
         self.ranks.barrier()
         began = self.awake.now()
         results, error = self.stepper.epoch(plan)
@@ -207,10 +210,7 @@ class Trainer:
         # also if the epoch was broken off: the ranks end with one model in any case
         settling = f"settling the batch-norm statistics after epoch {plan.number + 1}"
         self.step.pull()
-        settle_statistics(
-            self.config, self.data, self.parts, self.runtime,
-            lambda part: self.beat(settling + part),
-        )  # fmt: skip
+        self.settle(lambda part: self.beat(settling + part))
         self.step.push()
         self.checked = self.evaluate() if error is None else None
         ended, suspended_s = self.awake.read()
@@ -234,6 +234,11 @@ class Trainer:
             steps_per_call=self.stepper.per_call,
         )  # fmt: skip
         return record, error
+
+    def _warm_up_evaluation(self) -> None:
+        phase = "preparing the evaluation"
+        self.settle(lambda part: self.beat(phase + part, PREPARING_S), most=1)
+        self.evaluate.answers(np.zeros(1, np.int64))
 
     def _batches(self, plan: EpochPlan, calls: Sequence[int]) -> Iterator[Batches]:
         rank, size, replicas = self.runtime.rank, self.runtime.size, self.runtime.replicas

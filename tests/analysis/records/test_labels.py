@@ -86,7 +86,7 @@ def test_networks_have_short_names_which_differ_where_their_files_do() -> None:
     """Records need no file of the network."""
     models = ["cnn", "keras.applications.MobileNetV2", f"vit.py:build@{'0' * 64}",
               f"vit.py:small@{'0' * 64}", f"vit.py:build@{'1' * 64}"]  # fmt: skip
-    rows = runs_frame([record(config(model=model)) for model in models])
+    rows = runs_frame([record(config(model=model, dataset="cifar10")) for model in models])
     assert [*map(str, rows["context"])] == [
         "cnn", "MobileNetV2", "vit@000000", "vit:small", "vit@111111"
     ]  # fmt: skip

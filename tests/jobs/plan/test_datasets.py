@@ -60,7 +60,7 @@ def test_arrays_of_a_sweep_are_hashed_prepared_and_planned(tmp_path: Path) -> No
         arrays |= {f"y_{part}": np.arange(n) % 2 for part, n in parts.items()}
         np.savez(tmp_path / "birds.npz", **arrays)
 
-    (tmp_path / "mine.yaml").write_text(SWEEP + "augmentation: {name: crop_flip, crop: 4}")
+    (tmp_path / "mine.yaml").write_text(SWEEP + "augmentation: {name: crop_flip, crop: 6}")
 
     def planned() -> dict[str, int]:
         configs = load_sweep(str(tmp_path / "mine.yaml"), data=tmp_path).configs
@@ -72,5 +72,5 @@ def test_arrays_of_a_sweep_are_hashed_prepared_and_planned(tmp_path: Path) -> No
     assert list(first.values()) == [4] and next(iter(first)).startswith("birds-cnn-naive-")
     save(16)
     assert planned().keys() != first.keys(), "another content, another cell"
-    save(4)
-    assert "have 4 pixels: use at most 3" in refusal(planned)
+    save(6)
+    assert "have 6 pixels: use at most 5" in refusal(planned)

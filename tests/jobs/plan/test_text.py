@@ -163,7 +163,7 @@ def test_moving_averages_that_have_not_moved(
 def test_moving_averages_of_a_network_as_built_have_its_own_momentum() -> None:
     """Keras' default is 0.99; seen: the technique's 0.9, or nothing for naive."""
     for technique in ({"name": "naive"}, {"normalisation": "batch_norm"}):
-        cell = of(technique, epochs=6, model="keras.applications.MobileNetV2")
+        cell = of(technique, epochs=6, model=f"vit.py:build@{'0' * 64}")
         text = said(cell, images=1536)
         assert "momentum of 0.99" in text and "up to 48% of its initial statistics" in text
         assert "batch-norm statistics" not in text

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from tests.builders import config
+from train.config.checks import image_problem
 from train.config.networks import (
     IN_APPLICATIONS,
     NetworkSource,
@@ -18,9 +18,12 @@ from train.config.networks import (
     model_label,
     model_slug,
     parse_model,
+    smallest_side,
     split_hash,
 )
 
+#: Those that are built in two seconds.
+QUICK = ("MobileNet", "Xception")
 SHA = "0123456789abcdef" * 4
 
 
@@ -39,7 +42,7 @@ SHA = "0123456789abcdef" * 4
 def test_a_network_has_a_source_a_label_and_a_place_in_ids(model, source, label, slug) -> None:
     assert parse_model(model) == source
     assert (model_label(model), model_slug(model)) == (label, slug)
-    assert config(model=model).cell_id().startswith(f"digits-{slug}-naive-g1-s0-")
+    assert config(model=model, dataset="cifar10").cell_id().startswith(f"cifar10-{slug}-naive-g1-")
 
 
 @pytest.mark.parametrize(
@@ -60,16 +63,32 @@ def test_the_names_of_applications_are_those_of_keras() -> None:
     assert tuple(n for n in dir(there) if callable(getattr(there, n))) == IN_APPLICATIONS
 
 
-def test_networks_that_need_rgb_are_those_whose_images_keras_prepares_by_channel() -> None:
+def keras_takes(name: str, side: int) -> bool:
+    import tensorflow as tf
+
+    build = getattr(tf.keras.applications, name)
+    return not fails(build, weights=None, input_shape=(side, side, 3), classifier_activation=None)
+
+
+def test_networks_need_the_images_that_keras_prepares_and_checks() -> None:
     import tensorflow as tf
 
     for name in IN_APPLICATIONS:
+        cell = config(model=f"keras.applications.{name}", dataset=f"arrays:a.npz@{SHA}")
+        side = smallest_side(cell.model)
         prepare = sys.modules[getattr(tf.keras.applications, name).__module__].preprocess_input
-        errors = [
-            fails(prepare, tf.keras.Input((64, 64, 1))),
-            fails(partial(config, dataset="mnist"), model=f"keras.applications.{name}"),
-        ]
-        assert errors[0] == errors[1], name
+        refused = [image_problem(cell, shape) for shape in ((side, side, 3), (side, side, 1))]
+        by_keras = fails(prepare, tf.keras.Input((64, 64, 1)))
+        assert [bool(text) for text in refused] == [False, by_keras], name
+        assert f"at least {side} pixels" in image_problem(cell, (side, side - 1, 3))
+        assert not keras_takes(name, side - 1), name
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in IN_APPLICATIONS]
+)
+def test_keras_takes_the_smallest_images(name: str) -> None:
+    assert keras_takes(name, smallest_side(f"keras.applications.{name}"))
 
 
 def fails(function: Callable[..., object], *given: object, **named: object) -> bool:
@@ -90,7 +109,7 @@ def test_other_content_is_another_cell_and_the_folder_of_cells_has_the_copy() ->
 
 def test_weights_of_an_own_network_are_named_with_their_hash() -> None:
     assert split_hash(f"w.h5@{SHA}") == ("w.h5", SHA) and split_hash("a@b.h5") == ("a@b.h5", None)
-    own = {"model": "keras.applications.MobileNetV2"}
+    own = {"model": "keras.applications.MobileNetV2", "dataset": "cifar10"}
     assert config(**own, pretrained=f"w.h5@{SHA}").pretrained == f"w.h5@{SHA}"
     with pytest.raises(ValidationError, match="pretrained: expected FILE@SHA256"):
         config(**own, pretrained="w.h5")

@@ -110,7 +110,7 @@ def test_the_watchdog_hears_of_a_download_a_decode_and_a_write(tmp_path: Path) -
     fetch_all([published(file)], tmp_path / "again")
     assert fetched > 3 and "set.bin: 3,000,000 of 3,000,000 bytes" in heard[fetched - 1]
     rest = "\n".join(heard[fetched:])
-    for part in ("listing", "preparing folder:", "decoding: 10 of 10", "bytes hashed or written"):
+    for part in ("listing", "preparing folder:", "decoding: 10 of 10", "rows hashed or written"):
         assert part in rest
     assert all(text.startswith("loading the data: ") for text in heard)
     assert "again" not in rest, "whoever no longer listens hears nothing"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -23,10 +25,25 @@ def numbered(n: int) -> Dataset:
 def test_no_published_held_out_image_is_left_and_none_is_in_both_parts() -> None:
     whole = numbered(203)
     found = for_tuning(whole)
-    trained, checked = (set(x[:, 0, 0, 0].tolist()) for x in (found.train_x, found.validation_x))
+    parts = found.train_x[:], found.train_y, found.validation_x[:], found.validation_y
+    trained, checked = (set(x[:, 0, 0, 0].tolist()) for x in parts[::2])
     assert 255 not in trained | checked
     assert not trained & checked
     assert trained | checked == set(range(203))
+    copied = make_dataset("copied", "abc", parts[:2], parts[2:])
+    assert found.fingerprint == copied.fingerprint and found.train_x.shape == parts[0].shape
+
+
+def test_images_that_are_mapped_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: each rank of a node kept all images in memory of its own."""
+    monkeypatch.setattr("train.data.dataset._CHUNK", 1 << 20)
+    whole = make_dataset("t", "ab", (np.zeros((4000, 64, 64, 1), np.uint8), np.arange(4000) % 2),
+                         (np.zeros((1, 64, 64, 1), np.uint8), np.zeros(1)))  # fmt: skip
+    tracemalloc.start()
+    kept = for_tuning(whole)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < whole.train_x.nbytes / 4 and len(kept.train_y) == 3600
 
 
 def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None:

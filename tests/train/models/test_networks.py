@@ -7,6 +7,7 @@ import pytest
 
 from tests import builders
 from train.config.checks import last_map_side
+from train.config.networks import NETWORKS, smallest_side
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
@@ -112,6 +113,15 @@ def test_the_side_of_the_last_map_is_known_without_the_network(model: str, side:
     net = build(model, (side, side, 3), 4, "batch_norm")
     last = net.get_layer("resnet50" if model == "resnet50" else "block3_bn2")
     assert last.output_shape[1:3] == (last_map_side(model, side),) * 2
+
+
+@pytest.mark.parametrize("model", sorted(NETWORKS.keys() - {"resnet50"}))
+def test_the_smallest_images_are_those_of_which_the_layers_leave_something(model: str) -> None:
+    side, kind = smallest_side(model), "none" if model == "linear" else "batch_norm"
+    build(model, (side, side + 3, 3), 4, kind)
+    if side > 1:
+        with pytest.raises(ValueError, match=r"[Ii]nput size|Negative dimension"):
+            build(model, (side + 3, side - 1, 3), 4, kind)
 
 
 def test_same_seed_same_weights_other_seed_other_weights() -> None:

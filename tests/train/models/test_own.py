@@ -70,7 +70,7 @@ def build(input_shape, classes):
 
 def config_of(model: str, row: Any = None, **changes: Any) -> RunConfig:
     technique = builders.row(**(row or {}))
-    return builders.config(model=model, technique=technique, batch_per_rank=4, **changes)
+    return builders.config(model=model, technique=technique, **{"batch_per_rank": 4} | changes)
 
 
 def own(folder: Path, body: str, row: Any = None, draws: Any = None, **changes: Any) -> Any:
@@ -413,6 +413,8 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
         ("def build(s, n):\n    return n", {}, "expected a Keras model, found int"),
         ("class N(tf.keras.Model):\n    def call(self, x): return x\ndef build(s, n): return N()",
          {}, "a subclassed model"),
+        ("class N(tf.keras.Model):\n    def train_step(self, data): ...\n"
+         + flat().replace("tf.keras.Model", "N"), {}, "a train_step of its own"),
         (flat(start="[i, L.Input(s)]"), {}, "one tensor each"),
         (flat(made="{'a': L.Dense(n)(x)}"), {}, "one tensor each"),
         (flat(given="L.Input((9, 9, 3))"), {}, r"it takes \(None, 9"),
@@ -437,6 +439,8 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
          "PyFunc .* no checkpoint holds"),
         (flat("x = L.BatchNormalization(name='bn')(x, training=True)"), {},
          "evaluation changes bn/moving_mean"),
+        (flat("x = L.Dropout(0.5, name='drop')(x, training=True)"), {},
+         "evaluation draws at random in drop, "),
         (MASKED, GHOSTS, "bn get a mask"),
         (MASKED, SYNC, "bn get a mask"),
         (flat("x = L.BatchNormalization(synchronized=True)(x)"), {}, "synchronized=True"),
@@ -444,6 +448,8 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
          "training changes the kernels of spectral_normalization by other"),
         (flat("x = tf.compat.v1.keras.layers.BatchNormalization()(x)"), {}, "moving_mean.* means"),
         (flat(), GHOSTS, "does not have"),
+        (flat(), {"normalisation": "batch_norm", "bn_statistics": "reestimated"},
+         "bn_statistics as given needs"),
         (flat("x = L.BatchNormalization(trainable=False)(x)"), SYNC, "does not have"),
         (flat("x = L.BatchNormalization(axis=[1, 3])(x)"), GHOSTS, "over one axis"),
         (flat("x = L.TimeDistributed(L.BatchNormalization(name='bn'))(x)"), GHOSTS,
@@ -457,6 +463,22 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
 def test_what_cannot_be_measured_is_refused(body: str, row: Any, text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"net\.py\W.*{text}"):
         own(tmp_path, body, row)
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["L.GlobalAveragePooling2D()(x)", "L.GlobalAveragePooling2D(keepdims=True)(x)",
+     "L.MaxPooling2D(8)(x)", "L.Reshape((192, 1, 1))(x)"],
+)  # fmt: skip
+def test_batches_of_one_number_per_channel_are_refused(before: str, tmp_path: Path) -> None:
+    """What is normalised is then 0, whatever the image was."""
+    axis = 1 if "Reshape" in before else -1
+    body = flat(f"x = L.BatchNormalization(axis={axis}, name='bn')({before})")
+    for row in ({}, SYNC):
+        with pytest.raises(ConfigError, match=r"one number per channel for bn, .* of 2 or more"):
+            own(tmp_path, body, row, batch_per_rank=1)
+    own(tmp_path, body, SYNC, batch_per_rank=2)
+    own(tmp_path, flat("x = L.BatchNormalization()(x)"), batch_per_rank=1)
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,14 @@ def main() -> None:
         for layer in layers:
             layer.moving_mean.assign(offset + rng.normal(0, 0.1, layer.moving_mean.shape))
             layer.moving_variance.assign(rng.uniform(0.5, 2, layer.moving_variance.shape))
-        before, own_before = statistics(), Evaluator(model, data, Ranks(0, 1))()
+        before, own_before = statistics(), Evaluator(of, model, data, Ranks(0, 1))()
         reduce_statistics(model, runtime.size)
         told[offset] = {
             "before": before,
             "after": statistics(),
             "own_before": own_before,
-            "own_after": Evaluator(model, data, Ranks(0, 1))(),
-            "together_after": Evaluator(model, data, Ranks(runtime.rank, runtime.size))(),
+            "own_after": Evaluator(of, model, data, Ranks(0, 1))(),
+            "together_after": Evaluator(of, model, data, Ranks(runtime.rank, runtime.size))(),
         }
     world, _ = describe_world(runtime, collect(of, ()))
     print(json.dumps([*told.values(), world.oversubscribed]))

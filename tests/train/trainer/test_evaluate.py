@@ -17,6 +17,7 @@ from train.data.dataset import Dataset, make_dataset
 
 pytestmark = pytest.mark.tf
 
+OWN = f"net.py:build@{'0' * 64}"
 CLASSES, SHAPE = 4, (2, 2, 1)
 
 
@@ -80,7 +81,7 @@ def evaluate(net: Any, given: Dataset, size: int) -> list[Any]:
     from train.trainer.evaluate import Evaluator
 
     gate, parts = threading.Barrier(size, timeout=60), []
-    ranks = [Evaluator(net, given, Rank(rank, size, gate, parts)) for rank in range(size)]
+    ranks = [Evaluator(config(), net, given, Rank(rank, size, gate, parts)) for rank in range(size)]
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: rank(), ranks))
 
@@ -147,4 +148,6 @@ def test_inputs_of_a_network_that_diverged_are_left_out() -> None:
 def test_large_images_are_evaluated_a_few_at_a_time(side: int, images: int) -> None:
     from train.trainer.evaluate import images_at_once
 
-    assert images_at_once(side, side) == images
+    assert images_at_once(config(), side, side) == images
+    few = [images_at_once(config(model=OWN, batch_per_rank=b), side, side) for b in (2, 64)]
+    assert few == [min(images, 16), min(images, 64)], "of a network that may need more for each"

@@ -64,7 +64,7 @@ def measured(net: Any, given: Dataset, images: int = IMAGES, ranks: Any = None) 
     from train.distributed.communicator import Ranks
     from train.trainer.sharpness import sharpness
 
-    return sharpness(net, given, np.arange(IMAGES), images, ranks or Ranks(0, 1))
+    return sharpness(net, given, np.arange(IMAGES), images, ranks or Ranks(0, 1), 500)
 
 
 def test_batch_norm_is_not_fused_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

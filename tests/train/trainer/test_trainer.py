@@ -109,6 +109,17 @@ def killed_at(moment: str) -> Any:
 
 
 @pytest.mark.tf
+def test_all_graphs_are_made_before_the_first_epoch_is_timed(tmp_path: Path) -> None:
+    """Re-estimated statistics had one of their own in each epoch."""
+    run = cell(of(Sgd(), epochs=2, bn_statistics="reestimated"), tmp_path)
+    layer, epoch, traced, before = run.model.get_layer("hidden"), run.stepper.epoch, [], []
+    layer.activation = lambda x: traced.append(layer) or x
+    run.stepper.epoch = lambda plan: before.append(len(traced)) or epoch(plan)
+    run.train()
+    assert before == 2 * [len(traced)] and traced
+
+
+@pytest.mark.tf
 def test_ranks_of_different_images_do_not_train(tmp_path: Path) -> None:
     """Copies on the nodes' own disks, of which one is an older one."""
     from train.distributed.communicator import Ranks

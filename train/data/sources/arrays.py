@@ -20,7 +20,9 @@ from train.data.waiting import say
 from train.errors import DataError
 
 #: What NumPy and zipfile raise on damaged, encrypted and other files, and on pickled objects.
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, RuntimeError)
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, AttributeError, RuntimeError,
+)  # fmt: skip
 _NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -55,7 +57,8 @@ def _decode(file: Path, sha256: str) -> Dataset:
         )
     try:
         with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in _NAMES if name in archive}
+            # NumPy returns the bytes of what is no array
+            arrays = {name: np.asarray(archive[name]) for name in _NAMES if name in archive}
     except _UNREADABLE as error:
         raise DataError(f"{file} cannot be read as arrays without objects: {error}") from error
     if problem := next((text for wrong, text in _problems(arrays) if wrong), None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_what_is_no_data_set(tmp_path: Path, changes: dict[str, Any], message: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["truncated", "text", "pickle", "npy", "altered"])
+@pytest.mark.parametrize("kind", ["truncated", "text", "pickle", "npy", "altered", "bytes"])
 def test_files_that_are_no_arrays(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "a.npz"
     save(file, arrays())
@@ -100,12 +101,16 @@ def test_files_that_are_no_arrays(tmp_path: Path, kind: str) -> None:
     middle = len(content) // 4
     altered = content[:middle] + bytes(3) + content[middle + 3 :]
     np.save(tmp_path / "a.npy", np.zeros(3))
+    with zipfile.ZipFile(tmp_path / "bytes.zip", "w") as members:
+        for name in arrays():
+            members.writestr(f"{name}.npy", b"no array")
     contents = {
         "truncated": content[:-100], "text": b"label,pixel", "pickle": pickle.dumps({"x_train": 1}),
         "npy": (tmp_path / "a.npy").read_bytes(), "altered": altered,
+        "bytes": (tmp_path / "bytes.zip").read_bytes(),
     }  # fmt: skip
     file.write_bytes(contents[kind])
-    with pytest.raises(DataError, match="cannot be read as arrays without objects"):
+    with pytest.raises(DataError, match=r"read as arrays without objects|x_train: found .S8 \[\]"):
         prepare("arrays:a.npz", None, tmp_path)
 
 
