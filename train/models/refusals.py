@@ -60,12 +60,6 @@ _BUILT: Rows = (
         or x.virtual_batch_size),
      "normalisation {c.technique.normalisation} takes the place of plain BatchNormalization over "
      "one axis, which {x} are not"),
-    (lambda n, c, **_: images_together(c) == 1 and _names(
-        x for x in batch_norms(n)
-        if x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
-        == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements()),
-     "a batch of one image has one number per channel for {x}, which normalisation makes 0: use a "
-     "batch_per_rank of 2 or more"),
     (lambda n, c, **_: network_problem(c, _features(n)), "{x}"),
 )  # fmt: skip
 
@@ -95,6 +89,12 @@ _TRAINED: Rows = (
      and are_bounded(e.logits, n.trainable_variables[-2:], shape),
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
      "last activation out"),
+    (lambda g, n, c, **_: images_together(c) == 1 and _names(
+        x for x in batch_norms(n) if g.written[x.moving_mean.ref()]
+        and (x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
+             == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements())),
+     "a batch of one image has one number per channel for {x}, which normalisation makes 0: use a "
+     "batch_per_rank of 2 or more"),
     (lambda n, **_: _names(
         x for x in all_layers(n) if getattr(getattr(x, "_random_generator", None), "repeats", False)
         and not isinstance(x, DropoutRNNCellMixin)),  # it has one mask for all times on purpose

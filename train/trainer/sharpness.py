@@ -50,7 +50,7 @@ def sharpness(
     at_once: images of an evaluation's forward pass, which needs a third of the memory.
     """
     chosen = used[np.linspace(0, len(used) - 1, min(images, len(used))).astype(np.int64)]
-    hessian = _Hessian(model, data, chosen, ranks, at_once // 3, beat)
+    hessian = _Hessian(model, data, chosen, ranks, max(1, at_once // 3), beat)
     lengths = _lengths(model)
     try:
         with _unfused(model):
@@ -152,7 +152,6 @@ class _Hessian:
         self.count = len(chosen)
         self.products = 0
         mine = chosen[evaluation_shard(len(chosen), ranks.rank, ranks.size)]
-        batch = max(1, batch)
         self.parts = [mine[i : i + batch] for i in range(0, len(mine), batch)]
         self.shapes = [variable.shape for variable in model.trainable_variables]
         self.ends = np.cumsum([math.prod(shape) for shape in self.shapes])

@@ -479,6 +479,7 @@ def test_batches_of_one_number_per_channel_are_refused(before: str, tmp_path: Pa
             own(tmp_path, body, row, batch_per_rank=1)
     own(tmp_path, body, SYNC, batch_per_rank=2)
     own(tmp_path, flat("x = L.BatchNormalization()(x)"), batch_per_rank=1)
+    own(tmp_path, body.replace(f"({before})", f"({before}, training=False)"), batch_per_rank=1)
 
 
 @pytest.mark.parametrize(
