@@ -124,11 +124,12 @@ def _setup(site: Site, root: Path) -> list[str]:
             f"hs_line={shlex.quote(f'module load {name}')}",
             f"hs_load {name} || hs_failed $?",
         ]
-    if site.setup:
-        # any command of a line; what fails within a file that it reads is that file's own matter
-        lines.append("trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR")
+    # any command of a line; what fails within a file that it reads is that file's own matter, which
+    # may also end the trap
+    trap = "trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR"
     for line in site.setup:
-        lines += [f"hs_line={shlex.quote(line)}", 'eval -- "$hs_line"']
+        lines += [f"hs_line={shlex.quote(line)}", trap, 'eval -- "$hs_line"', "hs_code=$?",
+                  "((hs_code == 0)) || hs_failed $hs_code"]  # fmt: skip
     if site.modules or site.setup:
         # Python looks for modules in the working folder first, wherever a line has gone
         lines += ["trap - EXIT ERR", f"builtin cd {shlex.quote(str(root))} || exit {NO_TASKS}"]

@@ -31,7 +31,7 @@ _PROGRAMS = ("sbatch", "squeue", "scontrol")
 #: Further signs: what the user asks of a cluster, what the sweep has submitted, variables that name
 #: a configuration or its server, and where packages, sites and the daemons of a cluster without
 #: configuration files (configless) keep slurm.conf.
-_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
+_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER", "SBATCH_ACCOUNT", "SBATCH_PARTITION", "SBATCH_QOS")
 CONFIGURATIONS = (
     "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf",
     "/opt/slurm/etc/slurm.conf", "/run/slurm/conf/slurm.conf",
@@ -125,8 +125,9 @@ def _has_slurm(given: Mapping[str, str], sweep: Path | None) -> bool:
     """
     there = [name for name in ("srun", *_PROGRAMS) if shutil.which(name, mode=os.F_OK)]
     missing = [name for name in _PROGRAMS if name not in there]
-    signs = _signs() + there + [f"{OPTIONS[key]}={text}" for key, text in given.items()]
-    signs += _given([name for name in os.environ if name.startswith("SBATCH_")])
+    signs = _signs() + there
+    if _given(_MODULES):  # elsewhere they may be variables of other programs, which make reads
+        signs += [f"{OPTIONS[key]}={text}" for key, text in given.items()]
     signs += [str(notes)] if sweep and (notes := sweep / NOTES_NAME).exists() else []
     if missing and signs:
         raise _not_loaded(signs, f"not on PATH: {', '.join(missing)}")

@@ -55,7 +55,7 @@ _SUBMIT_LIMIT = re.compile(r"\b(?:(?:QOS|Assoc)\w*SubmitJob|MaxSubmitJobs)\w*")
 _ANY_LIMIT = "Job violates accounting/QOS policy"
 _LIMIT_NAME = re.compile(r"\b(?:QOS|Assoc|Max)[A-Z]\w+")
 #: Slurm's name of a limit, or one word of a site.
-_NAME_LINE = re.compile(r"sbatch[\w.-]*: error: (\w+)")
+_NAME_LINE = re.compile(r".*\bsbatch[\w.-]*: error: (\w+)")
 
 
 def refusal_in(answer: Answer) -> str:

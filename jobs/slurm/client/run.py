@@ -35,16 +35,17 @@ _UNANSWERED = re.compile(
     "|Connection reset by peer|Connection timed out(?: establishing| writing| reading)?"
     "|Kernel reported delayed socket error after successful write.*"
 )
-#: A line in which one of Slurm's programs says why it failed, around such a text. All other lines
-#: are for printing: of a wrapper or tracer, of the loader (LD_PRELOAD), and of a site's job_submit
-#: plugin, which sbatch prints with its own name.
+#: A line in which one of Slurm's programs says why it failed, around such a text, whatever stands
+#: before it. All other lines are for printing: of a wrapper or tracer, of the loader (LD_PRELOAD),
+#: and of a site's job_submit plugin, which sbatch prints with its own name.
 _FAILED = re.compile(
-    r"(?:sbatch[\w.-]*: error: Batch job submission failed|allocation failure"
+    r"(?:.*?\b(?:Batch job submission failed|allocation failure"
     r"|s(?:acct|acctmgr|cancel|control|info|queue)[\w.-]*: (?:error|fatal)(?:: .+)?"
     r"|s[\w.-]+: error: \w+: failed to fetch remote configs"
-    r"|slurm_\w+(?: error)?|[\d_]+): ([^:]+)"
+    r"|slurm_\w+(?: error)?)|[\d_]+): ([^:]+)"
     r"|([^:]+) for job [\d_]+"
 )
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 #: No process can be started now, where the node limits those of a user: later it can.
 _NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 #: Of timeout(1), which a site may put before Slurm's programs; none of these ends with it.
@@ -71,7 +72,8 @@ class Answer:
 
     @property
     def lines(self) -> list[str]:
-        return [line.strip() for line in f"{self.err}\n{self.out}".splitlines()]
+        text = _COLOURS.sub("", f"{self.err}\n{self.out}")
+        return [line.strip() for line in text.splitlines()]
 
     @property
     def causes(self) -> list[str]:

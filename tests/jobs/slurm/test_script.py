@@ -108,6 +108,7 @@ def run_batch(folder: Path, site: Site, system: str) -> subprocess.CompletedProc
             "set -e; false", ": ${NOWHERE:?is not set}", "set -u; echo $NOWHERE", "if true; then",
             'echo "', "false  # seen", "false;", "trap 'exit 0' EXIT; false", "line=of; false",
             "source /nowhere; export A=1", "A=$(nosuch); export A", "set -o pipefail; false | true",
+            "trap - ERR; false",
         )),
     ],
 )  # fmt: skip

@@ -109,6 +109,9 @@ def test_what_sbatch_does_not_say_the_queue_does(tmp_path, fake, script) -> None
         ("kill -KILL $$", "a signal ended it"),  # a login node short of memory
         ("sh -c 'kill -KILL $$'; exit $?", "a signal ended it"),  # under a site's wrapper
         ("exec timeout 0.1 sleep 9", "a time limit ended it"),
+        # through a wrapper that adds to each line
+        *((rf"printf '{before}{CLOSING}Connection timed out{after}\n' >&2; exit 1", "timed out")
+          for before, after in (("[12:00] real-", ""), (r"\033[31m", r"\033[0m"))),
         *((f"echo '{CLOSING}{text}' >&2; exit 1", re.escape(text)) for text in (
             "Unable to contact slurm controller (receive failure)",
             "Zero Bytes were transmitted or received", "Connection reset by peer",

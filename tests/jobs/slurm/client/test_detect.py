@@ -135,7 +135,7 @@ def test_a_module_may_bring_the_configuration(fake, monkeypatch, variable) -> No
 @pytest.mark.parametrize(
     ("how", "variables", "words"),
     [
-        ({"options": {"account": "b"}}, {}, "ACCOUNT=b found here"),
+        ({"options": {"account": "b"}}, {"LMOD_CMD": "/lmod"}, "ACCOUNT=b found here"),
         ({}, {"SBATCH_PARTITION": "gpu"}, "SBATCH_PARTITION=gpu found here"),
         ({"sweep": True}, {}, r"\.slurm found here"),
     ],
@@ -152,6 +152,12 @@ def test_who_uses_a_cluster_does_not_train_where_slurm_is_not_loaded(
     with pytest.raises(NoAnswer, match=f"{words}.*SITE=local"):
         site_for("auto", **how)
     assert site_for("local", **how) is None
+
+
+def test_variables_of_other_programs_are_no_sign(bare: Path, monkeypatch) -> None:
+    """make reads ACCOUNT of a cloud's tools."""
+    monkeypatch.setenv("SBATCH_EXPORT", "NONE")
+    assert site_for("auto", options={"account": "123456789012"}) is None
 
 
 @pytest.mark.parametrize("name", ["auto", "dgx", "local"])

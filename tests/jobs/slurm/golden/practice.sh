@@ -41,9 +41,11 @@ hs_line='module load apptainer/1.3'
 hs_load apptainer/1.3 || hs_failed $?
 hs_line='module load '"'"'it'"'"'"'"'"'"'"'"'s'"'"''
 hs_load 'it'"'"'s' || hs_failed $?
-trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR
 hs_line='ulimit -l unlimited'
+trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR
 eval -- "$hs_line"
+hs_code=$?
+((hs_code == 0)) || hs_failed $hs_code
 trap - EXIT ERR
 builtin cd /home/ada/horoscale || exit 66
 export PYTHONPATH=/home/ada/horoscale
