@@ -36,7 +36,7 @@ def test_a_dropped_environment_is_named_as_the_likely_cause(launch: Launch) -> N
 
 
 def test_another_wrong_size_is_refused_plainly() -> None:
-    for size, found, launch in ((4, 2, step(2)), (2, 1, read_launch({}))):
+    for size, found, launch in ((4, 2, step(2)), (2, 1, read_launch({})), (1, 2, step(2))):
         words = rf"found a world of {found} ranks? \(.*as the config says. Start it .*-np {size}"
         with pytest.raises(WorldError, match=words):
             check_size(size, found, launch)

@@ -288,6 +288,38 @@ def test_a_checkpoint_that_is_refused_is_an_alarm(tmp_path: Path, monkeypatch: A
 
 
 @pytest.mark.tf
+def test_an_alarm_of_equal_images_is_raised_once_and_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after two epochs and then given other images, the record still has the alarm."""
+    from train.data.batches import Batches, process_batches
+
+    # a batch that grows: alarms of later epochs differ in their numbers
+    grow = Grow(milestones=(0.3,), factor=2, largest=64)
+    technique = Technique(
+        name="t", base_lr=0.01, base_batch=16, optimizer=Sgd(), batch_growth=grow
+    )  # fmt: skip
+    given = config(
+        model="linear", technique=technique, epochs=4, batch_per_rank=8, accumulation=2
+    )  # fmt: skip
+
+    def same(*given: Any) -> Any:
+        for call in process_batches(*given):
+            every = np.zeros(call.images.shape[1], int)
+            yield Batches(call.images[:, every], call.labels[:, every])
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr("train.trainer.trainer.process_batches", same)
+        beat = killed_at("settling the batch-norm statistics after epoch 3")
+        with pytest.raises(Killed):
+            cell(given, tmp_path, beat).train()
+    found = cell(given, tmp_path, attempt=2).train()
+    (alarm,) = found.alarms
+    assert found.resumed_from == 2
+    assert alarm.startswith("epoch 1: in 5 of 5 steps the 2 gradients") and "the same" in alarm
+
+
+@pytest.mark.tf
 def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
     given = of(Adam(), epochs=3).model_copy(update={"sharpness_images": 32})
     found = cell(given, tmp_path).train()
