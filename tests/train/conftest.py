@@ -1,4 +1,4 @@
-"""A disk that can be filled without harm, for tests of what is left when one is full."""
+"""A cell's folder, and a disk that can be filled without harm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from pathlib import Path
 import pytest
 
 SMALL_DISK_BYTES = 128 * 1024
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Path:
+    """A cell's folder, in which a start may leave its logs."""
+    (tmp_path / "logs").mkdir()
+    return tmp_path
 
 
 @pytest.fixture

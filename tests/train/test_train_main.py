@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tests.builders import config, epoch, record
+from tests.train.run.test_check import NETWORK as NETWORKS
+from tests.train.run.test_check import NO_WEIGHTS
 from train.__main__ import main, start_number
 from train.config.networks import MODELS
 from train.environment import environment_of
@@ -133,14 +135,7 @@ def test_a_supervised_rank_leaves_its_error_and_removes_nothing(cell: Path, caps
     assert "rank-0.log" in failure.error.what_to_do
 
 
-NETWORK = """
-import tensorflow as tf
-
-def build(input_shape, classes):
-    layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(12, "relu"),
-              tf.keras.layers.BatchNormalization(), tf.keras.layers.Dense(classes)]
-    return tf.keras.Sequential([tf.keras.Input(input_shape), *layers])
-"""
+NETWORK = NETWORKS % "x = L.BatchNormalization()(L.Dense(12, 'relu')(x))"
 
 
 def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_path: Path) -> None:
@@ -176,24 +171,6 @@ def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_p
     assert float(out.stdout) == pytest.approx(found.epochs[-1].validation_accuracy, abs=1e-6)
 
 
-TWICE = """
-import tensorflow as tf
-L = tf.keras.layers
-
-class Scale(L.Layer):
-    def build(self, shape):
-        self.a, self.b = (self.add_weight(shape=(shape[-1],)) for _ in range(2))
-
-    def call(self, x):
-        return self.a * x + self.b
-
-def build(input_shape, classes):
-    images = L.Input(input_shape)
-    x = L.UpSampling2D()(Scale()(L.Conv2D(2, 3)(images)))
-    return tf.keras.Model(images, L.Dense(classes)(L.Flatten()(L.Conv2D(2, 3)(x))))
-"""
-
-
 @pytest.mark.parametrize(
     ("keys", "words"),
     [({"keep_weights": True}, "keep_weights: .*name already exists"),
@@ -202,8 +179,8 @@ def build(input_shape, classes):
 def test_what_would_fail_after_the_last_epoch_is_refused_before_the_first(
     tmp_path: Path, keys: dict[str, Any], words: str
 ) -> None:
-    (file := tmp_path / "net.py").write_text(TWICE)
-    name = f"net.py:build@{hashlib.sha256(TWICE.encode()).hexdigest()}"
+    (file := tmp_path / "net.py").write_text(text := NETWORKS % NO_WEIGHTS)
+    name = f"net.py:build@{hashlib.sha256(text.encode()).hexdigest()}"
     (tmp_path / "config.json").write_text(config(model=name, **keys).model_dump_json())
     done = train(tmp_path, "--data", str(tmp_path), "--model-file", str(file))
     assert done.returncode == 2 and re.search(words, done.stderr), done.stderr

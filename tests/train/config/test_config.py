@@ -22,6 +22,7 @@ def test_cell_id_is_readable_and_stable() -> None:
     assert re.fullmatch(r"digits-cnn-naive-g1-s0-[0-9a-f]{6}", config().cell_id())
     # a golden value: a change here makes every existing result a stranger
     assert config().cell_id() == "digits-cnn-naive-g1-s0-7e9469"
+    assert config(dataset="folder:/data/My Pics (new)").cell_id().startswith("my_pics_new-")
 
 
 @pytest.mark.parametrize(
@@ -54,10 +55,6 @@ def test_a_copy_of_a_named_config_has_its_own_name() -> None:
     assert named.cell_id() == fresh.cell_id() and named == fresh and hash(named) == hash(fresh)
     assert named.model_dump() == config().model_dump()
     assert "-s7-" in named.model_copy(update={"seed": 7}).cell_id()
-
-
-def test_folder_names_become_readable_ids() -> None:
-    assert config(dataset="folder:/data/My Pics (new)").cell_id().startswith("my_pics_new-")
 
 
 @pytest.mark.parametrize(

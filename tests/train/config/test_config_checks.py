@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.builders import config
+from tests import builders
 from train.config import checks
 from train.config.optimizer import Lamb, Larc, Lars, Muon, NovoGrad, NovoGradTfa, Sgd
 from train.config.plan import plan_of
 from train.config.run import RunConfig, Target
 from train.config.schedule import Constant, Cosine, CropFlip, Grow, Step
-from train.config.technique import TECHNIQUE, Technique
+from train.config.technique import TECHNIQUE
 from train.errors import ConfigError
 
 IMAGES = 1000  # of training
@@ -30,12 +30,9 @@ RESNET50 = {"model": "resnet50", "dataset": "folder:a"}
 OTHER = {"framework": "mirrored", "gpus": 2}
 
 
-def technique(changes: dict[str, Any]) -> Technique:
-    return Technique(**({"name": "t", "base_lr": 0.1, "base_batch": 64} | changes))
-
-
 def cell(row: dict[str, Any], **changes: Any) -> RunConfig:
-    return config(technique=technique(row), **({"epochs": 12} | changes))
+    technique = builders.row(**{"base_lr": 0.1, "base_batch": 64} | row)
+    return builders.config(technique=technique, **({"epochs": 12} | changes))
 
 
 #: Refused wherever a config is read.

@@ -6,23 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import config
+from tests.builders import config, row
 from train.config.plan import RunPlan, checked_plan, epochs_to_train, most_epochs, plan_of
 from train.config.run import RunConfig
-from train.config.technique import Technique
 from train.errors import ConfigError
 
 
 def adapted(base: int, **changes: object) -> RunConfig:
-    row = Technique(name="t", base_lr=1, base_batch=base, regime_adaptation=True)
-    return config(technique=row, **changes)
+    return config(technique=row(base_batch=base, regime_adaptation=True), **changes)
 
 
 def warmed(epochs: float, steps: int | None = None, **changes: object) -> RunConfig:
-    row = Technique(
-        name="t", base_lr=1, base_batch=64, lr_scaling="linear", warmup_epochs=epochs, **changes
-    )
-    return config(technique=row, batch_per_rank=20, steps_per_epoch=steps)
+    technique = row(base_batch=64, lr_scaling="linear", warmup_epochs=epochs, **changes)
+    return config(technique=technique, batch_per_rank=20, steps_per_epoch=steps)
 
 
 def test_where_no_batch_divides_the_images_it_is_counted_all_the_same() -> None:

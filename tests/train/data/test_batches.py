@@ -65,6 +65,14 @@ def test_accumulated_batches_are_those_of_as_many_ranks() -> None:
         assert all(np.array_equal(a, b) for a, b in zip(emulated, real, strict=True))
 
 
+def test_ranks_of_same_repeat_the_accumulated_batches_of_one_rank() -> None:
+    cut = {"accumulation": 2, "batch_per_rank": 5}
+    (alone,) = steps(gpus=1, **cut)
+    for rank in steps(gpus=2, partition="same", **cut):
+        for number, own in enumerate(rank):
+            assert [ids([batch]) for batch in own] == [ids([batch]) for batch in alone[number]]
+
+
 def test_epochs_of_fewer_steps_go_through_the_images_and_begin_anew() -> None:
     """A pass has 6 steps of 16 images: 3 epochs of 2 steps, or one of 4, which leaves 2 out."""
     cut = {"gpus": 2, "batch_per_rank": 8, "steps_per_epoch": 2, "epochs": 7}

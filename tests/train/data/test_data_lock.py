@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps import wait_until
+from tests.sweeps import ROOT, wait_until
 from tests.train.data.raw_files import class_folders, noise, published
 from train.data import registry
 from train.data.registry import prepare
 from train.data.sources.download import fetch_all
 from train.data.waiting import heard_by, one_at_a_time
 
-ROOT = Path(__file__).resolve().parents[3]
 HOLDER = """
 import sys
 from pathlib import Path

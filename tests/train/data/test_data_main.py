@@ -13,12 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.sweeps import wait_until
+from tests.sweeps import ROOT, wait_until
 from tests.train.data.raw_files import class_folders, picture
 from train.data.__main__ import main
 from train.data.registry import load
 
-ROOT = Path(__file__).resolve().parents[3]
 Done = subprocess.CompletedProcess[str]
 
 

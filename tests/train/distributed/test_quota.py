@@ -108,4 +108,5 @@ def test_the_smaller_of_mask_and_quota_can_be_used(quota: float, usable: int) ->
 )
 def test_ranks_under_a_quota_that_is_too_small_are_oversubscribed(quotas, shared) -> None:
     assert share_cores(["n"] * 2, [(0,), (1,)], quotas) is shared
-    assert share_cores(["n", "m"], [(0,), (1,)], [(Quota("same name", 1),)] * 2) is False
+    assert share_cores(["n"] * 2, [(0, 1), (1, 2)], [()] * 2), "a core of both"
+    assert not share_cores(["n", "m"], [(0,), (0,)], [(Quota("same name", 1),)] * 2)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.builders import config
 from tests.sweeps import ROOT
+from tests.train.step.test_train_step import PROGRAMS, alone
 from train.distributed.launch import read_launch
 from train.errors import ConfigError
 
@@ -104,13 +105,7 @@ def test_workers_do_not_ask_a_web_proxy_for_the_way(
 
 def test_evaluation_model_pools_the_statistics_of_the_replicas() -> None:
     """Against the moments of all images together; and what differs between replicas is found."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).parents[1] / "programs" / "evaluation_model.py")],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-        timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = alone([PROGRAMS / "evaluation_model.py"])
     assert found["mean"] < 1e-6 and found["variance"] < 1e-5
     assert found["adopted"] == 0 and found["restored"] == 0
     assert "replicas' weights" in found["unequal"]

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps import wait_until
+from tests.sweeps import ROOT, wait_until
 from train.distributed import watchdog
 from train.distributed.watchdog import EXIT_STALLED, Watchdog, is_orphan
 
-ROOT = Path(__file__).resolve().parents[3]
 STALLING = """
 import sys, time
 from pathlib import Path

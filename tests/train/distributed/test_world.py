@@ -1,4 +1,4 @@
-"""Whether ranks share cores, and that no rank trains in a world that nobody asked for."""
+"""No rank trains in a world that nobody asked for; and what the ranks find in theirs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,8 @@ from pathlib import Path
 import pytest
 
 from train.distributed.launch import Launch, read_launch
-from train.distributed.world import EXCHANGE_S, check_size, choose_transport, share_cores, unequal
+from train.distributed.world import EXCHANGE_S, check_size, choose_transport, unequal
 from train.errors import ConfigError, WorldError
-
-
-@pytest.mark.parametrize(
-    ("hosts", "cores", "shared"),
-    [
-        (("a", "a"), ((0,), (1,)), False),
-        (("a", "b"), ((0,), (0,)), False),
-        (("a", "a"), ((0, 1), (1, 2)), True),
-    ],
-)
-def test_cores_are_compared_per_machine(hosts, cores, shared) -> None:
-    assert share_cores(hosts, cores, [()] * len(hosts)) is shared
 
 
 def step(size: int, *, wired: bool = True) -> Launch:
@@ -36,7 +24,7 @@ def test_a_dropped_environment_is_named_as_the_likely_cause(launch: Launch) -> N
 
 
 def test_another_wrong_size_is_refused_plainly() -> None:
-    for size, found, launch in ((4, 2, step(2)), (2, 1, read_launch({}))):
+    for size, found, launch in ((4, 2, step(2)), (2, 1, read_launch({})), (1, 2, step(2))):
         words = rf"found a world of {found} ranks? \(.*as the config says. Start it .*-np {size}"
         with pytest.raises(WorldError, match=words):
             check_size(size, found, launch)

@@ -602,15 +602,6 @@ def test_muon_is_for_networks_of_matrices_too(fix_norm: bool, tmp_path: Path) ->
     assert ("fix_norm" in str(refused.value)) == fix_norm and "dense" not in str(refused.value)
 
 
-def test_what_ordinary_layers_keep_is_no_hidden_state(tmp_path: Path) -> None:
-    line = (
-        "x = L.LSTM(4, dropout=0.2, recurrent_dropout=0.2)(L.Reshape((64, 3))(x)); "
-        "tf.debugging.assert_all_finite(x, ''); p = L.Embedding(4, 4)(tf.range(4)); "
-        "x = L.Dot(1)([x, tf.ones_like(x) @ p])"
-    )
-    own(tmp_path, flat(line, made="L.Dense(n)(x)"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "ConvNeXtTiny",

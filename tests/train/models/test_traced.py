@@ -21,52 +21,6 @@ FROM_255 = "sees almost the same of all images, as if they came in .0, 255."
 LEVELS = "tf.range(8.)[None, :, None, None] * 30 * tf.ones_like(x)"
 
 
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        ("x = i / 255.", FROM_255),
-        ("x = tf.keras.applications.resnet50.preprocess_input(x)", FROM_255),  # minus about 110
-        (
-            "x = L.Concatenate()([L.Dense(2)(x), L.Dense(2, name='small')(x / 255.)])",
-            "small/Tensordot sees",
-        ),
-        ("x = L.RandomBrightness(0.1)(x)", "times as large in training, as if"),
-    ],
-)  # fmt: skip
-def test_another_range_of_pixels_is_refused(line: str, text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, flat(line))
-
-
-def test_a_range_that_is_loaded_is_refused(tmp_path: Path) -> None:
-    body = flat("x = L.Normalization(name='range')(x)", made="L.Dense(n, name='head')(x)")
-    _, file = stored(tmp_path, body, scale=255.0)
-    with pytest.raises(ConfigError, match=FROM_255):
-        own(tmp_path, body, pretrained=file)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "x = L.RandomBrightness(0.2, value_range=(0, 1))(x)",
-        "x = L.RandomBrightness(0.2)(L.Rescaling(255)(x))",
-        "x = L.Rescaling(1 / 127.5, -1)(L.Rescaling(255)(x))",
-        "x = L.Normalization(mean=[0.485, 0.456, 0.406], variance=[0.05, 0.05, 0.05])(x)",
-        "x = L.BatchNormalization(scale=False, center=False)(L.Dropout(0.9)(x))",
-        f"x = tf.concat([x, {LEVELS}], -1)",  # positions of pixels
-        "x = tf.concat([f(x, (1, 2)) for f in (tf.reduce_mean, tf.math.reduce_variance)], -1)",
-    ],
-)
-def test_what_ordinary_networks_do_to_pixels_is_accepted(line: str, tmp_path: Path) -> None:
-    own(tmp_path, flat(line))
-
-
-@pytest.mark.parametrize("row", [GHOSTS, SYNC, {"normalisation": "batch_norm"}])
-def test_a_first_batch_norm_over_little_contrast_is_accepted(row: Any, tmp_path: Path) -> None:
-    """In training it sees the statistics of the images, too: 1/deviation can be large."""
-    own(tmp_path, flat("x = L.BatchNormalization()(L.Reshape((64, 3))(x / 20))"), row)
-
-
 STATE = """
 OUTSIDE = tf.Variable(tf.zeros([8, 3]))
 class State(L.Layer):
@@ -77,38 +31,6 @@ class State(L.Layer):
         {write}
         return x
 """
-
-
-@pytest.mark.parametrize(
-    ("write", "text"),
-    [
-        ("self.kept[:4].assign(mean)", "evaluation changes .*state/"),
-        (
-            "tf.raw_ops.ResourceApplyGradientDescent("
-            "var=self.kept.handle, alpha=1., delta=self.kept)",
-            "evaluation changes .*state/",
-        ),
-        ("OUTSIDE.assign_add(tf.ones([8, 3]))", "Variable:0 are no weights"),
-        (
-            "tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast(OUTSIDE[:4].assign(mean)[0, 0], "
-            "'int32') + 1], [0])",
-            "StridedSliceAssign.* keep a state",
-        ),
-    ],
-)
-def test_a_state_that_a_forward_pass_writes_is_refused(
-    write: str, text: str, tmp_path: Path
-) -> None:
-    """Whatever operation writes it, and whether or not the network knows of it."""
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, STATE.format(write=write) + flat("x = State()(x)"))
-
-
-def test_a_measure_that_keras_keeps_is_no_state(tmp_path: Path) -> None:
-    body = flat(made="L.Dense(n)(x)").replace("return tf", "m = tf")
-    own(tmp_path, f"{body}\n    m.add_metric(tf.reduce_mean(x), name='mean')\n    return m")
-
-
 LOOPS = """
 class Cell(L.Layer):
     state_size = 3
@@ -136,22 +58,6 @@ class Cached(Cell):
     def call(self, x, training=None):
         return self.once(self.once(x)) if training else x
 """
-
-
-@pytest.mark.parametrize("layer", ["L.RNN(Cell())", "Mapped()", "Looped()", "Cached()"])
-def test_a_draw_that_a_loop_repeats_is_refused(layer: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"drop draws in a loop or a tf\.function"):
-        own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((64, 3))(x))"))
-
-
-@pytest.mark.parametrize(
-    "layer", ["L.RNN(Cell(), unroll=True)", "L.GRU(3, dropout=0.2)",
-              "L.RNN(L.LSTMCell(3, dropout=0.2))", "L.TimeDistributed(L.Dropout(0.2))"],
-)  # fmt: skip
-def test_draws_of_their_own_or_one_on_purpose_are_accepted(layer: str, tmp_path: Path) -> None:
-    own(tmp_path, LOOPS + flat(f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])"))
-
-
 CONSTANTS = """
 import numpy as np
 BASIS = {of}(np.random.default_rng().normal(size=(3, 64)), dtype=tf.float32)
@@ -159,20 +65,6 @@ class Basis(L.Layer):
     def call(self, x):
         return tf.sin(x @ BASIS)
 """
-
-
-def test_a_constant_of_any_size_is_part_of_the_network(tmp_path: Path) -> None:
-    """Seen: two ranks trained with other random features."""
-    from train.models.layers import network_digest
-
-    body = CONSTANTS.format(of="tf.constant") + flat("x = Basis()(x)")
-    one, other, fixed, same = (
-        own(tmp_path, body.replace("rng()", f"rng({seed})")) for seed in ("", "", 1, 1)
-    )
-    assert network_digest(one) != network_digest(other)
-    assert network_digest(fixed) == network_digest(same)
-
-
 HIDDEN = """
 class Plain:
     def __init__(self):
@@ -184,23 +76,6 @@ class Holder(L.Layer):
     def call(self, x):
         return self.plain.dense(x)
 """
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (CONSTANTS.format(of="tf.Variable") + flat("x = Basis()(x)"), "Variable:0 are no weights"),
-        (HIDDEN + flat("x = Holder()(x)"), "holder/inner/kernel:0, holder/inner/bias:0 are no"),
-    ],
-)
-def test_variables_that_the_network_does_not_have_are_refused(
-    body: str, text: str, tmp_path: Path
-) -> None:
-    """They were not trained, and in no file of weights."""
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, body)
-
-
 RECOMPUTED = """
 class Block(L.Layer):
     def __init__(self):
@@ -213,28 +88,40 @@ class Block(L.Layer):
 """
 
 
-@pytest.mark.parametrize(
-    ("inner", "text"),
-    [
-        ("Dropout(0.5, name='drop')", "drop act once"),
-        ("BatchNormalization()", "AssignNewValue.* act once"),
-    ],
-)
-def test_what_the_backward_pass_calls_again_is_refused(
-    inner: str, text: str, tmp_path: Path
-) -> None:
-    """Seen: the gradient was that of another mask."""
-    with pytest.raises(ConfigError, match=text):
-        own(tmp_path, RECOMPUTED.format(inner=inner) + flat("x = Block()(x)"))
-    own(
-        tmp_path,
-        RECOMPUTED.format(inner="ReLU()").replace(", training=True", "") + flat("x = Block()(x)"),
-    )
+def layers(bodies: str, line: str, **parts: str) -> str:
+    """A network of the layers of ``bodies``, with ``parts`` filled in."""
+    return (bodies.format(**parts) if parts else bodies) + flat(line)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
+REFUSED = [
+    # another range of pixels
+    (flat("x = i / 255."), FROM_255),
+    (flat("x = tf.keras.applications.resnet50.preprocess_input(x)"), FROM_255),  # minus about 110
+    (flat("x = L.Concatenate()([L.Dense(2)(x), L.Dense(2, name='small')(x / 255.)])"),
+     "small/Tensordot sees"),
+    (flat("x = L.RandomBrightness(0.1)(x)"), "times as large in training, as if"),
+    # a state that a forward pass writes, by any operation, whether or not the network knows of it
+    (layers(STATE, "x = State()(x)", write="self.kept[:4].assign(mean)"),
+     "evaluation changes .*state/"),
+    (layers(STATE, "x = State()(x)", write="tf.raw_ops.ResourceApplyGradientDescent("
+            "var=self.kept.handle, alpha=1., delta=self.kept)"), "evaluation changes .*state/"),
+    (layers(STATE, "x = State()(x)", write="OUTSIDE.assign_add(tf.ones([8, 3]))"),
+     "Variable:0 are no weights"),
+    (layers(STATE, "x = State()(x)", write="tf.while_loop(lambda n: n < 2, lambda n: [n + tf.cast("
+            "OUTSIDE[:4].assign(mean)[0, 0], 'int32') + 1], [0])"),
+     "StridedSliceAssign.* keep a state"),
+    # a draw that a loop repeats
+    *((layers(LOOPS, f"x = {layer}(L.Reshape((64, 3))(x))"), r"drop draws in a loop or a tf\.func")
+      for layer in ("L.RNN(Cell())", "Mapped()", "Looped()", "Cached()")),
+    # variables that the network does not have: they were not trained, and in no file of weights
+    (layers(CONSTANTS, "x = Basis()(x)", of="tf.Variable"), "Variable:0 are no weights"),
+    (layers(HIDDEN, "x = Holder()(x)"), "holder/inner/kernel:0, holder/inner/bias:0 are no"),
+    # what the backward pass calls again. Seen: the gradient was that of another mask
+    (layers(RECOMPUTED, "x = Block()(x)", inner="Dropout(0.5, name='drop')"), "drop act once"),
+    (layers(RECOMPUTED, "x = Block()(x)", inner="BatchNormalization()"),
+     "AssignNewValue.* act once"),
+    # probabilities in place of logits
+    *((flat(made=made), "from 0 to 1 whatever its weights") for made in (
         "L.Dense(n, activation='softmax')(x)",
         "tf.nn.sigmoid(L.Dense(n)(x)) * 1.0",
         "L.Average()([L.Dense(n, activation='softmax')(x) for _ in range(2)])",
@@ -242,24 +129,74 @@ def test_what_the_backward_pass_calls_again_is_refused(
         "L.Dropout(0.1)(L.Dense(n, activation='softmax')(x))",
         "tf.exp(tf.nn.log_softmax(L.Dense(n)(x)))",
         "L.Lambda(tf.function(tf.nn.softmax))(L.Dense(n)(x))",
-    ],
-)
-def test_probabilities_are_no_logits(made: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="from 0 to 1 whatever its weights"):
-        own(tmp_path, flat(made=made))
+    )),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        "L.Dense(n, kernel_initializer='zeros')(x)",
-        "L.Dense(n, kernel_initializer='zeros', bias_initializer=tf.constant_initializer(0.5))(x)",
-        "L.Dense(n, activation='relu')(L.Dense(9)(x))",
-        "tf.nn.log_softmax(L.Dense(n)(x))",
-    ],
-)
-def test_small_positive_logits_are_logits(made: str, tmp_path: Path) -> None:
-    own(tmp_path, flat(made=made))
+@pytest.mark.parametrize(("body", "text"), REFUSED)
+def test_what_would_be_measured_wrong_is_refused(body: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=text):
+        own(tmp_path, body)
+
+
+def test_a_range_that_is_loaded_is_refused(tmp_path: Path) -> None:
+    body = flat("x = L.Normalization(name='range')(x)", made="L.Dense(n, name='head')(x)")
+    _, file = stored(tmp_path, body, scale=255.0)
+    with pytest.raises(ConfigError, match=FROM_255):
+        own(tmp_path, body, pretrained=file)
+
+
+ACCEPTED = [
+    # what ordinary networks do to pixels
+    flat("x = L.RandomBrightness(0.2, value_range=(0, 1))(x)"),
+    flat("x = L.RandomBrightness(0.2)(L.Rescaling(255)(x))"),
+    flat("x = L.Rescaling(1 / 127.5, -1)(L.Rescaling(255)(x))"),
+    flat("x = L.Normalization(mean=[0.485, 0.456, 0.406], variance=[0.05, 0.05, 0.05])(x)"),
+    flat("x = L.BatchNormalization(scale=False, center=False)(L.Dropout(0.9)(x))"),
+    flat(f"x = tf.concat([x, {LEVELS}], -1)"),  # positions of pixels
+    flat("x = tf.concat([f(x, (1, 2)) for f in (tf.reduce_mean, tf.math.reduce_variance)], -1)"),
+    # what ordinary layers keep is no state, nor is a measure that Keras keeps
+    flat("x = L.LSTM(4, dropout=0.2, recurrent_dropout=0.2)(L.Reshape((64, 3))(x)); "
+         "tf.debugging.assert_all_finite(x, ''); p = L.Embedding(4, 4)(tf.range(4)); "
+         "x = L.Dot(1)([x, tf.ones_like(x) @ p])"),
+    flat().replace("return tf", "m = tf")
+    + "\n    m.add_metric(tf.reduce_mean(x), name='mean')\n    return m",
+    # draws of their own, or one on purpose
+    *(layers(LOOPS, f"x = {layer}(L.Reshape((4, 48))(x)[..., :3])") for layer in (
+        "L.RNN(Cell(), unroll=True)", "L.GRU(3, dropout=0.2)",
+        "L.RNN(L.LSTMCell(3, dropout=0.2))", "L.TimeDistributed(L.Dropout(0.2))",
+    )),
+    layers(RECOMPUTED, "x = Block()(x)", inner="ReLU()").replace(", training=True", ""),
+    # small positive logits
+    flat(made="L.Dense(n, kernel_initializer='zeros')(x)"),
+    flat(made="L.Dense(n, kernel_initializer='zeros', "
+         "bias_initializer=tf.constant_initializer(0.5))(x)"),
+    flat(made="L.Dense(n, activation='relu')(L.Dense(9)(x))"),
+    flat(made="tf.nn.log_softmax(L.Dense(n)(x))"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ACCEPTED)
+def test_what_ordinary_networks_do_is_accepted(body: str, tmp_path: Path) -> None:
+    own(tmp_path, body)
+
+
+@pytest.mark.parametrize("row", [GHOSTS, SYNC, {"normalisation": "batch_norm"}])
+def test_a_first_batch_norm_over_little_contrast_is_accepted(row: Any, tmp_path: Path) -> None:
+    """In training it sees the statistics of the images, too: 1/deviation can be large."""
+    own(tmp_path, flat("x = L.BatchNormalization()(L.Reshape((64, 3))(x / 20))"), row)
+
+
+def test_a_constant_of_any_size_is_part_of_the_network(tmp_path: Path) -> None:
+    """Seen: two ranks trained with other random features."""
+    from train.models.layers import network_digest
+
+    body = layers(CONSTANTS, "x = Basis()(x)", of="tf.constant")
+    one, other, fixed, same = (
+        own(tmp_path, body.replace("rng()", f"rng({seed})")) for seed in ("", "", 1, 1)
+    )
+    assert network_digest(one) != network_digest(other)
+    assert network_digest(fixed) == network_digest(same)
 
 
 BRANCHES = """

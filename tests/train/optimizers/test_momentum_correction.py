@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.builders import row
-from tests.train.optimizers.toy import Toy, one
+from tests.train.optimizers.toy import Toy
 from tests.train.references.momentum_rules import sgd
 from train.config.optimizer import Larc, Lars, Muon, NovoGradTfa, Sgd
 
@@ -16,30 +16,10 @@ pytestmark = pytest.mark.tf
 
 NAME = "T3 momentum correction"
 RISING = [0.1] * 50 + [1.0] * 10
-ONES = [np.ones(1)] * len(RISING)
-
-
-def test_momentum_follows_a_change_of_the_rate(invariant: Any) -> None:
-    # u = m u + g, w -= lr u, which needs none
-    *_, plain = sgd(np.zeros(1), ONES, RISING, momentum=0.9)
-    assert float(plain[0]) == pytest.approx(-140.744, abs=5e-4)
-    for config in (Sgd(momentum=0.9), Larc(trust=1e6, weight_decay=0)):
-        found = float(one(config, np.zeros(1), ONES, RISING, "conv/bias")[-1][0])
-        error = found / -140.744 - 1
-        invariant(NAME, "g = 1, m = .9, lr .1 to 1: w = -140.744 in both forms", error, 1e-5)
-
-
-def test_without_the_correction_it_would_not(invariant: Any) -> None:
-    toy = Toy(Sgd(momentum=0.9), {"conv/bias": np.zeros(1, np.float32)})
-    toy.velocities = []
-    for rate in RISING:
-        toy.step({"conv/bias": np.ones(1, np.float32)}, rate)
-    error = float(toy.weights()["conv/bias"][0]) / -88.259 - 1
-    invariant(NAME, "uncorrected, the same steps end at -88.259", error, 1e-5)
 
 
 def test_the_train_step_corrects(invariant: Any) -> None:
-    """The same numbers through the real step, whose reduction is made to return ones."""
+    """Through the real step, whose reduction is made to return ones."""
     import tensorflow as tf
 
     from train.models.layers import StepSeed
@@ -57,8 +37,11 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     batch = (np.ones((2, 1), np.uint8), np.array([0, 1]))
     for number, rate in enumerate(RISING):
         step([batch], rate, number)
-    error = float(np.abs(model.trainable_variables[0].numpy() / -140.744 - 1).max())
-    invariant(NAME, "through the train step: w = -140.744", error, 1e-5)
+    # u = m u + g, w -= lr u, which needs none
+    *_, plain = sgd(np.zeros(1), [np.ones(1)] * len(RISING), RISING, momentum=0.9)
+    assert float(plain[0]) == pytest.approx(-140.744, abs=5e-4)
+    error = float(np.abs(model.trainable_variables[0].numpy() / plain - 1).max())
+    invariant(NAME, "g = 1, m = .9, lr .1 to 1: w = -140.744 in both forms", error, 1e-5)
 
 
 def test_whose_slots_follow_the_rate() -> None:
@@ -69,15 +52,7 @@ def test_whose_slots_follow_the_rate() -> None:
     for config, slots in (
         (Sgd(), 0), (Sgd(momentum=0.9), 1), (Sgd(momentum=0.9, weight_decay=0.1), 1),
         (Larc(), 1), (Larc(momentum=0), 0), (NovoGradTfa(), 1),
-        (Lars(), 0), (Muon(), 0),
+        (Lars(), 0), (Muon(dense=True), 0),
     ):  # fmt: skip
         toy = Toy(config, {"dense/kernel": np.ones((2, 2), np.float32)})
         assert len(velocities(toy.optimizer, config)) == slots, config
-
-
-def test_linear_rule_k_small_steps_are_one_of_k_times_the_rate(invariant: Any) -> None:
-    many = float(one(Sgd(), np.zeros(1), [np.ones(1)] * 8, [0.05] * 8)[-1][0])
-    single = float(one(Sgd(), np.zeros(1), [np.ones(1)], [8 * 0.05])[-1][0])
-    invariant(
-        "T1 linear scaling", "constant g: k steps of lr are one of k lr", many / single - 1, 1e-6
-    )

@@ -17,6 +17,7 @@ import numpy as np
 
 from jobs.cell.launch import RENDEZVOUS
 from tests.builders import config, row
+from tests.train.step.test_step_parts import together as block_of
 from train.config.optimizer import Lamb, Sgd
 from train.data.registry import load
 from train.data.sampling import rank_batches
@@ -47,7 +48,6 @@ def main() -> None:
     of = config(model="resnet_mini", technique=normalised, gpus=size, batch_per_rank=BATCH, seed=5)
     runtime = start(of, launch)
 
-    from train.data.batches import Batches
     from train.models.layers import StepSeed
     from train.models.networks import build_model
     from train.optimizers.build import build_optimizer
@@ -76,11 +76,7 @@ def main() -> None:
             step = OneGraphStep(model, made, technique, seed, size=size)
             if together:
                 for begin in range(0, STEPS, 4):
-                    own = given[begin : begin + 4]
-                    block = Batches(
-                        *(np.array([[b[part] for b in s] for s in own]) for part in (0, 1))
-                    )
-                    step.several(block, [RATE] * 4, begin)
+                    step.several(block_of(given[begin : begin + 4]), [RATE] * 4, begin)
             else:
                 for number, own in enumerate(given):
                     step(own, RATE, number)

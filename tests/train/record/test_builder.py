@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import BEGAN, config, epoch, record
+from tests.builders import BEGAN, config, epoch, record, row
 from tests.unreadable import is_untouched, unreadable
 from train.config.optimizer import Lars, Sgd
 from train.config.run import RunConfig, Target
-from train.config.technique import Technique
 from train.errors import Unreadable
 from train.record.atomic import append_line
 from train.record.builder import Announcement, Trained, build_record, ended_record, throughput
@@ -68,19 +67,12 @@ def finish(
     )  # fmt: skip
 
 
-@pytest.fixture
-def cell(tmp_path: Path) -> Path:
-    (tmp_path / "logs").mkdir()
-    return tmp_path
-
-
 def end(cell: Path, status: Any = "failed", began: Any = BEGAN) -> RunRecord:
     return ended_record(cell, OF, status, ERROR, started_at=began, ended_at=LATER)
 
 
 def technique(**changes: Any) -> RunConfig:
-    row = {"name": "t", "base_lr": 0.1, "base_batch": 64, "optimizer": Sgd()}
-    return config(technique=Technique(**(row | changes)))
+    return config(technique=row(**{"base_batch": 64, "optimizer": Sgd()} | changes))
 
 
 def where(**changes: Any) -> dict[str, Any]:

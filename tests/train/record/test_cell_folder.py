@@ -30,12 +30,6 @@ from train.record.run import RunError
 OF = config(epochs=5)
 
 
-@pytest.fixture
-def cell(tmp_path: Path) -> Path:
-    (tmp_path / "logs").mkdir()
-    return tmp_path
-
-
 @settings(max_examples=30)
 @given(cut=st.integers(0, 100_000), zeros=st.booleans())
 def test_a_torn_last_line_is_left_out(tmp_path_factory, cut: int, zeros: bool) -> None:

@@ -40,19 +40,13 @@ def test_counts_and_shares_that_cannot_be_are_refused(part, name, number) -> Non
 
 
 @pytest.mark.parametrize("kept", ["completed", "diverged"])
-def test_a_good_record_is_never_replaced(tmp_path, kept) -> None:
+def test_a_good_record_is_replaced_only_when_told(tmp_path, kept) -> None:
     file = tmp_path / "record.json"
     good = record(status=kept, error=None if kept == "completed" else ERROR)
     write_record(file, good)
-    assert not write_record(file, record(status="failed", error=ERROR))
-    assert read_record(file) == good
-
-
-def test_a_good_record_is_replaced_only_when_told(tmp_path) -> None:
-    file = tmp_path / "record.json"
-    write_record(file, record())
-    assert write_record(file, record(status="failed", error=ERROR), replace_good=True)
-    assert read_record(file).status == "failed"
+    failed = record(status="failed", error=ERROR)
+    assert not write_record(file, failed) and read_record(file) == good
+    assert write_record(file, failed, replace_good=True) and read_record(file) == failed
 
 
 def test_a_failed_or_broken_record_is_replaced(tmp_path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import builders
 from tests.builders import config
 from tests.invariants import Invariant
 from tests.train.trainer.test_trainer import cell, squares, steps_of
@@ -19,19 +20,16 @@ pytestmark = pytest.mark.tf
 
 
 def row(**changes: Any) -> Technique:
-    fields = {"name": "t", "base_lr": 0.05, "base_batch": 4, "optimizer": Sgd(momentum=0.9)}
-    return Technique(**(fields | changes))
+    fields = {"base_lr": 0.05, "base_batch": 4, "optimizer": Sgd(momentum=0.9)}
+    return builders.row(**(fields | changes))
 
 
 def built(rank: int = 0, size: int = 1, **changes: Any) -> Any:
     from train.distributed.world import Runtime
     from train.run.build import build_parts
 
-    return build_parts(
-        config(**({"batch_per_rank": 8} | changes)),
-        squares(),
-        Runtime(rank, size, 0, "none", ()),
-    )
+    given = config(**({"batch_per_rank": 8} | changes))
+    return build_parts(given, squares(), Runtime(rank, size, 0, "none", ()))
 
 
 def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(

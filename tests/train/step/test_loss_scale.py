@@ -22,28 +22,22 @@ def run(scale, *finite: bool) -> list[float]:
     return after
 
 
-def test_halves_on_overflow_and_doubles_after_good_steps():
+@pytest.mark.parametrize(
+    ("scale", "finite", "expected"),
+    [
+        ((1024.0, 3), [True] * 4, [1024, 1024, 2048, 2048]),
+        # an overflow starts the count anew
+        ((1024.0, 2), [True, False, True, True, True], [1024, 512, 512, 1024, 1024]),
+        ((), [True] * 2000, [2.0**15] * 1999 + [2.0**16]),  # as published
+        # from one to what float32 holds
+        ((4.0,), [False] * 4, [2, 1, 1, 1]),
+        ((2.0**126, 1), [True] * 3, [2.0**127] * 3),
+    ],
+)
+def test_halves_on_overflow_and_doubles_after_good_steps(scale, finite, expected):
     from train.step.loss_scale import LossScale
 
-    assert run(LossScale(1024.0, 3), True, True, True, True) == [1024, 1024, 2048, 2048]
-    # an overflow starts the count anew
-    found = run(LossScale(1024.0, 3), True, True, False, True, True, True, True, True, True)
-    assert found == [1024, 1024, 512, 512, 512, 1024, 1024, 1024, 2048]
-
-
-def test_as_published_by_default():
-    from train.step.loss_scale import LossScale
-
-    scale = LossScale()
-    assert run(scale, *[True] * 1999) == [2.0**15] * 1999
-    assert run(scale, True) == [2.0**16]
-
-
-def test_stays_between_one_and_what_float32_holds():
-    from train.step.loss_scale import LossScale
-
-    assert run(LossScale(4.0), *[False] * 4) == [2, 1, 1, 1]
-    assert run(LossScale(2.0**126, 1), True, True, True) == [2.0**127] * 3
+    assert run(LossScale(*scale), *finite) == expected
 
 
 def test_keeps_gradients_that_float16_loses(invariant):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,35 +90,3 @@ def test_steps_that_say_nothing_are_not_counted() -> None:
     assert same_data_alarm([], [], 32, 64) is None
     mixed = same_data_alarm([0.0, math.inf, 2.0], [0.0, 1.0, 2.0], 32, 64)
     assert mixed.startswith("in 1 of 1 steps")
-
-
-@pytest.mark.ranks2
-@pytest.mark.slow
-def test_real_ranks_that_repeat_each_other_raise_it_once_and_for_good(
-    start_ranks: Any, tmp_path: Path
-) -> None:
-    """Killed after two epochs and then given their own images, the record still has the alarm."""
-    program = Path(__file__).parents[1] / "programs" / "same_data.py"
-    outs = [json.loads(out) for out in start_ranks([str(program), tmp_path], 2)]
-    assert outs[0] == outs[1] and outs[0]["resumed_from"] == 2
-    (alarm,) = outs[0]["alarms"]
-    assert alarm.startswith("epoch 1: in 5 of 5 steps the 2 gradients") and "the same" in alarm
-
-
-@pytest.mark.ranks2
-@pytest.mark.slow
-def test_ranks_that_are_asked_to_repeat_one_end_with_its_weights(
-    start_ranks: Any, tmp_path: Path
-) -> None:
-    """``partition: same`` on two real ranks is one rank's run, bit for bit, and no alarm."""
-    program = str(Path(__file__).parents[1] / "programs" / "same_images.py")
-    pair = [json.loads(out) for out in start_ranks([program, tmp_path / "two"], 2)]
-    (alone,) = (json.loads(out) for out in start_ranks([program, tmp_path / "one"], 1))
-    assert pair[0] == pair[1]
-    assert pair[0]["steps"] == alone["steps"] == 2
-    assert pair[0]["images"] == 2 * alone["images"] == 64
-    for name in ("weights", "loss", "accuracy"):
-        assert pair[0][name] == alone[name]
-    # the ranks share the validation images, so its sum is taken in another order
-    assert pair[0]["validation_loss"] == pytest.approx(alone["validation_loss"], rel=1e-6)
-    assert pair[0]["alarms"] == [] and pair[0]["noise"] is None

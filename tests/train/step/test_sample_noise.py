@@ -29,13 +29,6 @@ def draw(batch: int, sigma: float, steps: int, stream: int = 7) -> np.ndarray:
     return all_steps().numpy()
 
 
-def test_sigma():
-    from train.step.backward import sigma_for
-
-    assert sigma_for(8192, 128) == pytest.approx(63**0.5)
-    assert sigma_for(128, 128) == sigma_for(64, 128) == 0
-
-
 def test_moments_of_the_noisy_gradient(invariant):
     """Fixed per-image gradients: the mean over draws stays, only the scatter grows."""
     images, sigma, steps = 32, 2.0, 4000

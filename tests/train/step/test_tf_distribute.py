@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.sweeps import ROOT, Bench, lines, make_bench, rank_process, rank_processes, wait_until
+from tests.sweeps import Bench, lines, make_bench, rank_process, rank_processes, wait_until
 from train.record.run import RunRecord
 
 # one worker, so that the whole sweep is trained once
@@ -166,16 +165,3 @@ def ended_after_an_epoch(bench: Bench, end: Callable[[subprocess.Popen[str]], No
 
 def epochs_done(cell: Path) -> int:
     return lines(cell / "epochs.jsonl")
-
-
-def test_one_process_is_asked_for_by_hand(trial: Bench, tmp_path) -> None:
-    """Ranks of Horovod's launcher would each train the whole cell."""
-    cell = next(c for c in trial.cells() if '"mirrored"' in (c / "config.json").read_text())
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("horovodrun")), "-np", "2", "--gloo",
-         sys.executable, "-m", "train", str(cell / "config.json"),
-         "--out", str(tmp_path), "--data", str(trial.data)],
-        capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert "found a world of 2 ranks" in done.stdout + done.stderr

@@ -29,14 +29,14 @@ def sums(*steps: Any) -> list[float]:
     return epoch_sums(steps).tolist()
 
 
-def record(*steps: Any, batch: int = 4) -> Any:
-    """Of an epoch of one rank with these steps, broken off before its validation."""
+def record(*steps: Any, batch: int = 4, **more: Any) -> Any:
+    """Of an epoch with these steps, usually of one rank, broken off before its validation."""
     from train.config.plan import EpochPlan
     from train.trainer.epoch import epoch_record, epoch_sums
 
     plan = EpochPlan(0, 1, batch, len(steps), 0, 1.0)
     return epoch_record(
-        config(gpus=1, batch_per_rank=4), plan, steps, epoch_sums(steps), None,
+        config(batch_per_rank=4, **more), plan, steps, epoch_sums(steps), None,
         attempt=1, train_s=1.0, eval_s=0.0,
     )  # fmt: skip
 
@@ -101,8 +101,9 @@ def test_trust_leaves_out_what_is_no_number() -> None:
     assert record(step(trust=(over, kept))).trust is None
 
 
-def test_one_batch_a_step_has_no_noise_scale() -> None:
+def test_one_batch_a_step_and_equal_ones_have_no_noise_scale() -> None:
     assert record(step()).noise is None and record(step(), batch=8).noise is not None
+    assert record(step(), batch=8, gpus=2, partition="same").noise is None
 
 
 def alarm(ranks: int, accumulation: int, small_sq: float, own_sq: float, **more: Any) -> Any:

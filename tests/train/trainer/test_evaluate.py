@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from tests.builders import config
+from tests.builders import config, row
 from train.data.dataset import Dataset, make_dataset
 
 pytestmark = pytest.mark.tf
@@ -68,22 +69,27 @@ class Rank:
     rank: int
     size: int
     gate: threading.Barrier
-    parts: list[np.ndarray]
+    parts: dict[int, Any]
 
-    def summed(self, mine: np.ndarray) -> np.ndarray:
-        self.parts.append(mine)
+    def summed(self, mine: Any) -> Any:
+        self.parts[self.rank] = mine
         self.gate.wait()
-        return np.sum(self.parts, axis=0)
+        total = sum(self.parts[rank] for rank in range(self.size))
+        self.gate.wait()
+        return total
+
+
+def on_ranks(size: int, work: Callable[[Rank], Any]) -> list[Any]:
+    """What each of ``size`` ranks gets."""
+    gate, parts = threading.Barrier(size, timeout=60), {}
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(lambda rank: work(Rank(rank, size, gate, parts)), range(size)))
 
 
 def evaluate(net: Any, given: Dataset, size: int) -> list[Any]:
-    """What each of ``size`` ranks gets."""
     from train.trainer.evaluate import Evaluator
 
-    gate, parts = threading.Barrier(size, timeout=60), []
-    ranks = [Evaluator(config(), net, given, Rank(rank, size, gate, parts)) for rank in range(size)]
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(lambda rank: rank(), ranks))
+    return on_ranks(size, lambda rank: Evaluator(config(), net, given, rank)())
 
 
 @pytest.mark.parametrize("images", [1, 2, 501, 1203])
@@ -119,12 +125,11 @@ def test_the_model_is_asked_in_evaluation_mode_and_stays_as_it_is() -> None:
 def test_percentiles_of_a_sigmoid_s_input_are_of_all_images(size: int) -> None:
     import tensorflow as tf
 
-    from train.config.technique import Technique
     from train.models.layers import StepSeed
     from train.models.networks import a_sigmoid_input, build_model
 
-    row = Technique(name="t", base_lr=0.1, base_batch=1, normalisation="batch_norm")
-    net = build_model(config(model="mlp", technique=row), SHAPE, CLASSES, StepSeed(0))
+    of = config(model="mlp", technique=row(normalisation="batch_norm"))
+    net = build_model(of, SHAPE, CLASSES, StepSeed(0))
     given = data(1203)
     inputs = tf.keras.Model(net.input, a_sigmoid_input(net))(given.validation_x, training=False)
     expected = np.percentile(inputs, [15, 50, 85])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.train.trainer.test_evaluate import on_ranks
 from train.data.dataset import Dataset, make_dataset
 
 pytestmark = pytest.mark.tf
@@ -195,21 +193,8 @@ def test_it_takes_images_that_are_evenly_spaced() -> None:
 
 def test_ranks_find_together_what_one_finds() -> None:
     """The ranks are threads; each has its share of the images."""
-    gate, parts = threading.Barrier(2, timeout=60), {}
-
-    class Rank(SimpleNamespace):
-        def summed(self, mine: Any) -> Any:
-            parts[self.rank] = mine
-            gate.wait()
-            total = parts[0] + parts[1]
-            gate.wait()
-            return total
-
     nets, given = [network(), network(), network()], data()
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(
-            lambda rank: measured(nets[rank], given, 31, Rank(rank=rank, size=2)), range(2)
-        )
+    first, second = on_ranks(2, lambda rank: measured(nets[rank.rank], given, 31, rank))
     alone = measured(nets[2], given, 31)
     assert first == second and first.images == 31
     assert first.largest == pytest.approx(alone.largest, rel=1e-3)

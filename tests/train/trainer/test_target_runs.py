@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.builders import config
+from tests.builders import config, row
 from tests.train.trainer.test_trainer import Killed, cell, curve, killed_at
 from train.config.optimizer import Adam
 from train.config.run import RunConfig, Target
-from train.config.technique import Technique
 
 PROGRAM = str(Path(__file__).parents[1] / "programs" / "first_rank_decides.py")
 
 
 def aiming(target: Target | None, epochs: int = 6, gpus: int = 1) -> RunConfig:
-    technique = Technique(name="t", base_lr=0.01, base_batch=16, optimizer=Adam())
+    technique = row(base_lr=0.01, base_batch=16, optimizer=Adam())
     return config(
         technique=technique, epochs=epochs, gpus=gpus, batch_per_rank=16 // gpus, target=target
     )  # fmt: skip

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.builders import config
+from tests.builders import config, row
 from train.config.optimizer import Adam, NovoGradTfa, Sgd
 from train.config.run import RunConfig, Target
 from train.config.schedule import Grow
-from train.config.technique import Technique
 from train.data.dataset import Dataset, make_dataset
 from train.distributed.awake import Awake
 from train.distributed.launch import Task
@@ -65,8 +64,8 @@ def of(
     optimizer: Any, *, epochs: int = 4, rate: float = 0.01, batch: int = 16,
     steps_per_epoch: int | None = None, **more: Any,
 ) -> Any:  # fmt: skip
-    technique = Technique(
-        name="t", base_lr=rate, base_batch=4, lr_scaling="sqrt", warmup_epochs=0.75 * epochs,
+    technique = row(
+        base_lr=rate, base_batch=4, lr_scaling="sqrt", warmup_epochs=0.75 * epochs,
         normalisation="batch_norm", optimizer=optimizer, **more,
     )  # fmt: skip
     return config(
@@ -204,10 +203,8 @@ def test_too_little_memory_is_named_before_the_first_step(
 
 def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path: Path) -> None:
     """A step of many batches, and statistics taken anew from many: no stall."""
-    technique = Technique(
-        name="t", base_lr=0.01, base_batch=16, normalisation="batch_norm",
-        bn_statistics="reestimated",
-    )  # fmt: skip
+    again = {"normalisation": "batch_norm", "bn_statistics": "reestimated"}
+    technique = row(base_lr=0.01, base_batch=16, **again)
     given = config(technique=technique, epochs=1, batch_per_rank=16, accumulation=2)
     said: list[str] = []
     cell(given, tmp_path, lambda phase, *_: said.append(phase)).train()
@@ -288,6 +285,35 @@ def test_a_checkpoint_that_is_refused_is_an_alarm(tmp_path: Path, monkeypatch: A
 
 
 @pytest.mark.tf
+def test_an_alarm_of_equal_images_is_raised_once_and_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after two epochs and then given other images, the record still has the alarm."""
+    from train.data.batches import Batches, process_batches
+
+    # a batch that grows: alarms of later epochs differ in their numbers
+    grow = Grow(milestones=(0.3,), factor=2, largest=64)
+    technique = row(base_lr=0.01, base_batch=16, optimizer=Sgd(), batch_growth=grow)
+    cut = {"batch_per_rank": 8, "accumulation": 2}
+    given = config(model="linear", technique=technique, epochs=4, **cut)
+
+    def same(*given: Any) -> Any:
+        for call in process_batches(*given):
+            every = np.zeros(call.images.shape[1], int)
+            yield Batches(call.images[:, every], call.labels[:, every])
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr("train.trainer.trainer.process_batches", same)
+        beat = killed_at("settling the batch-norm statistics after epoch 3")
+        with pytest.raises(Killed):
+            cell(given, tmp_path, beat).train()
+    found = cell(given, tmp_path, attempt=2).train()
+    (alarm,) = found.alarms
+    assert found.resumed_from == 2
+    assert alarm.startswith("epoch 1: in 5 of 5 steps the 2 gradients") and "the same" in alarm
+
+
+@pytest.mark.tf
 def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
     given = of(Adam(), epochs=3).model_copy(update={"sharpness_images": 32})
     found = cell(given, tmp_path).train()
@@ -329,10 +355,8 @@ def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_pa
 
 
 def in_half_precision(epochs: int, optimizer: Any = None) -> RunConfig:
-    technique = Technique(
-        name="half", base_lr=0.05, base_batch=16, precision="mixed_float16",
-        optimizer=optimizer or Sgd(momentum=0.9),
-    )  # fmt: skip
+    optimizer = optimizer or Sgd(momentum=0.9)
+    technique = row(base_lr=0.05, base_batch=16, precision="mixed_float16", optimizer=optimizer)
     return config(technique=technique, epochs=epochs, batch_per_rank=16)
 
 
@@ -373,10 +397,8 @@ def test_two_ranks_with_batch_norm_that_explode_are_a_diverged_result(
     start_ranks: Any, tmp_path: Path, data_root: Path
 ) -> None:
     """The ranks stop in mid-epoch with batch-norm statistics of their own, which is no fault."""
-    technique = Technique(
-        name="exploding", base_lr=1e18, base_batch=64, normalisation="batch_norm",
-        optimizer=Sgd(momentum=0.9),
-    )  # fmt: skip
+    exploding = {"base_lr": 1e18, "base_batch": 64, "optimizer": Sgd(momentum=0.9)}
+    technique = row(normalisation="batch_norm", **exploding)
     given = config(gpus=2, technique=technique, model="resnet_mini")
     (tmp_path / "config.json").write_text(given.model_dump_json())
     file = str(tmp_path / "config.json")
