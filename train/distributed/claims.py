@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 #: So many processes can claim one. A further one would share it unseen by later ones.
 SEATS = range(32)
-#: The number of a processor, or the PCI address of a GPU.
+#: The number of a processor, or the id of a GPU.
 Device = TypeVar("Device", bound="int | str")
 
 

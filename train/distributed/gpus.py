@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from typing import Any
 
 from train.errors import ConfigError
 
@@ -25,15 +27,22 @@ def driver_cuda() -> tuple[int, int] | None:
 def gpu_addresses() -> list[str]:
     """PCI addresses of the GPUs that this process sees, as 0000:3b:00.0, in the order of CUDA,
     which is TensorFlow's, too."""
-    driver, count, text = _driver(), ctypes.c_int(), ctypes.create_string_buffer(32)
+    texts = _of_each(lambda driver, text, gpu: driver.cuDeviceGetPCIBusId(text, len(text), gpu))
+    return [text.value.decode("ascii").lower() for text in texts]
+
+
+def gpu_ids() -> list[str]:
+    """The same GPUs by what no other has: slices of one (MIG) share its address."""
+    texts = _of_each(lambda driver, text, gpu: driver.cuDeviceGetUuid_v2(text, gpu))
+    return [text.raw[:16].hex() for text in texts]
+
+
+def _of_each(ask: Callable[[ctypes.CDLL, Any, int], int]) -> list[Any]:
+    driver, count = _driver(), ctypes.c_int()
     if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return []
-    found = []
-    for number in range(count.value):
-        if driver.cuDeviceGetPCIBusId(text, len(text), number):
-            return []
-        found.append(text.value.decode("ascii").lower())
-    return found
+    texts = [ctypes.create_string_buffer(32) for _ in range(count.value)]
+    return [] if any(ask(driver, text, gpu) for gpu, text in enumerate(texts)) else texts
 
 
 def _driver() -> ctypes.CDLL | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from train.config.run import RunConfig
 from train.distributed.claims import Claims, claim
 from train.distributed.cores import take_cores
-from train.distributed.gpus import choose_products, gpu_addresses
+from train.distributed.gpus import choose_products, gpu_ids
 from train.distributed.interfaces import NAME, machine, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.quota import Quota, quotas_here
@@ -177,11 +177,11 @@ def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, .
         )
     # sites that bind one GPU per task show a single device to every rank
     chosen = [(local_rank * count + n) % len(gpus) for n in range(count)]
-    held, addresses = Claims[str](), gpu_addresses()
+    held, ids = Claims[str](others=len(gpus) < local_size * count), gpu_ids()
     # TensorFlow leaves out GPUs that are too weak for it, and does not say which
-    if len(addresses) == len(gpus):
-        held = claim([addresses[n] for n in chosen], addresses[local_size * count :])
-        chosen = [addresses.index(address) for address in held.own]
+    if len(ids) == len(gpus):
+        held = claim([ids[n] for n in chosen], ids[local_size * count :])
+        chosen = [ids.index(one) for one in held.own]
     own = [gpus[n] for n in chosen]
     tf.config.set_visible_devices(own, "GPU")
     for gpu in own:

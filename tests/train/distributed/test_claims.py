@@ -135,7 +135,7 @@ def gpus_of_a_job(
     for rank in range(ranks):
         shown = visible[rank : rank + 1] if bound else visible
         patch.setattr(tf, "config", FakeGpus(shown))
-        patch.setattr(world, "gpu_addresses", lambda shown=shown: list(shown))
+        patch.setattr(world, "gpu_ids", lambda shown=shown: list(shown))
         found.append(world.own_gpus(rank, ranks, 1))
     return found
 
