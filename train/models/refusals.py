@@ -48,12 +48,6 @@ _BUILT: Rows = (
      "training changes the kernels of {x} by other means than gradients: leave it out"),
     (lambda n, **_: _names(x for x in batch_norms(n) if x.synchronized),
      "{x} have synchronized=True: leave it out, and choose a technique with sync_batch_norm"),
-    (lambda n, c, **_: c.pretrained and _names(
-        x for x in (n, *all_layers(n))
-        if isinstance(x, Functional) and x.name.startswith("efficientnetb")
-        and sum(isinstance(part, L.Rescaling) for part in x.layers) < 2),
-     "pretrained: the published weights of {x} were trained with a Rescaling behind Normalization "
-     "that Keras builds with weights='imagenet' alone: use EfficientNetV2"),
     (lambda n, c, **_: _replaces(c) and _names(
         x for x in batch_norms(n)
         if type(x) is not L.BatchNormalization or len(x.axis) > 1 or x.renorm
@@ -67,8 +61,18 @@ _BUILT: Rows = (
 _BATCH = 8
 #: Of its graphs of a forward pass, in training (g) and in evaluation (e).
 _TRAINED: Rows = (
+    (lambda n, c, **_: c.pretrained and _names(
+        x for x in all_layers(n)
+        if isinstance(x, Functional) and x.name.startswith("efficientnetb")
+        and sum(isinstance(part, L.Rescaling) for part in x.layers) < 2
+        # of the published images; weights of one's own have none
+        and any((part.adapt_variance.numpy() != 1).any() for part in x.layers
+                if isinstance(part, L.Normalization))),
+     "pretrained: the published weights of {x} were trained with a Rescaling behind Normalization "
+     "that Keras builds with weights='imagenet' alone: use EfficientNetV2"),
     (lambda g, e, **_: g.state or e.state,
-     "{x} draw from or keep a state that no checkpoint holds: use layers of Keras instead"),
+     "{x} draw from or keep a state that no checkpoint holds, or are in a tf.function, which hides "
+     "what they write: use layers of Keras, outside of a tf.function"),
     (lambda g, e, **_: g.foreign or e.foreign,
      "{x} are no weights of the network, so they would neither be trained nor saved: make them in "
      "a layer (add_weight), and give layers to layers as attributes"),
@@ -90,7 +94,7 @@ _TRAINED: Rows = (
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
      "last activation out"),
     (lambda g, n, c, **_: images_together(c) == 1 and _names(
-        x for x in batch_norms(n) if g.written[x.moving_mean.ref()]
+        x for x in batch_norms(n) if g.written[x.moving_mean.ref()] and x.inbound_nodes
         and (x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
              == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements())),
      "a batch of one image has one number per channel for {x}, which normalisation makes 0: use a "

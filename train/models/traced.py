@@ -168,13 +168,13 @@ def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) ->
 
 
 def are_bounded(logits: Any, last: list[tf.Variable], shape: tuple[int, ...]) -> bool:
-    """Whether logits are from 0 to 1, also if the ``last`` weights are 1,000 times as large: the
-    first logits of an ordinary network with few classes may all be small and positive."""
+    """Whether logits are from 0 to 1, also if the ``last`` weights are far from the first ones, with
+    which an ordinary network of few classes may have small and positive logits alone."""
     images, before = _images(shape, 0), [variable.numpy() for variable in last]
     found = []
-    for factor in (1000, 1):
+    for far in (True, False):
         for variable, value in zip(last, before, strict=True):
-            variable.assign(factor * value)
+            variable.assign(1000 * (value + 1) if far else value)
         found.append(np.asarray(logits(images), np.float32))
     return bool(found[1].any()) and all(x.min() >= 0 and x.max() <= 1 for x in found)
 

@@ -172,6 +172,7 @@ ACCEPTED = [
     flat(made="L.Dense(n, kernel_initializer='zeros', "
          "bias_initializer=tf.constant_initializer(0.5))(x)"),
     flat(made="L.Dense(n, activation='relu')(L.Dense(9)(x))"),
+    flat(made="L.ReLU()(L.BatchNormalization(scale=False)(L.Dense(n)(x)))"),
     flat(made="tf.nn.log_softmax(L.Dense(n)(x))"),
 ]  # fmt: skip
 
