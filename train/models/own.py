@@ -143,7 +143,8 @@ def _code_of(label: str, file: Path | None) -> Iterator[None]:
 
 #: How to read, and how to set, what all code in a process shares.
 _SHARED: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
-    (tf.keras.mixed_precision.global_policy, tf.keras.mixed_precision.set_global_policy),
+    (lambda: tf.keras.mixed_precision.global_policy().name,
+     tf.keras.mixed_precision.set_global_policy),
     (tf.keras.backend.floatx, tf.keras.backend.set_floatx),
     (tf.keras.backend.image_data_format, tf.keras.backend.set_image_data_format),
     (tf.config.functions_run_eagerly, tf.config.run_functions_eagerly),

@@ -168,8 +168,8 @@ def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) ->
 
 
 def are_bounded(logits: Any, last: list[tf.Variable], shape: tuple[int, ...]) -> bool:
-    """Whether logits are from 0 to 1, also if the ``last`` weights are far from the first ones, with
-    which an ordinary network of few classes may have small and positive logits alone."""
+    """Whether logits are from 0 to 1, also if the ``last`` weights are far from the first ones: an
+    ordinary network of few classes may begin with small and positive logits."""
     images, before = _images(shape, 0), [variable.numpy() for variable in last]
     found = []
     for far in (True, False):
