@@ -90,7 +90,7 @@ _TRAINED: Rows = (
     (lambda g, **_: g.again,
      "{x} act once more in the backward pass, with other numbers: leave tf.recompute_grad out"),
     (lambda n, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
-     and are_bounded(e.logits, n.trainable_variables[-2:], shape),
+     and are_bounded(e.run, n.trainable_variables[-2:], shape),
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
      "last activation out"),
     (lambda g, n, c, **_: images_together(c) == 1 and _names(
