@@ -51,9 +51,6 @@ def take_cores(launch: Launch) -> Claims[int]:
     return claims
 
 
-# --- which ones there are -------------------------------------------------------------------------
-
-
 def whole_cores(processors: Iterable[int]) -> list[Processors]:
     """These processors, by core; each alone if the kernel does not list a core's threads."""
     cores: dict[str, list[int]] = {}

@@ -380,7 +380,7 @@ def test_networks_of_keras_get_the_range_that_they_expect() -> None:
 
     def seen(name: str, technique: Technique = row) -> np.ndarray:
         pixels = channel_statistics(IMAGES, np.arange(4))
-        source = NetworkSource("applications", name)
+        source = NetworkSource(name)
         return np.asarray(_prepared(source, images, technique, pixels))
 
     assert np.array_equal(seen("EfficientNetB0"), IMAGES)
@@ -500,7 +500,7 @@ def test_an_error_of_its_code_has_the_line(body: str, text: str, tmp_path: Path)
 def test_the_file_is_the_one_that_the_config_names(tmp_path: Path) -> None:
     from train.models.own import _load_builder
 
-    source = NetworkSource("file", "build", "net.py", "0" * 64)
+    source = NetworkSource("build", "net.py", "0" * 64)
     with pytest.raises(ConfigError, match=r"gone\.py is missing: .* --model-file"):
         _load_builder(source, tmp_path / "gone.py")
     (tmp_path / "other.py").write_text("")
