@@ -170,6 +170,13 @@ def read_whole(path: Path) -> bytes | None:
         time.sleep(READ_AGAIN_S)
 
 
+def text_of(file: Path) -> str:
+    """What it says, without blanks around it; '' if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    return ""
+
+
 class RecordError(ValueError):
     """A file is no record; the text says which, what was found and what to do."""
 

@@ -230,9 +230,6 @@ def network_problem(config: RunConfig, has: frozenset[Feature]) -> str | None:
     return first_problem(NETWORK, c=config, t=config.technique, has=has)
 
 
-# --- what conditions share -----------------------------------------------------------------------
-
-
 def _drops(c: RunConfig, t: Technique) -> tuple[float, ...]:
     """After how many epochs the learning rate falls by a step, or the batch grows."""
     if isinstance(t.schedule, Step):

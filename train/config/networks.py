@@ -57,9 +57,8 @@ _FUNCTION = re.compile(r"([^/:@]+\.py):(\w+)")
 class NetworkSource:
     """Where a network comes from."""
 
-    kind: Literal["built_in", "applications", "file"]
     name: str  # of the network; in a file, of the function that builds it
-    file_name: str | None = None
+    file_name: str | None = None  # None: built in, or of keras.applications
     sha256: str | None = None  # of the file
 
 
@@ -77,15 +76,15 @@ def parse_model(text: str) -> NetworkSource:
         ValueError: it has none of the three forms, or keras.applications has no such network.
     """
     if text in NETWORKS:
-        return NetworkSource("built_in", text)
+        return NetworkSource(text)
     if text.startswith(APPLICATIONS) and (name := text.removeprefix(APPLICATIONS)).isidentifier():
         if name in IN_APPLICATIONS:
-            return NetworkSource("applications", name)
+            return NetworkSource(name)
         raise ValueError(unknown("model of keras.applications", name, IN_APPLICATIONS))
     written, sha256 = split_hash(text)
     function = _FUNCTION.fullmatch(written)
     if sha256 and function and written.isprintable() and function[2].isidentifier():
-        return NetworkSource("file", function[2], function[1], sha256)
+        return NetworkSource(function[2], function[1], sha256)
     raise ValueError(
         f"unknown model {text!r}; expected {', '.join(NETWORKS)}, {APPLICATIONS}NAME or "
         "FILE.py:FUNCTION, which a config holds as FILE.py:FUNCTION@SHA256 without a folder"

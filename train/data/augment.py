@@ -45,26 +45,16 @@ def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: Crop
 def _mirrored(
     key: Words, positions: Indices, epoch: int, seed: int, how: CropFlip
 ) -> npt.NDArray[np.bool_]:
-    """Which images are mirrored, [b].
-
-    ``alternating``: by one coin per image, and every second epoch the other way round (Jordan 2024,
-    2404.00498, section 3.6), so that two epochs in a row show both views of every image.
-    """
+    """[b]; ``alternating``: by one coin per image, every second epoch the other way round."""
     if how.flip == "random":
         return _below(2, key, positions, _FLIP) == 1
     return (_below(2, _mixed(np.uint64(seed), 0), positions, _FLIP) + epoch) % 2 == 1
 
 
 def _cropped(images: Pixels, crop: int, down: Indices, right: Indices) -> Pixels:
-    """Windows of the old size out of images that are continued by reflection, edge not repeated.
-
-    down, right: where the windows start, 0 to 2 ``crop``; each [b].
-    """
+    """down, right: where the windows start, 0 to 2 ``crop``; each [b]."""
     count, height, width, channels = images.shape
-    wide = np.empty((count, height, width + 2 * crop, channels), np.uint8)
-    wide[:, :, crop : crop + width] = images
-    wide[:, :, :crop] = images[:, :, 1 : crop + 1][:, :, ::-1]
-    wide[:, :, crop + width :] = images[:, :, width - 1 - crop : width - 1][:, :, ::-1]
+    wide = np.pad(images, ((0, 0), (0, 0), (crop, crop), (0, 0)), mode="reflect")
     # every window of a row as a row of bytes, so that the copy below moves whole rows
     by_image, by_row, by_column, _ = wide.strides
     windows = as_strided(

@@ -87,7 +87,6 @@ def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: in
     )  # fmt: skip
     # an adapted run may end within its last epoch
     own = own[plan.first_of_pass : plan.first_of_pass + plan.steps]
-    assert len(own) == plan.steps, (len(own), plan.steps)
     return used[own].reshape(plan.steps, plan.accumulation, config.batch_per_rank)
 
 

@@ -16,7 +16,7 @@ from train.distributed.claims import Claims, claim
 from train.distributed.gpus import gpu_addresses
 from train.distributed.launch import Launch
 from train.distributed.quota import Quota, quotas_here, usable_cores
-from train.errors import ConfigError
+from train.errors import ConfigError, text_of
 
 SYS = Path("/sys")
 Processors = tuple[int, ...]
@@ -51,14 +51,11 @@ def take_cores(launch: Launch) -> Claims[int]:
     return claims
 
 
-# --- which ones there are -------------------------------------------------------------------------
-
-
 def whole_cores(processors: Iterable[int]) -> list[Processors]:
     """These processors, by core; each alone if the kernel does not list a core's threads."""
     cores: dict[str, list[int]] = {}
     for number in processors:
-        threads = _read(f"devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        threads = text_of(SYS / f"devices/system/cpu/cpu{number}/topology/thread_siblings_list")
         cores.setdefault(threads or f"processor {number}", []).append(number)
     return [tuple(core) for core in cores.values()]
 
@@ -73,8 +70,8 @@ def near_gpus(launch: Launch) -> list[frozenset[int]]:
     """Processors of the NUMA node of each rank's GPU on this node. Nothing if this rank sees fewer
     GPUs than there are ranks: it cannot know which ones the others have."""
     gpus = gpu_addresses()[: launch.local_size]
-    files = (f"bus/pci/devices/{gpu}/local_cpulist" for gpu in gpus)
-    near = [frozenset(_numbers(_read(file))) for file in files]
+    files = (SYS / f"bus/pci/devices/{gpu}/local_cpulist" for gpu in gpus)
+    near = [frozenset(_numbers(text_of(file))) for file in files]
     return near if len(near) == launch.local_size else []
 
 
@@ -83,13 +80,6 @@ def _numbers(text: str) -> Iterable[int]:
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
-
-
-def _read(file: str) -> str:
-    try:
-        return (SYS / file).read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def in_groups(

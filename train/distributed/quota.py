@@ -15,6 +15,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from train.errors import text_of
+
 #: 41 31 0:38 /shown /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate
 _MOUNT = re.compile(r"\S+ \S+ \S+ (\S+) (\S+) .*- (cgroup2?) .*?(\S+)")
 #: In version 2 and version 1: files of the limit and of what is used; what the kernel takes back.
@@ -71,20 +73,12 @@ def usable_cores(cores: int, quotas: tuple[Quota, ...]) -> int:
 def _folders(controller: str, root: Path) -> Iterator[Path]:
     """Own group and those above, in each hierarchy that can have this controller, as far as this
     mount of the file system shows them."""
-    try:
-        groups, mounts = (
-            # names of mounts are bytes, of any encoding
-            (root / "proc/self" / name).read_text(encoding="utf-8", errors="replace").splitlines()
-            for name in ("cgroup", "mountinfo")
-        )
-    except OSError:
-        return
-    paths = {}
-    for line in groups:
+    here, paths = root / "proc/self", dict[str, str]()
+    for line in text_of(here / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
             paths["cgroup" if controllers else "cgroup2"] = path
-    for mount in filter(None, map(_MOUNT.fullmatch, mounts)):
+    for mount in filter(None, map(_MOUNT.fullmatch, text_of(here / "mountinfo").splitlines())):
         shown, place, kind, options = mount.groups()
         if kind not in paths or (kind == "cgroup" and controller not in options.split(",")):
             continue

@@ -159,15 +159,20 @@ def batch_norms(model: tf.keras.Model) -> list[tf.keras.layers.BatchNormalizatio
     return [layer for layer in norms if layer.trainable]
 
 
+def plain_convolutions(network: tf.keras.Model) -> list[tf.keras.layers.Layer]:
+    """Those that train and mix all maps: a channel of a depthwise one sees a single map, so that
+    its kernel is no matrix."""
+    convolutions = (x for x in all_layers(network) if type(x) is L.Conv2D)
+    return [x for x in convolutions if x.groups == 1 and x.trainable]
+
+
 def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
-    """The convolutions that Muon orthogonalises: a channel of a depthwise one sees a single map, so
-    that its kernel is no matrix.
+    """The convolutions that Muon orthogonalises.
 
     With ``fix_norm`` only those whose length is taken away by what alone gets their output: the
     normalisation by the batch. Layers inside other layers show no order, so they are left out.
     """
-    convolutions = (x for x in all_layers(network) if type(x) is L.Conv2D)
-    plain = [x for x in convolutions if x.groups == 1 and x.trainable]
+    plain = plain_convolutions(network)
     if optimizer.fix_norm:
         uses = defaultdict[Any, list[bool]](list)
         _note_uses(network, uses, training=True)

@@ -77,7 +77,7 @@ def _prepared(
     """Pixels from 0 to 1, or standardised. Networks of keras.applications get what Keras itself
     prepares for them, be it 0 to 255; if standardised, of images with the mean 1/2 and the
     deviation 1/4 of that range, about those of photographs."""
-    if source.kind == "file":
+    if source.file_name is not None:
         return scaled(images, technique, pixels)
     x = tf.cast(images, tf.float32)
     if technique.standardise:
@@ -92,12 +92,12 @@ def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, 
     file: the copy of the file that ``source`` names: one module, whose folder is no place that it
     can import from.
     """
-    if source.kind == "applications":
+    if source.file_name is None:
         make = getattr(tf.keras.applications, source.name)
         return lambda shape, classes: make(
             weights=None, input_shape=shape, classes=classes, classifier_activation=None
         )
-    assert file is not None and source.file_name is not None, "the network of a file"
+    assert file is not None, "the network of a file"
     content = _checked_content(file, source.sha256, "--model-file")
     module = ModuleType(f"own_network_{source.sha256}")
     module.__file__ = str(file)

@@ -15,7 +15,6 @@ from train.config.technique import Technique
 from train.data.dataset import Pixels, Rows
 from train.data.sampling import Indices
 from train.errors import ConfigError
-from train.models.layers import user_network
 
 _PIXELS_AT_ONCE = 1 << 20  # which become eight bytes each while they are counted
 _WHITENED_BY = 2000  # images of the training set, evenly spaced
@@ -80,13 +79,7 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels | Rows, used: Indic
     images: uint8 [N, H, W, C], the training set; used: sorted indices of those that the run trains
     on, of which evenly spaced ones are looked at: equal on all ranks, whatever the seed.
     """
-    network = user_network(model)
-    layer = network.get_layer("conv1")
-    if network is model:
-        seen = model.get_layer("scale")  # without the padding that may stand between
-    else:
-        before = tf.keras.Model(network.input, layer.input)
-        seen = tf.keras.Model(model.input, before(model.get_layer("network").input))
+    layer, seen = model.get_layer("conv1"), model.get_layer("scale")  # padding may stand between
     chosen = used[np.linspace(0, len(used) - 1, min(len(used), _WHITENED_BY)).astype(np.int64)]
     scaled = [
         seen(images[chosen[start : start + _AT_ONCE]]).numpy().astype(np.float32)

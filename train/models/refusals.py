@@ -12,8 +12,8 @@ from train.config.checks import images_together, network_problem
 from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
-from train.models.layers import OwnNetwork, all_layers
-from train.models.normalisation import batch_norms
+from train.models.layers import OwnNetwork, all_layers, random_layers
+from train.models.normalisation import batch_norms, plain_convolutions
 from train.models.traced import are_bounded, range_problem, traced
 
 L = tf.keras.layers
@@ -79,8 +79,8 @@ _TRAINED: Rows = (
     (lambda e, **_: _names(v.deref() for v in e.written),
      "evaluation changes {x}, so test images would change the network: leave training=True out"),
     (lambda n, **_: _names(
-        x for x in all_layers(n)
-        if getattr(getattr(x, "_random_generator", None), "_draws", 0)),  # last, in evaluation
+        x for x in random_layers(n)
+        if getattr(x._random_generator, "_draws", 0)),  # last, in evaluation
      "evaluation draws at random in {x}, on each rank other numbers: leave training=True out"),
     (lambda g, n, **_: _names(
         v.deref() for v in g.written.keys() - {
@@ -90,7 +90,7 @@ _TRAINED: Rows = (
     (lambda g, **_: g.again,
      "{x} act once more in the backward pass, with other numbers: leave tf.recompute_grad out"),
     (lambda n, e, c, shape, **_: not c.model.startswith(APPLICATIONS)
-     and are_bounded(e.logits, n.trainable_variables[-2:], shape),
+     and are_bounded(e.run, n.trainable_variables[-2:], shape),
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
      "last activation out"),
     (lambda g, n, c, **_: images_together(c) == 1 and _names(
@@ -100,7 +100,7 @@ _TRAINED: Rows = (
      "a batch of one image has one number per channel for {x}, which normalisation makes 0: use a "
      "batch_per_rank of 2 or more"),
     (lambda n, **_: _names(
-        x for x in all_layers(n) if getattr(getattr(x, "_random_generator", None), "repeats", False)
+        x for x in random_layers(n) if getattr(x._random_generator, "repeats", False)
         and not isinstance(x, DropoutRNNCellMixin)),  # it has one mask for all times on purpose
      "{x} draws in a loop or a tf.function, the same numbers each time: unroll it, or use the "
      "dropout of Keras' LSTM"),
@@ -157,11 +157,9 @@ def _reestimates(config: RunConfig) -> bool:
 
 
 def _features(network: tf.keras.Model) -> frozenset[Feature]:
-    """No layer says that it ends a residual branch."""
-    plain = [x for x in all_layers(network) if type(x) is L.Conv2D and x.groups == 1]
+    """What zero_gamma and whitened filters need is left out: they are for built-in networks."""
     has: dict[Feature, bool] = {
         "batch norm": bool(batch_norms(network)),
-        "convolutions": any(x.trainable for x in plain),
-        "conv1": any(x.name == "conv1" and x in network.layers for x in plain),
+        "convolutions": bool(plain_convolutions(network)),
     }
     return frozenset(name for name, there in has.items() if there)

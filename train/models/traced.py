@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,9 +35,9 @@ class Traced(NamedTuple):
     written: Counter[Any]  # references of variables, and how often each is written
     foreign: str  # variables that the network does not have
     again: str  # layers that draw, and operations that write, in the backward pass of training
-    logits: Callable[[tf.Tensor], tf.Tensor]  # of images
-    seen: tuple[str, ...]  # operations with weights that get what is made of images without any
-    sight: Callable[[], Any]  # makes a function of images: what these operations get of them
+    run: Any  # the pass itself, a function of images: its logits
+    # what is made of images without weights, and the layer that brings them together with some
+    seen: list[tuple[str, tf.Tensor]]
     digest: str  # of all that the pass computes; of names none that the process counts
 
 
@@ -46,7 +46,7 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
     spec = tf.TensorSpec(shape, tf.float32)
     run = tf.compat.v1.wrap_function(lambda x: network(x, training=training), [spec])
     whole = run.graph.as_graph_def()
-    inside = [node for function in whole.library.function for node in function.node_def]
+    inside = [function.node_def for function in whole.library.function]
     measures = [v for metric in network.metrics for v in metric.variables]
     seeds = [generator._value() for generator in network._generators]
     handles = {id(held.handle): held for held in (*network.variables, *measures, *seeds)}
@@ -62,9 +62,8 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
     trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
     seen = _seen(run.graph, run.inputs[0].name, trained)
     values = [value for value, _ in run.graph.captures if value.dtype != tf.resource]
-    states = [x for x in whole.node if _effect(x.op) == "state"] + [
-        x for x in inside if _effect(x.op)
-    ]
+    states = [x for x in whole.node if _effect(x.op) == "state"]
+    states += [x for body in inside for x in body if _effect(x.op)]
     again = _again(network, run.graph, run.outputs, trained) if training else ""
     return Traced(
         ", ".join(sorted({f"{x.name} ({x.op})" for x in states})),
@@ -72,9 +71,8 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
         ", ".join(v.name for v in run.graph.variables if id(v.handle) not in handles),
         again,
         run,
-        tuple(name for name, _ in seen),
-        partial(run.prune, run.inputs[0], [tensor for _, tensor in seen]),
-        _digest([whole.node, *(function.node_def for function in whole.library.function)], values),
+        seen,
+        _digest([whole.node, *inside], values),
     )
 
 
@@ -189,8 +187,9 @@ def _images(shape: tuple[int, ...], seed: int) -> tf.Tensor:
 def _sizes(graph: Traced, one: tf.Tensor, other: tf.Tensor) -> dict[Any, tuple[float, float]]:
     """Of all seen that is not the same for both, as shapes are, by its operation and its own shape:
     the largest change from one to the other, and the root of the mean square."""
-    see, sizes = graph.sight(), {}
-    for name, *both in zip(graph.seen, see(one), see(other), strict=True):
+    see = graph.run.prune(graph.run.inputs[0], [tensor for _, tensor in graph.seen])
+    sizes = {}
+    for (name, _), *both in zip(graph.seen, see(one), see(other), strict=True):
         a, b = (np.asarray(numbers, np.float64) for numbers in both)
         change = np.max(np.abs(a - b) / np.maximum(1, np.maximum(np.abs(a), np.abs(b))), initial=0)
         if change:

@@ -15,13 +15,7 @@ class RecordingLamb(LAMB):
     """tensorflow-addons' LAMB, which also writes down its trust ratios."""
 
     def __init__(self, config: Lamb, variables: list[tf.Variable]) -> None:
-        super().__init__(
-            0.0,
-            beta_1=config.beta_1,
-            beta_2=config.beta_2,
-            epsilon=config.epsilon,
-            weight_decay=config.weight_decay,
-        )
+        super().__init__(0.0, **config.model_dump(exclude={"name", "exclude"}))
         self.trust = TrustLog(variables, config.exclude)
         self._create_all_weights(variables)  # legacy Keras has no public build()
 
@@ -50,14 +44,8 @@ class RecordingLamb(LAMB):
 
 def novograd_tfa(config: NovoGradTfa, variables: list[tf.Variable]) -> Any:
     """tensorflow-addons' NovoGrad; ``rate_sums`` are its slots lr m."""
-    optimizer = NovoGrad(
-        0.0,
-        beta_1=config.beta_1,
-        beta_2=config.beta_2,
-        epsilon=config.epsilon,
-        weight_decay=config.weight_decay,
-        grad_averaging=config.averaging,
-    )
+    numbers = config.model_dump(exclude={"name", "averaging"})
+    optimizer = NovoGrad(0.0, **numbers, grad_averaging=config.averaging)
     optimizer._create_all_weights(variables)
     optimizer.rate_sums = [optimizer.get_slot(variable, "m") for variable in variables]
     return optimizer

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig, load_config
-from train.errors import ConfigError, RecordError
+from train.errors import ConfigError, RecordError, text_of
 from train.record.atomic import leftovers
 from train.record.measurements import EpochRecord
 from train.record.run import Attempt, OtherCell, RunError, refuse_other
@@ -80,9 +80,7 @@ def read_unfinished(cell: Path) -> str:
     """Where and why the last start stopped on purpose; '' if it did not. Exit codes prove less: a
     launcher that ends all tasks once the first one is gone turns those of the others into a
     signal's."""
-    with contextlib.suppress(OSError):
-        return (cell / "logs" / UNFINISHED_NAME).read_text(encoding="utf-8")
-    return ""
+    return text_of(cell / "logs" / UNFINISHED_NAME)
 
 
 def read_failures(cell: Path) -> list[RankFailure]:

@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from train.errors import text_of
+
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOUNTS = Path("/proc/self/mountinfo")
 #: Where flock fails, or its locks end at the machine.
@@ -17,9 +19,7 @@ LOCKS_REMEDY = (
 
 def boot_id() -> str | None:
     """Of this kernel, which releases a lock with its holder."""
-    with contextlib.suppress(OSError):
-        return BOOT_ID.read_text(encoding="utf-8").strip() or None
-    return None
+    return text_of(BOOT_ID) or None
 
 
 def device_of(file: int | Path) -> str:
@@ -41,12 +41,11 @@ def machine_at(file: int | Path) -> str:
 def file_system(device: str) -> tuple[str, str]:
     """Type and source of the mounted device, by proc_pid_mountinfo(5); empty where it is not in the
     table."""
-    with contextlib.suppress(OSError):
-        for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
-            mount, _, system = line.partition(" - ")
-            if mount.split()[2:3] == [device]:
-                kind, source, *_ = system.split()
-                return kind, source
+    for line in text_of(MOUNTS).splitlines():
+        mount, _, system = line.partition(" - ")
+        if mount.split()[2:3] == [device]:
+            kind, source, *_ = system.split()
+            return kind, source
     return "", ""
 
 

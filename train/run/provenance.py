@@ -16,6 +16,7 @@ from pathlib import Path
 from train.config.run import RunConfig
 from train.distributed.libraries import mpi_versions
 from train.environment import environment_of
+from train.errors import text_of
 from train.record.run import Provenance
 
 PACKAGES = (
@@ -47,7 +48,7 @@ def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
         versions=_versions(),
         cpu=_cpu(),
         gpu=gpus[0] if gpus else None,
-        driver=_read("/proc/driver/nvidia/version").partition("\n")[0].strip() or None,
+        driver=text_of(Path("/proc/driver/nvidia/version")).partition("\n")[0].strip() or None,
         kernel=platform.release(),
         # the supervisor counts those of this machine
         unused_gpus=None if gpus else int(os.environ.get("HOROSCALE_GPUS_HERE") or 0) or None,
@@ -81,15 +82,8 @@ def _versions() -> dict[str, str]:
 
 
 def _cpu() -> str:
-    model = re.search(r"(?m)^model name\s*:(.*)$", _read("/proc/cpuinfo"))
+    model = re.search(r"(?m)^model name\s*:(.*)$", text_of(Path("/proc/cpuinfo")))
     return model[1].strip() if model else platform.machine()
-
-
-def _read(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:

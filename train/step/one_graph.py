@@ -136,8 +136,6 @@ class OneGraphStep(TrainStep):
         with tf.device("CPU"):
             return [tf.numpy_function(report, [number, *after], [], stateful=True)]
 
-    # --- what another library does in its own way ------------------------------------------------
-
     def _placed(self, values: npt.NDArray[Any]) -> Any:
         """The last batch of each step, [steps, b, ...], as an argument of the graph."""
         return tf.constant(np.ascontiguousarray(values[:, -1]))

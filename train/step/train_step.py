@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,39 +35,32 @@ from train.step.result import StepParts, StepResult
 ADDING_UP = ", adding up over the ranks"
 
 
+@dataclass(eq=False, repr=False)
 class TrainStep:
     """Callable: one optimizer step on this rank's batches."""
 
+    model: tf.keras.Model
+    optimizer: Any
+    technique: Technique
+    seed: StepSeed
+    size: int
+    adascale: AdaScale | None = None
     replicas = 1  # models that one process trains, each on batches of its own
 
-    def __init__(
-        self,
-        model: tf.keras.Model,
-        optimizer: Any,
-        technique: Technique,
-        seed: StepSeed,
-        *,
-        size: int,
-        adascale: AdaScale | None = None,
-    ) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.technique = technique
-        self.seed = seed
-        self.size = size
-        self.adascale = adascale
+    def __post_init__(self) -> None:
         #: called with the step's number and the part of it that begins: all can take long on a CPU
         self.beat: Callable[[int, str], None] = lambda *_: None
+        technique = self.technique
         half = technique.precision == "mixed_float16"
         self.loss_scale: LossScale | NoLossScale = LossScale() if half else NoLossScale()
         # what float16 would lose on its way between the ranks it loses in the backward pass too
         self._wire_scale = self.loss_scale if technique.compression == "fp16" else NoLossScale()
-        self._reduce_over_ranks = build_reducer(technique, size)
-        self._velocities = velocities(optimizer, technique.optimizer)
-        self.trust = trust_log(optimizer)
+        self._reduce_over_ranks = build_reducer(technique, self.size)
+        self._velocities = velocities(self.optimizer, technique.optimizer)
+        self.trust = trust_log(self.optimizer)
         #: of the last step that was applied, which momentum correction starts from
         self.last_rate: float | None = None
-        self._local = partial(backward, model, technique, seed, self.loss_scale)
+        self._local = partial(backward, self.model, technique, self.seed, self.loss_scale)
         self._local_graph, self._add_graph = graph(self._local), graph(self._add)
         self._mean_graph, self._reduce_graph = graph(self._mean), graph(self._reduce)
         self._update_graph = graph(self._update)

@@ -121,8 +121,6 @@ class Trainer:
             origin_from=self.origin_from,
         )  # fmt: skip
 
-    # --- before the first step -------------------------------------------------------------------
-
     def _start(self) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked."""
         self.beat("comparing the ranks' images and networks")
@@ -164,8 +162,6 @@ class Trainer:
                 f"resumed after epoch {len(epochs)} with {changes}; the throughput is that of "
                 "later epochs, seconds to a target are those of all"
             )
-
-    # --- epochs ----------------------------------------------------------------------------------
 
     def _train_epochs(self) -> RunError | None:
         """All that are left; what broke the last one off, if anything did. Collective."""

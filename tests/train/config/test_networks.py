@@ -30,13 +30,13 @@ SHA = "0123456789abcdef" * 4
 @pytest.mark.parametrize(
     ("model", "source", "label", "slug"),
     [
-        ("cnn", NetworkSource("built_in", "cnn"), "cnn", "cnn"),
-        ("keras.applications.MobileNetV2", NetworkSource("applications", "MobileNetV2"),
+        ("cnn", NetworkSource("cnn"), "cnn", "cnn"),
+        ("keras.applications.MobileNetV2", NetworkSource("MobileNetV2"),
          "MobileNetV2", "mobilenetv2"),
-        (f"vit.py:build@{SHA}", NetworkSource("file", "build", "vit.py", SHA), "vit", "vit"),
-        (f"My ViT-2.x.py:small@{SHA}", NetworkSource("file", "small", "My ViT-2.x.py", SHA),
+        (f"vit.py:build@{SHA}", NetworkSource("build", "vit.py", SHA), "vit", "vit"),
+        (f"My ViT-2.x.py:small@{SHA}", NetworkSource("small", "My ViT-2.x.py", SHA),
          "My ViT-2.x:small", "my_vit_2_x_small"),
-        (f"é.py:build@{SHA}", NetworkSource("file", "build", "é.py", SHA), "é", "network"),
+        (f"é.py:build@{SHA}", NetworkSource("build", "é.py", SHA), "é", "network"),
     ],
 )  # fmt: skip
 def test_a_network_has_a_source_a_label_and_a_place_in_ids(model, source, label, slug) -> None:

@@ -380,7 +380,7 @@ def test_networks_of_keras_get_the_range_that_they_expect() -> None:
 
     def seen(name: str, technique: Technique = row) -> np.ndarray:
         pixels = channel_statistics(IMAGES, np.arange(4))
-        source = NetworkSource("applications", name)
+        source = NetworkSource(name)
         return np.asarray(_prepared(source, images, technique, pixels))
 
     assert np.array_equal(seen("EfficientNetB0"), IMAGES)
@@ -456,8 +456,6 @@ AGAIN = {**GHOSTS, "bn_statistics": "reestimated"}
          "in bn a row is not an image"),
         (flat("b = L.BatchNormalization(name='bn'); x = b(b(x))"), AGAIN, "bn are not called once"),
         (flat("x = L.BatchNormalization()(L.Conv2DTranspose(2, 3)(x))"), MUON, "orthogonalises"),
-        (flat("x = L.BatchNormalization(name='conv1')(x)"),
-         {**GHOSTS, "initialisation": "whitened"}, "whitened"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_refused(body: str, row: Any, text: str, tmp_path: Path) -> None:
@@ -502,29 +500,12 @@ def test_an_error_of_its_code_has_the_line(body: str, text: str, tmp_path: Path)
 def test_the_file_is_the_one_that_the_config_names(tmp_path: Path) -> None:
     from train.models.own import _load_builder
 
-    source = NetworkSource("file", "build", "net.py", "0" * 64)
+    source = NetworkSource("build", "net.py", "0" * 64)
     with pytest.raises(ConfigError, match=r"gone\.py is missing: .* --model-file"):
         _load_builder(source, tmp_path / "gone.py")
     (tmp_path / "other.py").write_text("")
     with pytest.raises(ConfigError, match=r"other\.py has the sha256 e3b0"):
         _load_builder(source, tmp_path / "other.py")
-
-
-def test_the_first_convolution_whitens_what_it_sees(tmp_path: Path) -> None:
-    from train.models.layers import user_network
-    from train.models.pixels import whiten_first_layer
-
-    conv = "x = L.Conv2D(54, 3, name='conv1')(L.ZeroPadding2D(1)(x * 2 - 1))"
-    net = own(tmp_path, flat(f"{conv}; x = L.BatchNormalization()(x)"), {
-        "initialisation": "whitened", "normalisation": "batch_norm",
-    })  # fmt: skip
-    whiten_first_layer(net, IMAGES, np.arange(4))
-    kernel = user_network(net).get_layer("conv1").kernel.numpy().reshape(27, 54)
-    padded = np.pad(IMAGES / 127.5 - 1, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    patches = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
-    seen = np.moveaxis(patches, 3, -1).reshape(-1, 27) @ kernel[:, :27]
-    correlation = np.corrcoef(seen.T) - np.eye(27)
-    assert np.abs(correlation).max() < 1e-3
 
 
 FINE_TUNED = """
