@@ -72,8 +72,7 @@ class Answer:
 
     @property
     def lines(self) -> list[str]:
-        text = _COLOURS.sub("", f"{self.err}\n{self.out}")
-        return [line.strip() for line in text.splitlines()]
+        return [line.strip() for line in _COLOURS.sub("", f"{self.err}\n{self.out}").splitlines()]
 
     @property
     def causes(self) -> list[str]:
