@@ -124,7 +124,7 @@ def _setup(site: Site, root: Path) -> list[str]:
             f"hs_line={shlex.quote(f'module load {name}')}",
             f"hs_load {name} || hs_failed $?",
         ]
-    # any command of a line; what fails within a file that it reads, which may end the trap, may fail
+    # each command of a line counts; of a file that it reads, which may end the trap, the last one
     trap = "trap 'hs_code=$?; ((${#BASH_SOURCE[@]} > 1)) || hs_failed $hs_code' ERR"
     for line in site.setup:
         lines += [f"hs_line={shlex.quote(line)}", trap, 'eval -- "$hs_line"', "hs_code=$?",
