@@ -166,7 +166,7 @@ def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) ->
 
 
 def are_bounded(logits: Any, last: list[tf.Variable], shape: tuple[int, ...]) -> bool:
-    """Whether logits are from 0 to 1, also if the ``last`` weights are far from the first ones, with
+    """Whether logits are from 0 to 1, also if the ``last`` weights are far from the first ones, by
     which an ordinary network of few classes may have small and positive logits alone."""
     images, before = _images(shape, 0), [variable.numpy() for variable in last]
     found = []
