@@ -196,8 +196,7 @@ def make(name: str) -> None:
                     build_as_user(program, name, out)
                 else:
                     build(program, name, commit(), out)
-                out.flush()
-                atomic.flush_to_disk(handle)
+                atomic.flush_to_disk(out)
             found = publish(new, image)
         finally:
             new.unlink(missing_ok=True)

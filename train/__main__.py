@@ -17,6 +17,7 @@ from train.distributed.launch import Launch, Task, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, RecordError, Unfinished, WorldError, remedy
 from train.program import (
+    DEFAULT_DATA,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_REQUEST,
@@ -36,8 +37,6 @@ from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell
 from train.record.summary import RecordSummary, read_own_summary
 from train.run.failure import headline, leave
-
-DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -113,8 +112,7 @@ def start_number(earlier: RecordSummary | None, trained: tuple[EpochRecord, ...]
 
 
 def _earlier(config: RunConfig, out: Path, *, force: bool) -> RecordSummary | None:
-    """This config's record in ``out``, if there is one that is not broken. Only ``force`` lets a
-    record or config.json of another be replaced."""
+    """``force`` alone lets a record or config.json of another config be replaced."""
     with suppress(RecordError, *((OtherCell,) if force else ())):
         refuse_other_config(out, config)
         return read_own_summary(out, config)

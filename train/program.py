@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TextIO
 from train.errors import ConfigError, expanded, remedy
 
 EXIT_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
+DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
 #: How a stream writes what its encoding lacks.
 _SHOWN = "horoscale"
 
@@ -103,7 +104,6 @@ def open_streams() -> _Output:
 
 
 def _text(raw: _Output, before: TextIO | None) -> io.TextIOWrapper:
-    """With the encoding and the buffer of the stream before, if there is one."""
     known = before if isinstance(before, io.TextIOWrapper) else None
     return io.TextIOWrapper(
         io.BufferedWriter(raw),

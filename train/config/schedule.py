@@ -26,9 +26,7 @@ class Step(Frozen):
     ``unit: epochs``, an epoch (15 fires when 15 epochs are done)."""
 
     name: Literal["step"] = "step"
-    milestones: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (
-        COURSE_MILESTONES
-    )
+    milestones: tuple[Annotated[float, Field(gt=0)], ...] = Field(COURSE_MILESTONES, min_length=1)
     unit: Literal["fraction", "epochs"] = "fraction"
     factor: float = Field(0.1, gt=0, lt=1)
 

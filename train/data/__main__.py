@@ -6,14 +6,11 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from train.data.registry import load
 from train.data.waiting import say
 from train.errors import ConfigError
-from train.program import place, run
-
-_DEFAULT_ROOT = Path(__file__).resolve().parent.parent.parent / ".data"
+from train.program import DEFAULT_DATA, place, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--image-size", type=int, help="side in pixels; folders only (default: 64)")
     options = parser.parse_args(arguments)
     try:
-        root = options.root or place(os.environ.get("DATA") or _DEFAULT_ROOT)
+        root = options.root or place(os.environ.get("DATA") or DEFAULT_DATA)
         data = load(options.dataset, options.image_size, root, options.store)
     except ConfigError as error:
         say(str(error))

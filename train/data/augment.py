@@ -16,7 +16,6 @@ from train.data.sampling import Indices
 
 Words = npt.NDArray[np.uint64]
 
-
 #: What a random number is for: each has a stream of its own.
 _DOWN, _RIGHT, _FLIP, _CUT_DOWN, _CUT_RIGHT = range(5)
 

@@ -65,9 +65,7 @@ def process_batches(
         how = config.technique.augmentation
         if isinstance(how, CropFlip):
             images = augment(images, flat, plan.pass_number, config.seed, how)
-        return Batches(
-            images.reshape(*own.shape, *images.shape[1:]), data.train_y[flat].reshape(own.shape)
-        )
+        return Batches(images.reshape(*own.shape, *images.shape[1:]), data.train_y[own])
 
     with ThreadPoolExecutor(1) as pool:
         coming: deque[Future[Batches]] = deque()

@@ -81,10 +81,8 @@ def make_dataset(
         for pair in (train, validation)
         for part, kind in zip(pair, ("u1", "<i8"), strict=True)
     ]
-    train_x, train_y, validation_x, validation_y = arrays
-    return Dataset(
-        name, train_x, train_y, validation_x, validation_y, tuple(classes), fingerprint(arrays)
-    )
+    named = dict(zip(ARRAYS, arrays, strict=True))
+    return Dataset(name, **named, classes=tuple(classes), fingerprint=fingerprint(arrays))
 
 
 def fingerprint(arrays: Sequence[NDArray[Any] | Rows]) -> str:
@@ -169,8 +167,7 @@ def _write(path: Path, array: NDArray[np.generic]) -> None:
         npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(array))  # type: ignore[no-untyped-call]
         for chunk in chunks(array):
             out.write(chunk)
-        out.flush()
-        flush_to_disk(out.fileno())
+        flush_to_disk(out)
 
 
 def read_prepared(folder: Path) -> Dataset:

@@ -98,9 +98,8 @@ def for_tuning(data: Dataset) -> Dataset:
     validated = tenth(len(data.train_y))
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
     checked, trained = take(data.train_y, apportion(counts, validated))
-    return make_dataset(
-        f"{data.name}, a tenth of its training images to validate on",
-        data.classes,
-        (Rows(data.train_x, trained), data.train_y[trained]),
-        (Rows(data.train_x, checked), data.train_y[checked]),
+    train, validation = (
+        (Rows(data.train_x, part), data.train_y[part]) for part in (trained, checked)
     )
+    name = f"{data.name}, a tenth of its training images to validate on"
+    return make_dataset(name, data.classes, train, validation)

@@ -93,11 +93,7 @@ def _folders(controller: str, root: Path) -> Iterator[Path]:
 
 def _cores(folder: Path) -> float | None:
     """None: no limit."""
-    if (file := folder / "cpu.max").exists():
-        quota, period = file.read_text(encoding="ascii").split()
-    else:
-        quota, period = (
-            (folder / f"cpu.cfs_{name}_us").read_text(encoding="ascii")
-            for name in ("quota", "period")
-        )
+    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    limits = text_of(folder / "cpu.max").split() or [text_of(folder / name) for name in names]
+    quota, period = limits
     return None if quota == "max" or int(quota) < 0 else int(quota) / int(period)

@@ -63,11 +63,8 @@ def _mirrored(replicas: int) -> tf.distribute.Strategy:
 
 
 def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
-    """One worker per process, each with the one device that it sees.
-
-    NCCL between GPUs, else TensorFlow's own ring over gRPC, whose server takes the operations of
-    anyone who can reach it: for the network of a cluster's nodes, not for an open one.
-    """
+    """NCCL between GPUs, else TensorFlow's own ring over gRPC, whose server takes the operations of
+    anyone who can reach it: for the network of a cluster's nodes, not for an open one."""
     # gRPC would ask a site's web proxy for the way to the other nodes, and wait for ever
     hosts = sorted({worker.rsplit(":", 1)[0] for worker in workers})
     os.environ["no_grpc_proxy"] = ",".join(hosts)  # noqa: SIM112  (as gRPC spells it)
@@ -89,11 +86,8 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
 
 
 def _addresses(own: str) -> list[str]:
-    """Those of all ranks.
-
-    In a graph and a session of its own: Horovod's eager operations would begin TensorFlow, after
-    which no strategy of several workers can be made.
-    """
+    """In a graph and a session of its own: Horovod's eager operations would begin TensorFlow, after
+    which no strategy of several workers can be made."""
     if hvd.size() == 1:
         return [own]
     row = np.frombuffer(own.encode().ljust(_ADDRESS_BYTES, b"\0"), np.uint8)

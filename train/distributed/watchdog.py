@@ -21,6 +21,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -54,6 +55,7 @@ class _Doing(NamedTuple):
     suspended_s: float  # until then
 
 
+@dataclass(eq=False)
 class Watchdog:
     """Call :meth:`beat` at every sign of progress; use as a context manager.
 
@@ -61,24 +63,19 @@ class Watchdog:
     watch keeps going.
     """
 
-    def __init__(
-        self,
-        file: Path | None,
-        stall_s: float,
-        supervisor: int | None,
-        on_stall: Callable[[str], None],
-    ) -> None:
+    file: Path | None
+    stall_s: float
+    supervisor: int | None
+    on_stall: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         self.awake = Awake()
-        self.stall_s = stall_s
-        self.file = file
-        self._supervisor = supervisor
-        self._on_stall = on_stall
-        self._beat_s = min(BEAT_S, stall_s / 4)
+        self._beat_s = min(BEAT_S, self.stall_s / 4)
         self._descriptor: int | None = None  # of the file, once it is open
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
-        self._doing = _Doing("starting", stall_s, *self.awake.read())
+        self._doing = _Doing("starting", self.stall_s, *self.awake.read())
 
     def __enter__(self) -> Watchdog:
         self.awake.look()
@@ -100,15 +97,13 @@ class Watchdog:
         while not self._stop.wait(PERIOD_S):
             doing = self._doing
             idle = self.awake.look() - doing.since
-            if self._supervisor is not None and is_orphan(self._supervisor):
+            if self.supervisor is not None and is_orphan(self.supervisor):
                 os._exit(EXIT_STALLED)  # nobody is left to end us or to use our result
             if idle > doing.limit_s:
                 what = f"no progress for {idle:.0f} s while: {doing.phase}"
-                end_process(EXIT_STALLED, _dump_stacks, partial(self._on_stall, what), self._write)
+                end_process(EXIT_STALLED, _dump_stacks, partial(self.on_stall, what), self._write)
 
     def _report(self) -> None:
-        """Write a life sign at once, then one every ``_beat_s`` and for a new phase, and one at the
-        end."""
         known, due = "", 0.0
         while not self._stop.is_set():
             phase = _PROGRESS.sub("", self._doing.phase)

@@ -252,7 +252,6 @@ def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int
 
 
 def _data_way(runtime: Runtime, nodes: int, *, by_mpi: bool) -> tuple[DataPlane, str | None]:
-    """What carries the gradients, and over which interface, if it shows that."""
     import horovod.tensorflow as hvd  # noqa: PLC0415
 
     if runtime.strategy is not None:

@@ -77,10 +77,9 @@ def random_layers(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
 def seed_random_layers(model: tf.keras.Model, seed: StepSeed) -> list[SeededGenerator]:
     """Let each random layer, dropout above all, draw from ``seed``; the generators, one a layer."""
     layers = random_layers(model)
-    generators = [SeededGenerator(seed, index) for index in range(len(layers))]
-    for layer, generator in zip(layers, generators, strict=True):
-        layer._random_generator = generator
-    return generators
+    for index, layer in enumerate(layers):
+        layer._random_generator = SeededGenerator(seed, index)
+    return [layer._random_generator for layer in layers]
 
 
 class OwnNetwork(tf.keras.layers.Layer):

@@ -63,8 +63,6 @@ def build_model(
 
 
 class _Parts:
-    """The layers that a technique changes."""
-
     def __init__(self, technique: Technique) -> None:
         self.technique = technique
         # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
@@ -99,11 +97,7 @@ def a_sigmoid_input(model: tf.keras.Model) -> tf.Tensor | None:
 
 
 def _cnn(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
-    """The two-convolution network of the Fashion-MNIST notebook, up to its last dense layer.
-
-    Conv 32 3x3, conv 64 3x3, max-pool 2, dropout 1/4, dense 128, dropout 1/2, dense. Where the
-    technique normalises, batch norm stands between each of the three hidden layers and its ReLU.
-    """
+    """The two-convolution network of the Fashion-MNIST notebook, up to its last dense layer."""
     x = parts.conv(32, 3, name="conv1")(x)
     x = L.ReLU()(parts.normalise(x, "bn1"))
     x = parts.conv(64, 3, name="conv2")(x)
@@ -116,13 +110,8 @@ def _cnn(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
 
 
 def _resnet_mini(x: tf.Tensor, parts: _Parts, width: float, *, shortcuts: bool) -> tf.Tensor:
-    """The small residual network of the CIFAR-10 notebook, up to its dense layer: two bottleneck
-    blocks.
-
-    Pad 3, conv 64 7x7 stride 2, max-pool 3 stride 2, block (64, 64, 256) stride 1, block
-    (128, 128, 512) stride 2, average-pool 2, dense on the flattened map (2,048 features at 32x32).
-    ``width`` multiplies all filters.
-    """
+    """The small residual network of the CIFAR-10 notebook, up to its dense layer, which gets 2,048
+    features of an image of 32x32. ``width`` multiplies all filters."""
     small = min(x.shape[1:3]) < 12
     first, second = (max(1, round(filters * width)) for filters in (64, 128))
     x = parts.conv(first, 7, strides=2, name="conv1")(L.ZeroPadding2D(3)(x))
@@ -154,10 +143,8 @@ def _bottleneck(
 def _resnet50(
     shape: Shape, classes: int, technique: Technique, pretrained: Path | None
 ) -> tf.keras.Model:
-    """ResNet-50 as Keras ships it (v1, with batch norm), global average pool, a new dense head.
-
-    Input is prepared as its published weights expect: BGR, ImageNet's channel means subtracted.
-    """
+    """Keras' own with a new head. Its published weights expect BGR, and ImageNet's channel means
+    subtracted."""
     inputs = tf.keras.Input(shape, dtype="uint8", name="images")
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)

@@ -112,7 +112,6 @@ class SyncBatchNormalization(_OwnBatchNormalization):
     size: int  # ranks that take part
 
     def _normalised(self, inputs: tf.Tensor) -> tf.Tensor:
-        """inputs: as many images on all ranks."""
         x = tf.cast(inputs, tf.float32)
         self.numbers = (x.shape[:-1].num_elements() or 0) * self.size
         axes = list(range(x.shape.rank - 1))

@@ -87,11 +87,7 @@ def _prepared(
 
 
 def _load_builder(source: NetworkSource, file: Path | None) -> Callable[[Shape, int], Any]:
-    """The function that builds a network for a shape of images and a number of classes.
-
-    file: the copy of the file that ``source`` names: one module, whose folder is no place that it
-    can import from.
-    """
+    """file: one module, whose folder is no place that it can import from."""
     if source.file_name is None:
         make = getattr(tf.keras.applications, source.name)
         return lambda shape, classes: make(
@@ -178,12 +174,7 @@ def _contained(seed: int) -> Iterator[None]:
 
 def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str:
     """Into the layers of the network, and of the networks within it whose own name is not in the
-    file; how many of them.
-
-    Raises:
-        ConfigError: the file is missing or another one, or fits in part: only the last layer of
-            the file, and layers behind all that were loaded, may be alone.
-    """
+    file; how many of them."""
     name, sha256 = split_hash(pretrained)
     file = place_of(name, folder)
     content = _checked_content(file, sha256, "--data")

@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 #: What a file system answers that cannot flush a file at a program's request.
 _NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -62,8 +63,7 @@ def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666)
     try:
         with _named(path), os.fdopen(handle, "wb") as out:
             out.write(content.encode("utf-8") if isinstance(content, str) else content)
-            out.flush()
-            flush_to_disk(out.fileno())
+            flush_to_disk(out)
         yield temporary
     finally:
         with contextlib.suppress(OSError):
@@ -82,10 +82,11 @@ def create(path: Path, mode: int = 0o666) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
-def flush_to_disk(descriptor: int) -> None:
+def flush_to_disk(file: IO[Any]) -> None:
     """As os.fsync. A file system that has no such thing keeps what was written all the same."""
+    file.flush()
     try:
-        os.fsync(descriptor)
+        os.fsync(file.fileno())
     except OSError as error:
         if error.errno not in _NO_SYNC:
             raise
@@ -116,8 +117,7 @@ def append_line(path: Path, line: str) -> None:
     flush it to disk."""
     with _named(path), path.open("a", encoding="utf-8") as out:
         out.write(line.rstrip("\n") + "\n")
-        out.flush()
-        flush_to_disk(out.fileno())
+        flush_to_disk(out)
 
 
 def _sync_folder(folder: Path) -> None:

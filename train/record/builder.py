@@ -92,7 +92,8 @@ def build_record(
         ended_at=ended_at, status=status,
     )  # fmt: skip
     attempts = (*earlier, this)
-    known: dict[str, Any] = dict(vars(trained))
+    known: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
+    known |= vars(trained)
     del known["resumed_from"], known["origin_from"]
     if announced:
         known["world"] = _with_interface(announced.world, trained.traffic)
@@ -100,7 +101,6 @@ def build_record(
         known["alarms"] = (*filter(None, [_differences(announced.provenance)]), *trained.alarms)
     if status in GOOD:
         known["throughput"] = throughput(trained.epochs, trained.origin_from)
-    nothing: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
     draft = RunRecord.model_construct(
         cell_id=config.cell_id(),
         status=status,
@@ -110,7 +110,7 @@ def build_record(
         started_at=attempts[0].started_at,
         ended_at=attempts[-1].ended_at,
         missing={},
-        **(nothing | known),
+        **known,
     )
     nulls = null_paths(draft, whole=True)
     reasons = _reasons(config, draft.world, status)
@@ -123,8 +123,7 @@ def build_record(
 
 
 def _reasons(config: RunConfig, world: World | None, status: Status) -> dict[str, str]:
-    """Why nulls are null, where it depends on the run; all other reasons stand next to the fields
-    of the record."""
+    """Those that depend on the run; all others stand next to the fields of the record."""
     technique = config.technique
     reasons: dict[str, str] = {}
     if world is not None:

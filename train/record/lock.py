@@ -124,8 +124,6 @@ def has_ended(other: Holder, here: Holder, results: Path) -> bool:
 
 
 class _Proof(Frozen, extra="ignore"):
-    """What a preflight's report says of locks."""
-
     locks: tuple[tuple[str, str], ...] = ()
 
 

@@ -51,7 +51,6 @@ def _look(
 
 @cache
 def _fields(kind: type[BaseModel]) -> list[tuple[str, str | None]]:
-    """Each field with the reason that stands next to it."""
     return [
         (name, next((str(why) for why in field.metadata if isinstance(why, Why)), None))
         for name, field in kind.model_fields.items()

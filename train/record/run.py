@@ -218,7 +218,6 @@ def refuse_other(found_config: RunConfig, config: RunConfig, path: Path) -> None
 
 
 def _settings(part: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted key -> value."""
     for name, value in part.items():
         if isinstance(value, Mapping):
             yield from _settings(value, f"{path}{name}.")

@@ -100,11 +100,8 @@ class Pursuit:
         }
 
     def _obstacle(self) -> str | None:
-        """Why a target that is not met will not be; None where it still may.
-
-        No accuracy is extrapolated: all coming evaluations may hold. Only steady epochs show the
-        pace of the coming ones.
-        """
+        """No accuracy is extrapolated: all coming evaluations may hold. Only steady epochs show the
+        pace of the coming ones."""
         target, limit = self._target, self._limit
         if late := self._held.get(_ALL):
             return f"held only after epoch {late['epoch']} and {late['seconds']:.1f}{limit}"

@@ -89,7 +89,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _network(written: str) -> tuple[str, Path | None]:
-    """As a config has it, and its file."""
     path, colon, function = written.rpartition(":")
     if not colon:
         return written, None
@@ -99,7 +98,6 @@ def _network(written: str) -> tuple[str, Path | None]:
 
 
 def _config(model: str, ranks: int, batch: int, row: dict[str, Any]) -> RunConfig:
-    """``row``: what its technique changes."""
     try:
         technique = Technique(**{"name": "check", "base_lr": 0.001, "base_batch": batch, **row})
         return RunConfig(
@@ -122,7 +120,6 @@ def _random_images(options: argparse.Namespace, count: int) -> Dataset:
 
 
 def _start_ranks(arguments: Sequence[str], size: int) -> int:
-    """This command as ranks of one world."""
     with tempfile.TemporaryDirectory() as folder:
         base = environment_of("ranks", os.environ) | {
             "HOROSCALE_SIZE": str(size), "HOROSCALE_LOCAL_SIZE": str(size),

@@ -28,7 +28,6 @@ from train.step.adasum import collect, hand_back, over_ranks
 #: group waits for its last member, which may well be computed last.
 ALONE_BYTES = 1 << 16
 
-
 #: float32: what clipping and the optimizer get, and the mean over the ranks of |own gradient|^2.
 Reduced = tuple[list[tf.Tensor], tf.Tensor]
 

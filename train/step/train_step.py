@@ -119,7 +119,6 @@ class TrainStep:
         self, loss: float, correct: int, images: int, squares: Sequence[float],
         rate: float, gain: float, trust: Any, parts: StepParts | None = None,
     ) -> StepResult:  # fmt: skip
-        """Of a step that was taken. ``squares``: as of ``_reduce``."""
         small_sq, own_sq, big_sq = squares
         applied = math.isfinite(big_sq)
         if applied:
@@ -180,8 +179,7 @@ class TrainStep:
         return sums
 
     def _sigma(self, images: int) -> tf.Tensor | None:
-        """Deviation of the images' weights in a step of so many images of this process; None if
-        all weigh the same."""
+        """Of the images' weights in a step of so many images of this process."""
         if self.technique.noise_batch is None:
             return None
         sigma = sigma_for(self.size * images // self.replicas, self.technique.noise_batch)

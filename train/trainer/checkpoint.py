@@ -62,7 +62,6 @@ def _identity(config: RunConfig, fingerprint: str) -> str:
 
 
 def _named(variables: Sequence[Any]) -> dict[str, Any]:
-    """Each variable under a name of its own: equal ones get their number."""
     count: Counter[str] = Counter()
     named = {}
     for variable in variables:

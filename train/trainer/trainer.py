@@ -262,7 +262,6 @@ class Trainer:
     def _keep_within(self, longest_s: float, suspended_s: float) -> None:
         """Collective: rank 0 decides, since clocks and file systems may differ between nodes.
 
-        ``longest_s``: the longest epoch of this start, with validation and checkpoint.
         ``suspended_s``: seconds since training began; a library that takes long to load keeps all
         threads waiting, and looks the same.
         """

@@ -63,11 +63,9 @@ def _decode(file: Path, sha256: str) -> Dataset:
         raise DataError(f"{file} cannot be read as arrays without objects: {error}") from error
     if problem := next((text for wrong, text in _problems(arrays) if wrong), None):
         raise DataError(f"{file}: {problem}")
-    train, test = (
-        (arrays[f"x_{part}"], arrays[f"y_{part}"].reshape(-1)) for part in ("train", "test")
-    )
-    if train[0].ndim == 3:
-        train, test = ((x[..., np.newaxis], y) for x, y in (train, test))
+    parts = ((arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test"))
+    # images without an axis of channels have one channel
+    train, test = ((x.reshape(*x.shape[:3], -1), y.reshape(-1)) for x, y in parts)
     classes = [str(number) for number in range(int(train[1].max()) + 1)]
     return make_dataset(file.stem, classes, train, test)
 

@@ -61,7 +61,6 @@ def _from_batches(archive: Path, remote: Remote) -> Dataset:
 
 
 def _from_folder(folder: Path) -> Dataset:
-    """Raises: DataError: images that are damaged, or others than those of the repository."""
     train, test = (sorted((folder / part).glob("*/*.jpg")) for part in ("train", "test"))
     files = [*train, *test]
     images = decode_images(files, _SIDE)

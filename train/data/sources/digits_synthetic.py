@@ -26,12 +26,8 @@ def decode_digits() -> Dataset:
     labels = bunch.target.astype(np.int64)
     quotas = apportion(np.bincount(labels), DATASETS["digits"].validation_images)
     held_out, kept = take(labels, quotas)
-    return make_dataset(
-        "Digits",
-        tuple("0123456789"),
-        (images[kept], labels[kept]),
-        (images[held_out], labels[held_out]),
-    )
+    train, validation = ((images[part], labels[part]) for part in (kept, held_out))
+    return make_dataset("Digits", tuple("0123456789"), train, validation)
 
 
 def decode_synthetic() -> Dataset:

@@ -42,11 +42,8 @@ class Remote:
 
 
 def _idx_files(base: str, *sums: str) -> tuple[Remote, ...]:
-    names = [
-        f"{part}-{what}-ubyte.gz"
-        for part in ("train", "t10k")
-        for what in ("images-idx3", "labels-idx1")
-    ]
+    parts = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    names = [f"{part}-ubyte.gz" for part in parts]
     return tuple(
         Remote(name, base + name, sha256, unpacked=True)
         for name, sha256 in zip(names, sums, strict=True)
@@ -153,8 +150,7 @@ def _fetch(remote: Remote, folder: Path) -> None:
             while size <= _MOST and (data := answer.read(_READ)):
                 size += out.write(data)
                 progress(f"{remote.name}: {size:,} of {whole:,} bytes")
-            out.flush()
-            flush_to_disk(out.fileno())
+            flush_to_disk(out)
         try:
             verify(part, remote)
         except DataError as error:

@@ -61,9 +61,8 @@ def find(path: str, size: int, root: Path) -> Source:
     folder = folder.resolve()
     parts, left_out = _list_folder(folder)
     pictures = [one for part in parts for of_class in part.values() for one in of_class]
-    content = ("folder", size, len(parts) == 1, pictures)
     slug = re.sub(r"[^a-z0-9_]+", "_", folder.name.lower()).strip("_")[:24] or "folder"
-    name = name_of(f"folder_{slug}", *content)
+    name = name_of(f"folder_{slug}", "folder", size, len(parts) == 1, pictures)
     files = [folder / picture.relative for picture in pictures]
     return Source(name, partial(_decode, folder, parts, left_out, files, size))
 
@@ -71,11 +70,8 @@ def find(path: str, size: int, root: Path) -> Source:
 def _decode(
     folder: Path, parts: list[Classes], left_out: list[str], files: list[Path], size: int
 ) -> Dataset:
-    """Images [N, size, size, 3]; without a test/ folder, a fifth of each class is held out.
-
-    The split is stratified and always the same for the same files: at least one image of each
-    class is held out, and at least one is kept.
-    """
+    """Without a test/ folder, a fifth of each class is held out: always the same images, at least
+    one, and at least one is kept."""
     if left_out:
         say(
             f"{folder}: {len(left_out):,} entries are left out, which are no images in a class "
@@ -96,13 +92,8 @@ def _decode(
 
 
 def _list_folder(folder: Path) -> tuple[list[Classes], list[str]]:
-    """The classes of train/ and test/ (or val/, validation/) where they are, else of the folder,
-    and the names of what was left out.
-
-    Files may lie deeper within a class. Hidden files are left out, and so are what a storage system
-    keeps there (``@eaDir``) and files that are no images by their names, which are listed. Links
-    may point to files inside ``folder`` only.
-    """
+    """The classes of train/ and test/ (or val/, validation/) where they are, else of the folder;
+    and the names of what was left out, but for hidden files."""
     ignored: list[str] = []
     there = [name for name in _HELD_OUT if (folder / name).exists()]
     tops = [folder / "train", *(folder / name for name in there if (folder / name).is_dir())][:2]
@@ -159,7 +150,6 @@ def _pictures(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterato
 
 
 def _visible(folder: Path, top: Path, ignore: Callable[[str], None]) -> Iterator[os.DirEntry[str]]:
-    """Entries that are not hidden, nor reserved folders, by name."""
     with os.scandir(folder) as entries:
         found = sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: e.name)
     for entry in found:

@@ -45,8 +45,7 @@ def publish(folder: Path, meeting: Meeting) -> None:
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as out:
         json.dump(meeting._asdict(), out)
-        out.flush()
-        flush_to_disk(out.fileno())
+        flush_to_disk(out)
     temporary.replace(folder / MEETING_NAME)
 
 
