@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_REQUEST
         task = Task(
             out, options.data, options.store, options.model_file or network, attempt,
-            options.resume, options.force, options.stop_at,
+            resume=options.resume, force=options.force, stop_at=options.stop_at,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)
 

@@ -26,7 +26,7 @@ def run(scale, *finite: bool) -> list[float]:
     ("scale", "finite", "expected"),
     [
         ((1024.0, 3), [True] * 4, [1024, 1024, 2048, 2048]),
-        # an overflow starts the count anew
+        # an overflow restarts the count
         ((1024.0, 2), [True, False, True, True, True], [1024, 512, 512, 1024, 1024]),
         ((), [True] * 2000, [2.0**15] * 1999 + [2.0**16]),  # as published
         # from one to what float32 holds

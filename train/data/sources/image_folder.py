@@ -93,7 +93,7 @@ def _decode(
 
 def _list_folder(folder: Path) -> tuple[list[Classes], list[str]]:
     """The classes of train/ and test/ (or val/, validation/) where they are, else of the folder;
-    and the names of what was left out, but for hidden files."""
+    and the names of what was left out, except hidden files."""
     ignored: list[str] = []
     there = [name for name in _HELD_OUT if (folder / name).exists()]
     tops = [folder / "train", *(folder / name for name in there if (folder / name).is_dir())][:2]
