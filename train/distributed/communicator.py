@@ -1,12 +1,18 @@
-"""What ranks tell each other besides gradients: small values, in one fixed order on all ranks."""
+"""All that ranks send each other: tensors within a graph, small values between graphs. The only
+file that imports Horovod.
+
+Every message has a name, the same on all ranks: Horovod matches by names what ranks send in any
+order.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import horovod
 import horovod.tensorflow as hvd
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +20,50 @@ import tensorflow as tf
 
 T = TypeVar("T")
 Sums = npt.NDArray[np.float64]
+
+
+class Place(NamedTuple):
+    """Where Horovod puts this process."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+
+
+def join() -> Place:
+    """Meet the other ranks; once in a process."""
+    hvd.init()
+    return Place(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size())
+
+
+def built_for() -> tuple[bool, bool]:
+    """Whether Horovod was built with MPI, and with NCCL."""
+    return bool(hvd.mpi_built()), hvd.nccl_built() > 0
+
+
+def patches() -> tuple[str, ...]:
+    """Those of containers/recipes in this Horovod; none of a build that is not ours."""
+    return tuple(getattr(horovod, "__patches__", ()))
+
+
+def allreduce_mean(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """Differentiable: the gradient of a mean over ranks is the mean of their gradients."""
+    return hvd.allreduce(tensor, op=hvd.Average, name=name, ignore_name_scope=True)
+
+
+def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    return hvd.allreduce(tensor, op=hvd.Sum, name=name, ignore_name_scope=True)
+
+
+def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """The ranks' tensors, one after the other along their first axis."""
+    return hvd.allgather(tensor, name=name, ignore_name_scope=True)
+
+
+def alltoall(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """Part r of the first axis goes to rank r; what came, in the order of the ranks."""
+    return hvd.alltoall(tensor, name=name, ignore_name_scope=True)
 
 
 class UnequalRanks(RuntimeError):
@@ -41,6 +91,13 @@ class Ranks:
         if self.size == 1:
             return mine
         return np.asarray(hvd.allreduce(tf.constant(mine), op=hvd.Sum).numpy(), np.float64)
+
+    def exchanged(self, sums: Sums, row: Sums) -> tuple[Sums, Sums]:
+        """In one message, float64: element-wise sums, [n], and the row of each rank, [size, m]."""
+        rows = np.zeros((self.size, len(row)))
+        rows[self.rank] = row
+        total, every = np.split(self.summed(np.concatenate([sums, rows.ravel()])), [len(sums)])
+        return total, every.reshape(rows.shape)
 
     def allgather(self, mine: T) -> list[T]:
         """One value of each rank."""
