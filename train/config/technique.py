@@ -87,12 +87,15 @@ class Technique(Frozen):
         factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k), "adascale": 1.0}
         return self.base_lr * factor[self.lr_scaling]
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are sent while others are computed."""
+        return self.why_no_overlap() is None
+
     def why_no_overlap(self) -> str | None:
         """Why no gradient is sent before all are there; None where large ones are."""
         if self.reduction == "adasum":
             return "Adasum takes dot products of all gradients at once"
-        if self.compression != "none":
-            return f"{self.compression} compression sends all gradients at once"
         if self.normalisation == "sync_batch_norm":
             return "synchronised batch norm's own all-reduces would wait behind those of gradients"
         return None

@@ -76,6 +76,9 @@ class Watchdog:
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
         self._doing = _Doing("starting", self.stall_s, *self.awake.read())
+        self._replacing = threading.Lock()
+        self._ask: Callable[[], str] | None = None
+        self._answer = ""
 
     def __enter__(self) -> Watchdog:
         self.awake.look()
@@ -91,10 +94,24 @@ class Watchdog:
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
         """Progress: what this rank does from now on, and how long that may take without another
         sign, if that is longer than ``stall_s``."""
-        self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+        with self._replacing:
+            self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+
+    def watch(self, ask: Callable[[], str] | None) -> None:
+        """From now on a graph makes progress, too, whose phase ``ask`` tells at once; None: none
+        does."""
+        with self._replacing:
+            self._ask, self._answer = ask, ask() if ask else ""
+
+    def _look(self) -> None:
+        with self._replacing:
+            if self._ask and (answer := self._ask()) != self._answer:
+                self._answer = answer
+                self._doing = _Doing(answer, self._doing.limit_s, *self.awake.read())
 
     def _watch(self) -> None:
         while not self._stop.wait(PERIOD_S):
+            self._look()
             doing = self._doing
             idle = self.awake.look() - doing.since
             if self.supervisor is not None and is_orphan(self.supervisor):
