@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,12 @@ def test_rooms_of_train_import_downwards_only() -> None:
         for name in imports(file):
             if name.startswith("train.") and (below := name.split(".")[1]) != room:
                 assert floor[below] < floor[room], f"{file.relative_to(ROOT)}: {name}"
+
+
+def test_modules_of_train_import_each_other_in_no_circle() -> None:
+    """Imports within functions and for types alone count, too."""
+    files = {module(file): imports(file) for file in sources("train")}
+    TopologicalSorter({name: below & files.keys() for name, below in files.items()}).prepare()
 
 
 @pytest.mark.parametrize(("part", "most"), [("train", 14), ("jobs", 14)])

@@ -12,9 +12,18 @@ from pydantic import Field, model_validator
 
 from train.config.frozen import Frozen
 from train.config.optimizer import Adam, Optimizer
-from train.config.schedule import AsTheyAre, Augmentation, Constant, Fixed, Growth, Schedule
+from train.config.schedule import (
+    AsTheyAre,
+    Augmentation,
+    Constant,
+    Fixed,
+    Grow,
+    Growth,
+    Schedule,
+    Step,
+)
 
-#: A condition, which returns ``{x}`` of its text, and the text: see :mod:`train.config.checks`.
+#: A condition that returns ``{x}`` of its text, and the text: see :mod:`train.config.consistency`.
 Rows = tuple[tuple[Callable[..., Any], str], ...]
 
 
@@ -86,6 +95,13 @@ class Technique(Frozen):
         k = global_batch / self.base_batch
         factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k), "adascale": 1.0}
         return self.base_lr * factor[self.lr_scaling]
+
+    def milestones(self, epochs: int) -> tuple[float, ...]:
+        """After how many of so many epochs the rate falls by a step, or the batch grows."""
+        if isinstance(self.schedule, Step):
+            unit = epochs if self.schedule.unit == "fraction" else 1
+            return tuple(milestone * unit for milestone in self.schedule.milestones)
+        return self.batch_growth.epochs(epochs) if isinstance(self.batch_growth, Grow) else ()
 
     def why_no_overlap(self) -> str | None:
         """Why no gradient is sent before all are there; None where large ones are."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.src.engine.functional import Functional
 from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
-from train.config.checks import images_together, network_problem
+from train.config.checks import network_problem
 from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
@@ -93,7 +93,7 @@ _TRAINED: Rows = (
      and are_bounded(e.run, n.trainable_variables[-2:], shape),
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
      "last activation out"),
-    (lambda g, n, c, **_: images_together(c) == 1 and _names(
+    (lambda g, n, c, **_: c.images_together == 1 and _names(
         x for x in batch_norms(n) if g.written[x.moving_mean.ref()] and x.inbound_nodes
         and (x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
              == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements())),

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests import builders
-from train.config import checks
+from train.config import checks, consistency
 from train.config.optimizer import Lamb, Larc, Lars, Muon, NovoGrad, NovoGradTfa, Sgd
 from train.config.plan import plan_of
 from train.config.run import RunConfig, Target
@@ -154,7 +154,8 @@ def test_every_row_of_the_tables_is_tried() -> None:
     texts = [refusal(*case[:2], always=True) for case in ALWAYS]
     texts += [refusal(*case[:2], always=False) for case in NEW]
     tables = (
-        TECHNIQUE, checks.CELL, checks.IMAGES, checks.NEW_CELL, checks.NETWORK, checks.PLAN,
+        TECHNIQUE, consistency.CELL, consistency.IMAGES,
+        checks.NEW_CELL, checks.NETWORK, checks.PLAN,
     )  # fmt: skip
     untried = []
     for _, template in (row for table in tables for row in table):
@@ -176,9 +177,8 @@ def test_a_network_is_judged_by_what_it_has() -> None:
         and "which model cnn does not have, or only frozen: say normalisation: none" in text
     )
     assert checks.network_problem(ghosts, frozenset({"batch norm"})) is None
-    own = cell(NORM | {"bn_momentum": 0.99}).model_copy(update={"model": "vit.py:build@f0"})
-    text = checks.cell_problem(own)
-    assert text is not None and "vit.py:build@f0 runs as built, with its own" in text
+    with pytest.raises(ValidationError, match=r"vit.py:build@\w+ runs as built, with its own"):
+        cell(NORM | {"bn_momentum": 0.99}, model=f"vit.py:build@{'f0' * 32}")
 
 
 @pytest.mark.parametrize(
