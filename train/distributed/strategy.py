@@ -13,12 +13,11 @@ from typing import Any
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 
 from train.config.run import RunConfig
 from train.distributed.interfaces import own_interface, this_host
 from train.distributed.launch import Launch
+from train.tensorflow_internals import set_heartbeat
 
 _ADDRESS_BYTES = 64
 #: TensorFlow's own 10 s are over where a rank with one core is busy with its first step.
@@ -69,13 +68,7 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     hosts = sorted({worker.rsplit(":", 1)[0] for worker in workers})
     os.environ["no_grpc_proxy"] = ",".join(hosts)  # noqa: SIM112  (as gRPC spells it)
     os.environ["TF_GRPC_REUSE_PORT"] = "true"  # with the socket that holds it
-    # the strategy takes what is there, and has no argument for it
-    context.context().configure_coordination_service(
-        "standalone",
-        "/job:worker/replica:0/task:0",
-        coordinated_jobs=[CoordinatedJob(name="worker", num_tasks=len(workers))],
-        heartbeat_timeout_in_ms=1000 * _HEARTBEAT_S,
-    )
+    set_heartbeat(len(workers), _HEARTBEAT_S)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": workers}),
         task_type="worker",

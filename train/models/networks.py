@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import tensorflow as tf
-from keras.src.mixed_precision.policy import policy_scope
 
 from train.config.datasets import place_of
 from train.config.run import RunConfig
@@ -16,6 +15,7 @@ from train.models.layers import StepSeed, seed_random_layers
 from train.models.normalisation import batch_norms, replace_batch_norms
 from train.models.own import Shape, own_network
 from train.models.pixels import ChannelStatistics, scaled
+from train.tensorflow_internals import policy_scope
 
 L = tf.keras.layers
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from train.config.optimizer import Muon
 from train.config.technique import Technique
-from train.models.layers import all_layers
+from train.tensorflow_internals import all_layers, calls, source
 
 L = tf.keras.layers
 
@@ -183,16 +183,16 @@ def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
 def _note_uses(model: tf.keras.Model, uses: dict[Any, list[bool]], *, training: bool) -> None:
     """For each layer, whether batch norm that takes the batch's statistics is what gets its output,
     for each that gets it."""
-    for node in (x for level in model._nodes_by_depth.values() for x in level):
+    for node, before in calls(model):
         given = (*node.call_args[1:2], node.call_kwargs.get("training"))[0]
         acts = training and not (isinstance(given, int) and not given)
         norm = acts and isinstance(node.layer, L.BatchNormalization) and node.layer.trainable
-        for tensor in node.keras_inputs:
-            uses[tensor._keras_history.layer].append(norm)
+        for layer in before:
+            uses[layer].append(norm)
         if hasattr(node.layer, "_nodes_by_depth"):
             _note_uses(node.layer, uses, training=acts)
     for tensor in model.outputs:
-        uses[tensor._keras_history.layer].append(False)
+        uses[source(tensor)].append(False)
 
 
 def replace_batch_norms(model: tf.keras.Model, technique: Technique, size: int) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src.engine.functional import Functional
-from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
 from train.config.checks import network_problem
 from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
-from train.models.layers import OwnNetwork, all_layers, random_layers
+from train.models.layers import OwnNetwork, random_layers
 from train.models.normalisation import batch_norms, plain_convolutions
 from train.models.traced import are_bounded, range_problem, traced
+from train.tensorflow_internals import DropoutRNNCellMixin, Functional, all_layers
 
 L = tf.keras.layers
 Policy = tf.keras.mixed_precision.Policy

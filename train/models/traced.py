@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from train.models.layers import OwnNetwork, random_layers
+from train.tensorflow_internals import operation_definition
 
 #: Operations that take a variable and leave it as it is. All others that take one write it.
 _READS = {
@@ -92,7 +92,7 @@ def _again(network: OwnNetwork, graph: Any, logits: Any, trained: set[str]) -> s
 def _effect(operation: str) -> Literal["write", "state"] | None:
     """On a variable, or on a state of its own. Operations with a ``seed`` of their own have that,
     too: they draw other numbers in each call."""
-    if (known := op_def_registry.get(operation)) is None:  # a function, whose body is looked at
+    if (known := operation_definition(operation)) is None:  # a function, whose body is looked at
         return None
     if any(given.type == tf.resource.as_datatype_enum for given in known.input_arg):
         return None if operation in _READS else "write"
