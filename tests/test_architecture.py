@@ -121,6 +121,26 @@ def test_one_file_knows_the_private_parts_of_tensorflow() -> None:
     assert [str(file.relative_to(ROOT)) for file in users] == ["train/tensorflow_internals.py"]
 
 
+#: All that ranks send each other; then what measures Horovod itself, or whether it is there at
+#: all; then the server by which ranks meet, before TensorFlow may be loaded.
+HOROVOD = (
+    "train/distributed/communicator.py",
+    "train/interconnect/", "train/distributed/preflight/",
+    "train/distributed/rendezvous.py",
+)  # fmt: skip
+#: That do not use the communicator yet.
+HOROVOD_LEFT = {
+    "train/step/adasum.py", "train/step/reduction.py", "train/step/train_step.py",
+    "train/trainer/batch_statistics.py",
+}  # fmt: skip
+
+
+def test_ranks_talk_through_one_file() -> None:
+    files = {str(file.relative_to(ROOT)): imports(file) for file in sources("train")}
+    users = {name for name, names in files.items() if any(n.startswith("horovod") for n in names)}
+    assert {name for name in users if not name.startswith(HOROVOD)} == HOROVOD_LEFT
+
+
 @pytest.mark.parametrize(("part", "most"), [("train", 14), ("jobs", 14)])
 def test_a_folder_can_be_seen_at_once(part: str, most: int) -> None:
     for folder in {file.parent for file in sources(part)}:

@@ -10,11 +10,11 @@ import os
 import socket
 from typing import Any
 
-import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
 from train.config.run import RunConfig
+from train.distributed.communicator import allgather
 from train.distributed.interfaces import own_interface, this_host
 from train.distributed.launch import Launch
 from train.tensorflow_internals import set_heartbeat
@@ -24,8 +24,8 @@ _ADDRESS_BYTES = 64
 _HEARTBEAT_S = 120
 
 
-def open_strategy(config: RunConfig, launch: Launch) -> tuple[Any, str | None]:
-    """Collective: every process must call it, after ``hvd.init()`` and before any operation of
+def open_strategy(config: RunConfig, launch: Launch, size: int) -> tuple[Any, str | None]:
+    """Collective: every process must call it, after ``join()`` and before any operation of
     TensorFlow.
 
     Returns:
@@ -45,7 +45,7 @@ def open_strategy(config: RunConfig, launch: Launch) -> tuple[Any, str | None]:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             held.bind((interface.address, 0))
-            workers = _addresses(f"{interface.address}:{held.getsockname()[1]}")
+            workers = _addresses(f"{interface.address}:{held.getsockname()[1]}", size)
             return _multi_worker(workers, launch.rank), interface.name
     return None, None
 
@@ -78,13 +78,13 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
 
 
-def _addresses(own: str) -> list[str]:
+def _addresses(own: str, size: int) -> list[str]:
     """In a graph and a session of its own: Horovod's eager operations would begin TensorFlow, after
     which no strategy of several workers can be made."""
-    if hvd.size() == 1:
+    if size == 1:
         return [own]
     row = np.frombuffer(own.encode().ljust(_ADDRESS_BYTES, b"\0"), np.uint8)
     only_cpu = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     with tf.Graph().as_default(), tf.compat.v1.Session(config=only_cpu) as session:
-        rows = session.run(hvd.allgather(tf.constant(row[np.newaxis])))
+        rows = session.run(allgather(tf.constant(row[np.newaxis]), "worker_addresses"))
     return [bytes(row).rstrip(b"\0").decode() for row in rows]
