@@ -158,6 +158,13 @@ class RunConfig(Frozen):
         return self.partition == "same" and self.gpus > 1
 
     @property
+    def shows_noise(self) -> bool:
+        """Whether the norms of a rank's gradient and of the mean say how noisy the gradient is."""
+        technique = self.technique
+        coupled = technique.reduction == "adasum" or technique.normalisation == "sync_batch_norm"
+        return not (self.repeats or technique.noise_batch or coupled)
+
+    @property
     def processes(self) -> int:
         """One per rank, but MirroredStrategy has all its replicas in one."""
         return 1 if self.framework == "mirrored" else self.gpus

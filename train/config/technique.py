@@ -103,15 +103,19 @@ class Technique(Frozen):
             return tuple(milestone * unit for milestone in self.schedule.milestones)
         return self.batch_growth.epochs(epochs) if isinstance(self.batch_growth, Grow) else ()
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are sent while the backward pass goes on."""
+        return self.reduction != "adasum" and self.normalisation != "sync_batch_norm"
+
+    @property
     def why_no_overlap(self) -> str | None:
-        """Why no gradient is sent before all are there; None where large ones are."""
+        """As the record has it; None if they overlap."""
+        if self.overlaps:
+            return None
         if self.reduction == "adasum":
             return "Adasum takes dot products of all gradients at once"
-        if self.compression != "none":
-            return f"{self.compression} compression sends all gradients at once"
-        if self.normalisation == "sync_batch_norm":
-            return "synchronised batch norm's own all-reduces would wait behind those of gradients"
-        return None
+        return "synchronised batch norm's own all-reduces would wait behind those of gradients"
 
 
 #: Techniques that would train something other than they say.

@@ -46,7 +46,7 @@ def build_reducer(
     if technique.compression == "bf16":
         return partial(_bf16, size=size)
     # without overlap one group, so one negotiation: the scalar costs no round of its own
-    return partial(_mean, alone=math.inf if technique.why_no_overlap() else ALONE_BYTES)
+    return partial(_mean, alone=ALONE_BYTES if technique.overlaps else math.inf)
 
 
 def _mean(gradients: list[tf.Tensor], square: tf.Tensor, alone: float) -> Reduced:

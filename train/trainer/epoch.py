@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
-from train.record.builder import why_no_noise
 from train.record.measurements import EpochRecord, NoiseScale, TrustRatios
 from train.step.noise_scale import epoch_noise, same_data_alarm
 from train.step.result import StepResult
@@ -78,7 +77,7 @@ def epoch_record(
 
 def alarm_of(config: RunConfig, plan: EpochPlan, results: Sequence[StepResult]) -> str | None:
     """The alarm if the gradients of batches, or those of ranks, are one and the same."""
-    if why_no_noise(config):
+    if not config.shows_noise:
         return None
     own = config.batch_per_rank * plan.accumulation
     singles, owns, bigs = _squares(results)
@@ -91,7 +90,7 @@ def alarm_of(config: RunConfig, plan: EpochPlan, results: Sequence[StepResult]) 
 
 
 def _noise(config: RunConfig, plan: EpochPlan, results: Sequence[StepResult]) -> NoiseScale | None:
-    if config.batch_per_rank == plan.global_batch or why_no_noise(config):
+    if config.batch_per_rank == plan.global_batch or not config.shows_noise:
         return None
     singles, _, bigs = _squares(results)
     small, big = config.batch_per_rank, plan.global_batch
