@@ -19,9 +19,7 @@ PARTS = ("jobs", "train", "analysis")
 CONTRACT = {
     "train.errors", "train.environment", "train.program", "train.config", "train.record",
     "train.run.provenance",
-    "train.distributed.awake", "train.distributed.claims", "train.distributed.cores",
-    "train.distributed.gpus",
-    "train.distributed.quota", "train.distributed.watchdog",
+    "train.distributed.awake", "train.distributed.machine", "train.distributed.watchdog",
     "train.distributed.preflight.report",
     "train.interconnect.record", "train.interconnect.collectives.record",
     "train.interconnect.facts.record",

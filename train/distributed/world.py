@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from train.config.run import RunConfig
-from train.distributed.claims import Claims, claim
-from train.distributed.cores import take_cores
-from train.distributed.gpus import choose_products, gpu_ids
 from train.distributed.interfaces import NAME, machine, this_host
 from train.distributed.launch import Launch, Launcher
-from train.distributed.quota import Quota, quotas_here
+from train.distributed.machine.claims import Claims, claim
+from train.distributed.machine.cores import take_cores
+from train.distributed.machine.gpus import choose_products, gpu_ids
+from train.distributed.machine.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, meet
 from train.environment import NOTHING
 from train.errors import WorldError

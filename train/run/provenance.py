@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from train.config.run import RunConfig
-from train.distributed.libraries import mpi_versions
+from train.distributed.machine.libraries import mpi_versions
 from train.environment import environment_of
 from train.errors import text_of
 from train.record.run import Provenance

@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from train.distributed.gpus import unusable
+from train.distributed.machine.gpus import unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.errors import FULL, remedy
 from train.record.atomic import write_atomically
