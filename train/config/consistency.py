@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from train.config.datasets import DATASETS, FOLDER_PREFIX
 from train.config.networks import APPLICATIONS, NETWORKS, smallest_side
-from train.config.schedule import Step
+from train.config.schedule import StepDecay
 from train.config.technique import Rows, grows, those
 
 #: Of a step and of an epoch: sums of more would not fit into 64 bits.
@@ -38,7 +38,7 @@ CELL: Rows = (
      or (t.warmup_epochs == c.epochs and t.schedule.name != "constant"),
      "warmup_epochs {t.warmup_epochs:g} are more than the run of {c.epochs} epochs has before "
      "schedule {t.schedule.name} begins: use a fifth of them or less"),
-    (lambda c, t: isinstance(s := t.schedule, Step)
+    (lambda c, t: isinstance(s := t.schedule, StepDecay)
      and (not rise_within(s.milestones, 0, end := c.epochs if s.unit == "epochs" else 1)
           or s.milestones[-1] == end) and ([*s.milestones], end),
      "schedule: milestones {x[0]} with unit: {t.schedule.unit} must rise and be less than {x[1]}; "

@@ -20,7 +20,7 @@ from train.config.schedule import (
     Grow,
     Growth,
     Schedule,
-    Step,
+    StepDecay,
 )
 
 #: A condition that returns ``{x}`` of its text, and the text: see :mod:`train.config.consistency`.
@@ -98,7 +98,7 @@ class Technique(Frozen):
 
     def milestones(self, epochs: int) -> tuple[float, ...]:
         """After how many of so many epochs the rate falls by a step, or the batch grows."""
-        if isinstance(self.schedule, Step):
+        if isinstance(self.schedule, StepDecay):
             unit = epochs if self.schedule.unit == "fraction" else 1
             return tuple(milestone * unit for milestone in self.schedule.milestones)
         return self.batch_growth.epochs(epochs) if isinstance(self.batch_growth, Grow) else ()
@@ -173,8 +173,8 @@ TECHNIQUE: Rows = (
 def first_problem(rows: Rows, **subject: Any) -> str | None:
     """The first text that applies; None if nothing is wrong."""
     for condition, text in rows:
-        if found := condition(**subject):
-            return text.format(**subject, x=found)
+        if value := condition(**subject):
+            return text.format(**subject, x=value)
     return None
 
 

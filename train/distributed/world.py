@@ -244,12 +244,12 @@ def _facts(of: Provenance) -> dict[str, str]:
 
 def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
     """Of one mapping per rank, each fact with several values: value -> ranks that have it."""
-    found: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
+    values_of: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
     for rank, of in enumerate(facts):
-        for name, values in found.items():
+        for name, values in values_of.items():
             value = of.get(name, "none")
             values[value] = (*values.get(value, ()), rank)
-    return {name: values for name, values in found.items() if len(values) > 1}
+    return {name: values for name, values in values_of.items() if len(values) > 1}
 
 
 def _data_way(

@@ -137,10 +137,10 @@ def network_as_built_problem(
 def training_problem(network: OwnNetwork, shape: tuple[int, ...], config: RunConfig) -> str | None:
     """Of a network as ranks train it, which gets the sha256 of what it computes: ``digest``."""
     shape = (config.technique.ghost_batch or _BATCH, *shape)
-    trained, evaluated = (traced(network, shape, training=training) for training in (True, False))
+    training, evaluation = (traced(network, shape, training=which) for which in (True, False))
     n = network.network
-    n.digest = trained.digest
-    return first_problem(_TRAINED, g=trained, e=evaluated, n=n, c=config, shape=shape)
+    n.digest = training.digest
+    return first_problem(_TRAINED, g=training, e=evaluation, n=n, c=config, shape=shape)
 
 
 def _names(things: Any) -> str:

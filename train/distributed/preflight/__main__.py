@@ -123,8 +123,8 @@ def _import(report: Report, options: argparse.Namespace) -> Launch:
     try:
         interface = own_interface(os.environ, nodes=launch.nodes)
         report.facts["interface"] = interface.name
-        told = f"{interface.name} ({interface.address})"
-        report.add(checks.finding("interface", True, told, "one with an IPv4 address", ""))
+        address = f"{interface.name} ({interface.address})"
+        report.add(checks.finding("interface", True, address, "one with an IPv4 address", ""))
     except ValueError as error:
         fix = "name one that is there as `interface` of the site file"
         report.add(checks.finding("interface", False, str(error), "one with an address", fix))
