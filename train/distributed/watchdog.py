@@ -16,7 +16,6 @@ import contextlib
 import faulthandler
 import json
 import os
-import re
 import socket
 import threading
 import time
@@ -34,16 +33,11 @@ EXIT_STALLED = 75
 STALL_S = 300.0
 #: Last words get this long, no longer: they may be written to what hangs.
 REPORT_S = 10.0
-#: Seconds between two life signs of a rank that does the same all the time; a quarter of the limit
-#: of a stall if that is shorter.
+#: Seconds between two life signs of a rank; a quarter of the limit of a stall if that is shorter.
+#: The first one comes at the start, the last one at the end or at a stall.
 BEAT_S = 15.0
-#: A life sign that tells of another phase follows the one before it after this time, or later:
-#: short epochs have many phases a second.
-PAUSE_S = 1.0
 #: A life sign is a line of JSON, filled with blanks, so that the size of its file stays the same.
 SIGN_BYTES = 512
-#: What a phase says of its progress: numbers, and all that follows a comma or a colon.
-_PROGRESS = re.compile(r"[,:].*|\d+", re.DOTALL)
 
 
 class _Doing(NamedTuple):
@@ -121,13 +115,9 @@ class Watchdog:
                 end_process(EXIT_STALLED, _dump_stacks, partial(self.on_stall, what), self._write)
 
     def _report(self) -> None:
-        known, due = "", 0.0
-        while not self._stop.is_set():
-            phase = _PROGRESS.sub("", self._doing.phase)
-            if phase != known or time.monotonic() >= due:
-                known, due = phase, time.monotonic() + self._beat_s
-                self._write()
-            self._stop.wait(PAUSE_S)
+        self._write()
+        while not self._stop.wait(self._beat_s):
+            self._write()
         self._write()
         self._close()
 

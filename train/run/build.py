@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from train.config.checks import image_problem
 from train.config.optimizer import Muon
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
@@ -45,7 +44,7 @@ def build_parts(
     used = used_subset(data.train_y, config.data_fraction)
     height, width, channels = data.train_x.shape[1:]
     shape = (height, width, channels)
-    if text := image_problem(config, shape):
+    if text := config.image_problem(shape):
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 

@@ -21,7 +21,6 @@ from train.data.sampling import Indices
 from train.distributed.communicator import Ranks, equal_hash, weights_hash
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import Runtime
-from train.record.builder import why_no_noise
 from train.record.measurements import EpochRecord, NoiseScale, TrustRatios
 from train.record.run import RunError
 from train.step.measured import MeasuredStep
@@ -102,6 +101,7 @@ class Epochs:
         self._warm_up(plan)
         self._watch(plan)
         cut, sampled_s = calls(plan.steps, self.per_call, sampled), 0.0
+        self.per_call = max(cut)
         began = asked = self.now()
         for batches in self.feed.epoch(plan, cut, self._following(plan)):
             left = batches  # a call takes fewer steps if one overflows
@@ -124,11 +124,17 @@ class Epochs:
             if self.error is not None:
                 break
         self.watchdog.watch(None)
+        return self._record(plan, results, steps, self.now() - began, sampled_s)
+
+    def _record(
+        self, plan: EpochPlan, results: Sequence[StepResult], steps: Sequence[StepTimes],
+        trained_s: float, sampled_s: float,
+    ) -> EpochRecord:  # fmt: skip
+        """Of steps that took ``trained_s``, the one in parts and its wait for images ``sampled_s``
+        of it."""
         usual = usual_median(steps) or self.usual_s
         extra_s = max(sampled_s - usual[0], 0.0) if usual and sampled_s else 0.0
-        trained_s, sampled_s = self.now() - began - extra_s, sampled_s - extra_s
-
-        began = self.now()
+        per_call, began = self.per_call, self.now()
         # also if the epoch was broken off: the ranks end with one model in any case
         self._settle(f"settling the batch-norm statistics after epoch {plan.number + 1}")
         own = epoch_sums(results)
@@ -136,7 +142,8 @@ class Epochs:
         ended, suspended_s = self.watchdog.awake.read()
         slept_s, self._suspended_s = suspended_s - self._suspended_s, suspended_s
         mine = [
-            trained_s, ended - began, sampled_s, slept_s, float(self.runtime.shares()),
+            trained_s - extra_s, ended - began, sampled_s - extra_s, slept_s,
+            float(self.runtime.shares()),
             self._wanted_per_call(self._following(plan), None if slept_s else usual),
             self.why_stop() if self.ranks.rank == 0 else 0,
         ]  # fmt: skip
@@ -168,7 +175,7 @@ class Epochs:
             np.concatenate([of.numpy() for of in factors]) if factors else None,
             attempt=self.attempt, train_s=trained_s,
             eval_s=evaluated_s if self.checked else 0.0, suspended_s=suspended_s,
-            sampled_s=sampled_s, sampled_steps=int(sampled_s > 0), steps_per_call=max(cut),
+            sampled_s=sampled_s, sampled_steps=int(sampled_s > 0), steps_per_call=per_call,
         )  # fmt: skip
 
     def _counted(self, plan: EpochPlan, done: int, taken: Sequence[StepResult]) -> list[StepResult]:
@@ -315,7 +322,7 @@ def epoch_record(
 
 def alarm_of(config: RunConfig, plan: EpochPlan, results: Sequence[StepResult]) -> str | None:
     """The alarm if the gradients of batches, or those of ranks, are one and the same."""
-    if why_no_noise(config):
+    if not config.shows_noise:
         return None
     own = config.batch_per_rank * plan.accumulation
     singles, owns, bigs = _squares(results)
@@ -328,7 +335,7 @@ def alarm_of(config: RunConfig, plan: EpochPlan, results: Sequence[StepResult]) 
 
 
 def _noise(config: RunConfig, plan: EpochPlan, results: Sequence[StepResult]) -> NoiseScale | None:
-    if config.batch_per_rank == plan.global_batch or why_no_noise(config):
+    if config.batch_per_rank == plan.global_batch or not config.shows_noise:
         return None
     singles, _, bigs = _squares(results)
     small, big = config.batch_per_rank, plan.global_batch
