@@ -1,168 +1,156 @@
-"""What the step costs, as ratios within one run on a machine that does nothing else.
+"""What a step costs, as ratios within one run on a machine that does nothing else.
 
-Each line is a case: median, smallest and largest ratio of a form to the case's first one, of
-neighbours in time. What cannot be had in one process takes turns as a whole: starts of one case and
-of the other. All samples are kept in results/bench/TIME.json.
+Each case has contenders, worlds of ranks that are started once and take turns, round by round, from
+another one on in each. A line is a contender: images/s, and its ratio to the case's first one in
+the same round: median (smallest to largest), and the exact 95 % interval of the median, by order
+statistics, from six rounds on. The suite passes against the plain script if the median is at least
+0.97 and the interval does not end below 1. All samples are kept in results/bench/TIME.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.bench.hosts import ROOT, run_ranks, two_hosts
+from analysis.stats.intervals import median_ends
+from tests.bench.cases import CASES, Case, opened
+from tests.bench.hosts import two_hosts
+from tests.bench.worlds import Answers
+from tests.sweeps import ROOT
 
-FORMS = str(Path(__file__).with_name("forms.py"))
-
-
-class Case(NamedTuple):
-    """Forms of one step side by side; see forms.py."""
-
-    name: str
-    model: str
-    dataset: str
-    batch: int  # per rank
-    ranks: int
-    seconds: float  # of each form in each round
-    forms: tuple[str, ...]  # the first one is what the others are compared with
-    slow_link: str | None = None  # its rate, as tc writes it; each rank is a host of its own
-    deterministic: bool = True
-    apart: bool = False  # ranks at the same time, but each in a world of its own
-    cores: int = 1  # per rank
+BEFORE = "bc6f2d08"
+BAR = 0.97
 
 
-CASES = (
-    Case("overlap", "cnn", "synthetic", 128, 2, 3.0, ("parts", "1", "4"), slow_link="200mbit"),
-    Case("overlap, resnet50", "resnet50", "synthetic", 64, 2, 15.0, ("parts", "1"),
-         slow_link="400mbit"),
-    Case("small, 1 rank", "cnn", "digits", 64, 1, 1.0, ("parts", "1", "16")),
-    Case("small, 2 ranks", "cnn", "digits", 64, 2, 1.0, ("parts", "1", "16")),
-    Case("plain script, cnn", "cnn", "synthetic", 128, 2, 4.0, ("plain", "2")),
-    Case("plain script, cnn, slow link", "cnn", "synthetic", 128, 2, 4.0, ("plain", "2"),
-         slow_link="200mbit"),
-    Case("plain script, cnn, 1 rank", "cnn", "synthetic", 128, 1, 4.0, ("plain", "2")),
-    Case("plain script, resnet_mini", "resnet_mini", "synthetic", 256, 2, 5.0, ("plain", "1")),
-    Case("plain script, resnet_mini, 1 rank", "resnet_mini", "synthetic", 256, 1, 5.0,
-         ("plain", "1")),
-)  # fmt: skip
-_CNN = Case("cnn, 2 ranks", "cnn", "synthetic", 128, 2, 4.0, ("2",))
-_RESNET = Case("resnet_mini, 2 ranks", "resnet_mini", "synthetic", 256, 2, 5.0, ("1",))
-_ALONE = _RESNET._replace(name="resnet_mini, 1 rank on 2 cores", ranks=1, cores=2)
-#: What is compared, start by start: the second with the first.
-TURNS = {
-    **{
-        f"free operations, {case.name}": (case, case._replace(deterministic=False))
-        for case in (_CNN, _RESNET, _ALONE)
-    },
-    **{
-        f"one world, {case.name}": (case._replace(apart=True), case)
-        for case in (_CNN, _RESNET)
-    },
-}  # fmt: skip
-ROUNDS_A_START = 3
+class Found(NamedTuple):
+    answers: dict[str, list[Answers]]  # of each contender in each round
+    delay_line: float | None  # the cores that it takes meanwhile
 
 
-def run(case: Case, rounds: int, store: Path) -> dict[str, list[float]]:
-    """In each round: images/s of all ranks by form; "communication", the seconds of an all-reduce
-    by itself; "peak", the images/s of a machine that only multiplies matrices."""
-    operations = "deterministic" if case.deterministic else "free"
-    command = [FORMS, case.model, case.dataset, str(case.batch), str(case.seconds), str(rounds),
-               str(store), operations, *case.forms]  # fmt: skip
-    if case.slow_link:
-        with two_hosts(case.slow_link) as hosts:
-            ranks = run_ranks(command, case.ranks, hosts=hosts)
-    else:
-        ranks = run_ranks(command, case.ranks, apart=case.apart, cores_per_rank=case.cores)
-    summed = {name: [sum(of) for of in zip(*(r[name] for r in ranks), strict=True)] for name in
-              ranks[0]}  # fmt: skip
-    (flop,) = summed.pop("flop")
-    peak = [product * case.ranks / flop for product in summed.pop("matrix")]
-    communication = [seconds / case.ranks for seconds in summed.pop("communication")]
-    return {**summed, "communication": communication, "peak": peak}
+def rates(turns: Sequence[Answers]) -> list[float]:
+    """Images/s of all ranks, turn by turn."""
+    return [sum(own["images"] / own["seconds"] for own in answers) for answers in turns]
 
 
-def turns(first: Case, second: Case, starts: int, store: Path) -> dict[str, list[float]]:
-    """The same, of as many starts of two cases with one form each."""
-    (form,) = first.forms
-    found: dict[str, list[float]] = {"first": [], "second": [], "peak": []}
-    for number in range(starts):
-        order = ("first", "second") if number % 2 == 0 else ("second", "first")
-        for side in order:
-            one = run(first if side == "first" else second, ROUNDS_A_START, store)
-            found[side].append(statistics.median(one[form]))
-            found["peak"].append(statistics.median(one["peak"]))
-    return found
+def run(case: Case, rounds: int, store: Path, old: Path | None) -> Found:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        hosts, line = stack.enter_context(two_hosts(case.link)) if case.link else ((), None)
+        running = {}
+        for one in case.contenders:
+            if one.name == "before" and old is None:
+                continue
+            world = opened(case, one, hosts, folder / one.name, store, old)
+            running[one.name] = stack.enter_context(world)
+            running[one.name].set_steps(case.seconds)
+        names = list(running)
+        answers: dict[str, list[Answers]] = {name: [] for name in names}
+        begin, used = time.monotonic(), sum(line.cpu_times()[:2]) if line else 0.0
+        for number in range(rounds):
+            at = number % len(names)
+            for name in names[at:] + names[:at]:
+                answers[name].append(running[name].turn())
+        share = None
+        if line:
+            share = (sum(line.cpu_times()[:2]) - used) / (time.monotonic() - begin)
+        return Found(answers, share)
 
 
-def lines(name: str, forms: Sequence[str], found: dict[str, list[float]]) -> Iterator[str]:
-    """Images/s of each form, its ratio to the first one, its share of what matrix products reach
-    beside it."""
-    peak = statistics.median(found["peak"])
-    for form in forms:
-        rate = statistics.median(found[form])
-        ratio = spread([a / b for a, b in zip(found[form], found[forms[0]], strict=True)])
-        yield f"{name:40} {form:>6} {rate:9,.0f} images/s  {ratio}  {rate / peak:4.0%} of peak"
+def lines(case: Case, found: Found) -> Iterator[str]:
+    speeds = {name: rates(turns) for name, turns in found.answers.items()}
+    first = next(iter(speeds))
+    for name, own in speeds.items():
+        ratios = [a / b for a, b in zip(own, speeds[first], strict=True)]
+        text = f"{case.name:40} {name:>13} {statistics.median(own):9,.0f} images/s  "
+        if name == first:
+            yield text.rstrip()
+            continue
+        low, high = median_ends(ratios)
+        text += spread(ratios)
+        if not math.isnan(low):
+            text += f", 95 % {low:.3f} to {high:.3f}"
+        if (first, name) == ("plain", "suite"):
+            passed = statistics.median(ratios) >= BAR and not high < 1
+            text += "  passed" if passed else "  FAILED"
+        yield text
+        if first == "parts" and case.ranks > 1:
+            yield f"{case.name:40} {name:>13} {overlap(case, found, speeds[first], own)}"
+    if found.delay_line is not None:
+        yield f"{case.name:40}    delay line took {found.delay_line:.2f} of a core"
 
 
-def overlaps(case: Case, found: dict[str, list[float]]) -> Iterator[str]:
-    """Which share of an all-reduce by itself a step in one graph saves."""
-    images, alone = case.batch * case.ranks, found["communication"]
-    for form in case.forms[1:]:
-        saved = [images / a - images / b for a, b in zip(found["parts"], found[form], strict=True)]
-        share = spread([s / seconds for s, seconds in zip(saved, alone, strict=True)])
-        yield (
-            f"{case.name:40} {form:>6} {statistics.median(alone):9.3f} s of all-reduce, overlap "
-            f"{share}"
-        )
+def overlap(case: Case, found: Found, parts: Sequence[float], own: Sequence[float]) -> str:
+    """Which share of an all-reduce by itself the step in one graph saves."""
+    images = case.batch * case.ranks
+    alone = [
+        statistics.fmean(one["parts"]["communication_s"] / len(one["calls"]) for one in answers)
+        for answers in found.answers["parts"]
+    ]
+    saved = [
+        (images / a - images / b) / seconds for a, b, seconds in zip(parts, own, alone, strict=True)
+    ]
+    return f"saves of {statistics.median(alone):.3f} s of all-reduce {spread(saved)}"
 
 
 def spread(ratios: Sequence[float]) -> str:
-    return f"{statistics.median(ratios):5.2f}  ({min(ratios):.2f} to {max(ratios):.2f})"
+    return f"{statistics.median(ratios):6.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
 
 
 def why_not(case: Case) -> str | None:
-    if case.slow_link and (os.geteuid() != 0 or not shutil.which("tc")):
+    if case.link and (os.geteuid() != 0 or not shutil.which("tc")):
         return "two hosts on one machine need root, ip and tc (package iproute2)"
     if len(os.sched_getaffinity(0)) < case.ranks * case.cores:
         return f"needs {case.ranks * case.cores} cores"
     return None
 
 
+def checkout(commit: str, folder: Path) -> Path:
+    """The files of a commit."""
+    folder.mkdir()
+    packed = subprocess.run(
+        ["git", "archive", commit, "train"], cwd=ROOT, check=True, stdout=subprocess.PIPE
+    )
+    subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)
+    return folder
+
+
 def main(tokens: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--before", default=BEFORE, help="a commit, or nothing: no such contender")
+    parser.add_argument("--seconds", type=float, help="of a turn; by default as each case has it")
     parser.add_argument("cases", nargs="*", help="parts of their names; all where none is given")
     given = parser.parse_args(tokens)
-    report: dict[str, Any] = {}
-    together = {case.name: (case,) for case in CASES}
+    report: dict[str, Any] = {"arguments": tokens}
     with tempfile.TemporaryDirectory() as folder:
-        store = Path(folder)
-        for name, cases in (together | TURNS).items():
-            if given.cases and not any(part in name for part in given.cases):
+        old = checkout(given.before, Path(folder) / "before") if given.before else None
+        store = Path(folder) / "data"
+        for case in CASES:
+            if given.cases and not any(part in case.name for part in given.cases):
                 continue
-            if why := why_not(cases[0]):
-                print(f"{name:40} not run: {why}")
+            if why := why_not(case):
+                print(f"{case.name:40} not run: {why}")
                 continue
-            if len(cases) == 1:
-                found, forms = run(cases[0], given.rounds, store), cases[0].forms
-            else:
-                found, forms = turns(*cases, given.rounds, store), ("first", "second")
-            report[name] = {"cases": [case._asdict() for case in cases], "found": found}
-            print("\n".join(lines(name, forms, found)), flush=True)
-            if found.get("communication") and cases[0].ranks > 1:
-                print("\n".join(overlaps(cases[0], found)), flush=True)
+            timed = case._replace(seconds=given.seconds or case.seconds)
+            found = run(timed, given.rounds, store, old)
+            report[case.name] = {"case": timed, "found": found}
+            print("\n".join(lines(timed, found)), flush=True)
     out = ROOT / "results" / "bench" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(report) + "\n", encoding="utf-8")
     print(f"all samples: {out.relative_to(ROOT)}")
     return 0
 

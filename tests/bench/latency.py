@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from tests.bench.hosts import run_ranks
+from jobs.cell.launch import core_groups
+from tests.pretend_hosts import ended
+from tests.sweeps import ranks_here
 
 SIZES = (4, 4_096, 500_000, 6_400_000)  # bytes
 
@@ -52,7 +55,12 @@ def main() -> int:
     if sys.argv[1:] == ["--rank"]:
         print(json.dumps(measure()))
         return 0
-    for size, (low, median, high) in run_ranks([str(Path(__file__)), "--rank"], 2)[0].items():
+    cores = core_groups(2, 1, sorted(os.sched_getaffinity(0)))
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = ended(ranks_here(Path(folder), [__file__, "--rank"], cores), 600)
+    if any(code for code, _, _ in ranks):
+        raise RuntimeError(f"the ranks failed: {[errors[-3000:] for _, _, errors in ranks]}")
+    for size, (low, median, high) in json.loads(ranks[0][1].splitlines()[-1]).items():
         print(f"{int(size):9,} bytes {median:7.2f} ms  ({low:.2f} to {high:.2f})")
     return 0
 
