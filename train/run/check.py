@@ -175,12 +175,7 @@ def _findings(
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
         trainer = partial(Trainer, config, runtime, data, watchdog=watchdog, origin=origin)
         first = trainer(parts=parts, task=Task(whole))
-        first.start()
-        for plan in first.left():
-            first.add(first.epochs.run_epoch(plan))
-            if plan.number == 0 and launch.rank == 0:
-                shutil.copy(whole / CHECKPOINT_NAME, resumed)
-        straight = first.finish()
+        straight = _trained(first, resumed)
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
@@ -208,6 +203,16 @@ def _findings(
         else:
             yield _accumulation(build, config, data, runtime.rank)
         yield from _fitting(build, config, data, parts.model)
+
+
+def _trained(trainer: Any, folder: Path) -> Any:
+    """As a run trains, with its first checkpoint in ``folder``, too; collective."""
+    trainer.start()
+    for plan in trainer.left():
+        trainer.add(trainer.epochs.run_epoch(plan))
+        if plan.number == 0 and trainer.runtime.rank == 0:
+            shutil.copy(trainer.out / CHECKPOINT_NAME, folder)
+    return trainer.finish()
 
 
 def _fitting(
