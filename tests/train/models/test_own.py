@@ -372,8 +372,8 @@ def test_published_weights_of_efficient_nets_are_refused(tmp_path: Path) -> None
 def test_networks_of_keras_get_the_range_that_they_expect() -> None:
     import tensorflow as tf
 
+    from train.data.dataset import channel_statistics
     from train.models.own import _prepared
-    from train.models.pixels import channel_statistics
 
     row = builders.row()
     images = tf.constant(IMAGES)
