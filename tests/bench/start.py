@@ -1,10 +1,11 @@
 """What a start of a cell costs as the files of its data set grow: nothing, if a sweep starts it.
 
-Usage: python -m tests.bench.start [FILES...] [--ranks N] [--by-hand] [--tree FOLDER]. For each
-number of files, 100 class folders of small PNG files: seconds from the ranks' start until rank 0
-announces the run (logs/start.json), the median of three starts, and the system calls of all ranks
-until then by strace, of which "files" name one or list a folder. The data are prepared before.
---by-hand: as horovodrun starts ranks. --tree: a checkout of another commit, whose ranks these are.
+Usage: python -m tests.bench.start [FILES...] [--ranks N] [--starts N] [--by-hand]
+[--against FOLDER]. For each number of files, 100 class folders of small PNG files: seconds from the
+ranks' start until rank 0 announces the run (logs/start.json), the median of N starts, and the
+system calls of all ranks until then by strace; those "of files" name a file or list a folder. The
+data are prepared before. --by-hand: without a supervisor, as horovodrun starts ranks. --against: a
+checkout of another commit, whose ranks start in turns with these.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +34,7 @@ from tests.train.data.raw_files import picture
 from train.config.run import RunConfig
 from train.environment import environment_of
 
-CLASSES, REPEATS = 100, 3
+CLASSES = 100
 CALL = re.compile(r"\d+ +([\d.]+) (\w+)\(")
 OF_FILES = re.compile(r"open|stat|access|readlink|getdents|execve")
 
@@ -47,17 +49,22 @@ def make_files(folder: Path, count: int) -> None:
         shutil.copyfile(pictures[number % 10], place)
 
 
+def prepare(data: Path, store: Path, tree: Path) -> None:
+    argv = [sys.executable, "-m", "train.data", "prepare", "folder:many", "--image-size", "8"]
+    argv += ["--root", str(data), "--store", str(store)]
+    subprocess.run(argv, cwd=tree, check=True, stdout=subprocess.DEVNULL)
+
+
 def start(
-    config: RunConfig, sweep: Path, data: Path, tree: Path, trace: Path | None, *, by_hand: bool
-) -> float:
+    config: RunConfig, sweep: Path, data: Path, store: Path, tree: Path, trace: Path | None, *,
+    by_hand: bool,
+) -> float:  # fmt: skip
     """Seconds until the run is announced; the ranks are then ended."""
     cell = sweep / config.cell_id()
     shutil.rmtree(cell, ignore_errors=True)
     (cell / "logs").mkdir(parents=True)
-    (cell / "config.json").write_text(config.model_dump_json())
-    argv = rank_argv(
-        cell, data=str(data), store=str(data / "prepared"), attempt=1, stall_s=600, resume=False
-    )
+    (cell / "config.json").write_text(config.model_dump_json(exclude_defaults=True))
+    argv = rank_argv(cell, data=str(data), store=str(store), attempt=1, stall_s=600, resume=False)
     cores = core_groups(config.gpus, 1, sorted(os.sched_getaffinity(0)))
     base, running, began = environment_of("ranks", os.environ), [], time.time()
     for rank in range(config.gpus):
@@ -81,8 +88,9 @@ def start(
         return announced.stat().st_mtime - began
     finally:
         for process in running:
-            for one in (*process.children(recursive=True), process):
-                one.kill()
+            with suppress(psutil.NoSuchProcess):  # it has failed
+                for one in (*process.children(recursive=True), process):
+                    one.kill()
             process.wait()
 
 
@@ -99,9 +107,11 @@ def main(tokens: Sequence[str]) -> None:
     parser.add_argument("files", type=int, nargs="*", default=[1_000, 10_000])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--by-hand", action="store_true")
-    parser.add_argument("--tree", type=Path, default=ROOT)
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--against", type=Path, help="a checkout of another commit")
     given = parser.parse_args(tokens)
-    print("| files | seconds | system calls | of files |\n|---:|---:|---:|---:|", flush=True)
+    trees = {"this": ROOT} | ({"other": given.against} if given.against else {})
+    print("| files | checkout | seconds | system calls | of files |\n|---:|---|---:|---:|---:|")
     for count in given.files:
         with tempfile.TemporaryDirectory() as folder:
             data, sweep = Path(folder), Path(folder) / "sweep"
@@ -110,17 +120,20 @@ def main(tokens: Sequence[str]) -> None:
                 dataset="folder:many", image_size=8, gpus=given.ranks, batch_per_rank=4,
                 steps_per_epoch=1, technique=builders.row(standardise=True),
             )  # fmt: skip
-            train_images([config], data, data / "prepared", sweep)
-
-            once = partial(start, config, sweep, data, given.tree, by_hand=given.by_hand)
-            seconds = [once(None) for _ in range(REPEATS)]
-            once(data / "trace")
-            told = (sweep / config.cell_id() / "logs" / "start.json").stat().st_mtime
-            every, of_files = calls(data / "trace", given.ranks, told)
-            print(
-                f"| {count:,} | {statistics.median(seconds):.1f} | {every:,} | {of_files:,} |",
-                flush=True,
-            )
+            for name, tree in trees.items():
+                prepare(data, data / name, tree)
+            train_images([config], data, data / "this", sweep)
+            once = partial(start, config, sweep, data, by_hand=given.by_hand)
+            seconds: dict[str, list[float]] = {name: [] for name in trees}
+            for _ in range(given.starts):
+                for name, tree in trees.items():
+                    seconds[name].append(once(data / name, tree, None))
+            for name, tree in trees.items():
+                once(data / name, tree, data / "trace")
+                told = (sweep / config.cell_id() / "logs" / "start.json").stat().st_mtime
+                every, of_files = calls(data / "trace", given.ranks, told)
+                middle = statistics.median(seconds[name])
+                print(f"| {count:,} | {name} | {middle:.1f} | {every:,} | {of_files:,} |")
 
 
 if __name__ == "__main__":
