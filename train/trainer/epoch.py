@@ -134,7 +134,7 @@ class Epochs:
         of it."""
         usual = usual_median(steps) or self.usual_s
         extra_s = max(sampled_s - usual[0], 0.0) if usual and sampled_s else 0.0
-        per_call, began = self.per_call, self.now()
+        used_per_call, began = self.per_call, self.now()
         # also if the epoch was broken off: the ranks end with one model in any case
         self._settle(f"settling the batch-norm statistics after epoch {plan.number + 1}")
         own = epoch_sums(results)
@@ -175,7 +175,7 @@ class Epochs:
             np.concatenate([of.numpy() for of in factors]) if factors else None,
             attempt=self.attempt, train_s=trained_s,
             eval_s=evaluated_s if self.checked else 0.0, suspended_s=suspended_s,
-            sampled_s=sampled_s, sampled_steps=int(sampled_s > 0), steps_per_call=per_call,
+            sampled_s=sampled_s, sampled_steps=int(sampled_s > 0), steps_per_call=used_per_call,
         )  # fmt: skip
 
     def _counted(self, plan: EpochPlan, done: int, taken: Sequence[StepResult]) -> list[StepResult]:
