@@ -30,7 +30,7 @@ FOREIGN := $(if $(MAKECMDGOALS),$(if $(filter 0,$(MAKELEVEL)),$(foreach name,$(V
 $(if $(FOREIGN),$(shell for name in $(FOREIGN); do \
   echo "make: $$name=$$(printenv "$$name") comes from the environment" >&2; done))
 
-# What works before our Python can read its table (train/environment.py): a shell (-p) without the
+# What works before our Python can read its table (train/program/environment.py): a shell (-p) without the
 # user's BASH_ENV and functions, options and CDPATH, and a Python without variables of other programs.
 .SHELLFLAGS := -pc
 unexport ENV CDPATH SHELLOPTS BASHOPTS GREP_OPTIONS

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from analysis.command import as_owner, report_folder, wrong, wrong_requests
-from train.environment import enter
-from train.program import place, run
+from train.program.command_line import place, run
+from train.program.environment import enter
 
 if TYPE_CHECKING:
     from analysis.page.report import Report

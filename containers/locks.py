@@ -18,10 +18,10 @@ LOCKS = Path(__file__).resolve().parent
 if str(LOCKS.parent) not in sys.path:  # programs here see only what lies in their own folder
     sys.path.append(str(LOCKS.parent))
 #: The table of what each program sees of the user's environment.
-table = importlib.import_module("train.environment")
+table = importlib.import_module("train.program.environment")
 atomic = importlib.import_module("train.record.atomic")
 errors = importlib.import_module("train.errors")
-program = importlib.import_module("train.program")
+program = importlib.import_module("train.program.command_line")
 run, write_all = program.run, program.write_all
 quota = importlib.import_module("train.distributed.machine.quota")
 

@@ -37,9 +37,9 @@ from jobs.slurm.request import SweepRequest
 from jobs.slurm.sweep import sweep_cluster
 from train.config.datasets import DATASETS
 from train.distributed.watchdog import STALL_S
-from train.environment import enter, unheard
 from train.errors import ConfigError
-from train.program import place, run
+from train.program.command_line import place, run
+from train.program.environment import enter, unheard
 
 RESULTS = ROOT / "results"
 

@@ -15,7 +15,7 @@ from jobs.cell.launch import core_groups
 from tests.practice import cluster, open_folder, practice_user, shared_folder, sif
 from tests.pretend_hosts import ended
 from tests.sweeps import executable, ranks_here
-from train.environment import NOTHING, enter
+from train.program.environment import NOTHING, enter
 
 __all__ = ["cluster", "open_folder", "practice_user", "shared_folder", "sif"]
 pytest_plugins = ["tests.bare", "tests.invariants"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from train.environment import environment_of
+from train.program.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Command that runs something on a host; its last word is the host's name.

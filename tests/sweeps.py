@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from jobs.cell.launch import RENDEZVOUS, Groups, rank_environment
-from train.environment import environment_of
+from train.program.environment import environment_of
 from train.record.run import RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,7 +17,7 @@ PARTS = ("jobs", "train", "analysis")
 #: What the other parts may use of train: the contracts, the files that carry them, the clock and
 #: the limit of a hang.
 CONTRACT = {
-    "train.errors", "train.environment", "train.program", "train.config", "train.record",
+    "train.errors", "train.program", "train.config", "train.record",
     "train.run.provenance",
     "train.distributed.awake", "train.distributed.machine", "train.distributed.watchdog",
     "train.distributed.preflight.report",
@@ -84,10 +84,10 @@ def test_images_have_all_packages_that_train_imports() -> None:
 
 #: Rooms of train, lowest first: a room imports from those on lower floors only.
 FLOORS = (
-    {"errors", "environment", "tensorflow_internals"},
+    {"errors", "tensorflow_internals"},
     {"program"},
     {"config"},
-    {"record", "optimizers"},
+    {"record"},
     {"distributed"},
     {"data"},
     {"models"},

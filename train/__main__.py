@@ -16,7 +16,7 @@ from train.config.run import RunConfig, load_config
 from train.distributed.launch import Launch, Task, read_launch
 from train.distributed.watchdog import STALL_S, Watchdog
 from train.errors import ConfigError, RecordError, Unfinished, WorldError, remedy
-from train.program import (
+from train.program.command_line import (
     DEFAULT_DATA,
     EXIT_FAILED,
     EXIT_INTERRUPTED,

@@ -22,8 +22,8 @@ from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
 from train.distributed.machine.gpus import IMAGE_CUDA, driver_cuda, unusable
-from train.environment import environment_of
 from train.errors import ConfigError, make_line
+from train.program.environment import environment_of
 
 START_S = 120.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

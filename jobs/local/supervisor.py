@@ -33,7 +33,7 @@ from jobs.cell.state import FORCED, OTHERS, UNREADABLE, CellState, left_alone, r
 from jobs.cell.stop import Stop
 from jobs.messages import ROOT
 from train.distributed.awake import Awake
-from train.environment import environment_of
+from train.program.environment import environment_of
 from train.record.cell_folder import rank_file
 from train.record.lock import hold
 from train.run.provenance import git_state

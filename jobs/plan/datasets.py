@@ -15,8 +15,8 @@ from pathlib import Path
 from jobs.messages import ROOT
 from train.config.datasets import ARRAYS_PREFIX, DATASETS, FORMS_NAME, forms_key, read_forms
 from train.config.run import RunConfig
-from train.environment import environment_of
 from train.errors import ConfigError, is_writable
+from train.program.environment import environment_of
 from train.record.atomic import write_atomically
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.models.layers import graph
-from train.program import positive
+from train.program.command_line import positive
 
 GHOSTS = (256, 128, 64, 32)  # 32 is that of techniques.yaml
 BOUND = 1.3

@@ -32,7 +32,7 @@ from tests import builders
 from tests.sweeps import ROOT
 from tests.train.data.raw_files import picture
 from train.config.run import RunConfig
-from train.environment import environment_of
+from train.program.environment import environment_of
 
 CLASSES = 100
 CALL = re.compile(r"\d+ +([\d.]+) (\w+)\(")

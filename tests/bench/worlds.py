@@ -24,7 +24,7 @@ from jobs.cell.launch import core_groups
 from tests.bench.suite import Asked
 from tests.pretend_hosts import Host, address
 from tests.sweeps import ROOT
-from train.environment import environment_of
+from train.program.environment import environment_of
 
 Answers = list[dict[str, Any]]  # of each rank
 _FOLDER = Path(__file__).parent

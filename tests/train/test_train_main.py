@@ -19,7 +19,7 @@ from tests.train.run.test_check import NETWORK as NETWORKS
 from tests.train.run.test_check import NO_WEIGHTS
 from train.__main__ import main, start_number
 from train.config.networks import MODELS
-from train.environment import environment_of
+from train.program.environment import environment_of
 from train.record.atomic import append_line
 from train.record.cell_folder import (
     CHECKPOINT_NAME,

@@ -11,7 +11,7 @@ from train.data.dataset import read_prepared
 from train.data.registry import prepare
 from train.data.waiting import say
 from train.errors import ConfigError, explained
-from train.program import DEFAULT_DATA, place, run
+from train.program.command_line import DEFAULT_DATA, place, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

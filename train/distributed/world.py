@@ -17,8 +17,8 @@ from train.distributed.machine.cores import take_cores
 from train.distributed.machine.gpus import choose_products, gpu_ids
 from train.distributed.machine.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, meet
-from train.environment import NOTHING
 from train.errors import WorldError
+from train.program.environment import NOTHING
 from train.record.run import DataPlane, Provenance, World
 
 

@@ -41,7 +41,7 @@ from train.interconnect.record import (
     Tournament,
 )
 from train.interconnect.tournament import play
-from train.program import open_streams
+from train.program.command_line import open_streams
 from train.record.atomic import write_atomically
 
 _USUAL = Plan()

@@ -20,7 +20,7 @@ from train.interconnect.measure.rounds import Pair, Round
 from train.interconnect.measure.stream import Plan
 from train.interconnect.record import End, Measurement, Node, Tournament
 from train.interconnect.tournament import play
-from train.program import positive, run
+from train.program.command_line import positive, run
 
 _RATE = 1e10  # bit/s; decisions depend on ratios only
 _PLAN = Plan()

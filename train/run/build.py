@@ -25,10 +25,10 @@ from train.models.layers import StepSeed, stream_of, user_network
 from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
 from train.models.pixels import whitened_filters
-from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
 from train.step.back_end import BackEnd, OverRanks
 from train.step.loss_scale import LossScale, NoLossScale
+from train.step.optimizers.build import build_optimizer
 from train.step.step import TrainStep
 from train.step.tf_distribute import OverReplicas, ReplicaSeed
 from train.tensorflow_internals import all_layers

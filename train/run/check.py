@@ -33,9 +33,9 @@ from train.data.dataset import Dataset, make_dataset
 from train.distributed.launch import Launch, Task, read_launch
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import start
-from train.environment import environment_of
 from train.errors import ConfigError, WorldError, read_whole
-from train.program import EXIT_FAILED, EXIT_REQUEST, positive
+from train.program.command_line import EXIT_FAILED, EXIT_REQUEST, positive
+from train.program.environment import environment_of
 from train.record.cell_folder import CHECKPOINT_NAME
 from train.run.failure import headline
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from train.config.run import RunConfig
 from train.distributed.machine.libraries import mpi_versions
-from train.environment import environment_of
 from train.errors import text_of
+from train.program.environment import environment_of
 from train.record.run import Provenance
 
 PACKAGES = (

@@ -21,11 +21,11 @@ import tensorflow as tf
 from train.config.technique import Technique
 from train.data.batches import Batches
 from train.models.layers import StepSeed, draw_number, graph
-from train.optimizers.layerwise import trust_log, velocities
 from train.step.adascale import AdaScale
 from train.step.back_end import BackEnd
 from train.step.backward import Backward, backward, sigma_for, squared_norm
 from train.step.loss_scale import LossScale, NoLossScale
+from train.step.optimizers.layerwise import trust_log, velocities
 from train.step.result import StepResult
 
 #: Parts of a step as the watchdog reads them: what a rank does that waits for the others.

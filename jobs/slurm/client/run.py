@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from train.environment import environment_of
 from train.errors import ConfigError, start_error
+from train.program.environment import environment_of
 
 #: Slurm's texts for errors (slurm_strerror) that pass: the controller is down, busy or restarting,
 #: and has not got, or has turned away, what was asked.

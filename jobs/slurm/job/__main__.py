@@ -10,7 +10,7 @@ from pathlib import Path
 from jobs.slurm.job.interconnect import run_interconnect
 from jobs.slurm.job.preflight import run_preflight
 from jobs.slurm.job.supervisor import run_cell
-from train.program import open_streams
+from train.program.command_line import open_streams
 
 PROGRAMS = {"cells": run_cell, "preflight": run_preflight, "interconnect": run_interconnect}
 

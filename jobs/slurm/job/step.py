@@ -20,7 +20,7 @@ from jobs.slurm.job.allocation import Allocation
 from jobs.slurm.job.step_ranks import StepLine
 from jobs.slurm.job.task import JobTask, Task
 from train.config.run import RunConfig
-from train.environment import NOTHING
+from train.program.environment import NOTHING
 
 GLOO = "gloo"
 #: Options of sbatch and srun, also shortened, and Slurm's variables for them: each of them asks for

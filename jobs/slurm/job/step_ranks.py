@@ -21,8 +21,8 @@ from typing import NamedTuple, TextIO
 
 from jobs.cell.ranks import Ended, RankSet
 from jobs.cell.stop import Reason, Stop
-from train.environment import environment_of
 from train.errors import start_error
+from train.program.environment import environment_of
 
 _OWN = re.compile(r"(?:srun|slurmstepd)\S*: ")
 _ENDED = re.compile(

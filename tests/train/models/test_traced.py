@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.train.models.test_own import GHOSTS, SYNC, config_of, flat, own, stored
-from train.environment import environment_of
 from train.errors import ConfigError
+from train.program.environment import environment_of
 
 pytestmark = pytest.mark.tf
 FROM_255 = "sees almost the same of all images, as if they came in .0, 255."

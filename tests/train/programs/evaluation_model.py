@@ -14,8 +14,8 @@ import tensorflow as tf
 from tests.builders import row
 from train.config.optimizer import Sgd
 from train.distributed.communicator import UnequalRanks
-from train.optimizers.build import build_optimizer
 from train.step.loss_scale import NoLossScale
+from train.step.optimizers.build import build_optimizer
 from train.step.step import TrainStep
 from train.step.tf_distribute import OverReplicas, ReplicaSeed
 

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.builders import row
-from tests.train.optimizers.cases import CASES
-from tests.train.optimizers.toy import Toy, gradients
+from tests.train.step.optimizers.cases import CASES
+from tests.train.step.optimizers.toy import Toy, gradients
 from tests.train.step.test_step_parts import batches, own_network, small, together
 
 STEPS, RATE = 3, 0.01
@@ -41,8 +41,8 @@ def mirrored(config: Any, strategy: Any) -> Toy:
 def own_network_is_one_batch(strategy: Any) -> float:
     """Penalties and an embedding through the step itself: two replicas of 8 images are 16."""
     from train.config.optimizer import Adam
-    from train.optimizers.build import build_optimizer
     from train.step.loss_scale import NoLossScale
+    from train.step.optimizers.build import build_optimizer
     from train.step.step import TrainStep
     from train.step.tf_distribute import OverReplicas, ReplicaSeed
 
@@ -60,7 +60,7 @@ def own_network_is_one_batch(strategy: Any) -> float:
 
 
 def factors(toy: Toy) -> list[Any]:
-    from train.optimizers.layerwise import trust_log
+    from train.step.optimizers.layerwise import trust_log
 
     log = trust_log(toy.optimizer)
     return [log.factors] if log else []

@@ -96,10 +96,10 @@ def small(
     import tensorflow as tf
 
     from train.models.layers import StepSeed
-    from train.optimizers.build import build_optimizer
     from train.step.back_end import OverRanks
     from train.step.loss_scale import LossScale, NoLossScale
     from train.step.measured import MeasuredStep
+    from train.step.optimizers.build import build_optimizer
     from train.step.step import TrainStep
 
     fields = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jobs.config.techniques import load_techniques
-from train.environment import environment_of
+from train.program.environment import environment_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parents[1] / "programs"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from train.distributed.machine.gpus import driver_cuda
 from train.distributed.preflight import checks
 from train.distributed.preflight.checks import Hopeless, Report
-from train.program import open_streams
+from train.program.command_line import open_streams
 
 if TYPE_CHECKING:  # pydantic may be what the image lacks
     from train.distributed.interfaces import Interface

@@ -21,7 +21,7 @@ from train.errors import ConfigError, WorldError
 from train.interconnect.collectives.measure import Budget
 from train.interconnect.collectives.record import COLLECTIVES_NAME, Collectives
 from train.interconnect.measure.meeting import allow_connections
-from train.program import open_streams
+from train.program.command_line import open_streams
 from train.record.atomic import write_atomically
 
 EXIT_FAILED, EXIT_WRONG = 1, 2

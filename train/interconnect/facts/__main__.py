@@ -27,7 +27,7 @@ from train.interconnect.facts.probe import Answer, fact
 from train.interconnect.facts.processor import processor
 from train.interconnect.facts.record import Fact, NetworkFault, NodeFacts, When, file_name
 from train.interconnect.facts.software import software
-from train.program import open_streams
+from train.program.command_line import open_streams
 from train.record.atomic import write_atomically
 
 #: To wait for the other nodes, which srun starts at the same time.

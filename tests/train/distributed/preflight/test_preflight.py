@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from train.distributed.preflight.report import LATE, RankPreflight, problems, read_reports
-from train.environment import environment_of
+from train.program.environment import environment_of
 from train.record.mount import boot_id, device_of
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from train.config.optimizer import NOT_ADAPTED, Muon
 from train.errors import ConfigError
-from train.optimizers.layerwise import OwnOptimizer, excluded, where_both
+from train.step.optimizers.layerwise import OwnOptimizer, excluded, where_both
 
 # steepest at zero, so that small singular values grow fastest; they settle around 1, not at 1
 # (Jordan et al. 2024, Muon; cifar10-airbench, airbench94_muon.py)

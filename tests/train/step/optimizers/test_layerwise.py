@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jobs.config.techniques import load_techniques
-from tests.train.optimizers.toy import (
+from tests.train.references.moment_rules import lamb
+from tests.train.step.optimizers.toy import (
     ADAPTED,
     Toy,
     first_weights,
@@ -19,7 +20,6 @@ from tests.train.optimizers.toy import (
     one,
     relative,
 )
-from tests.train.references.moment_rules import lamb
 from train.config.optimizer import NOT_ADAPTED, AdamW, Lamb, Larc, Lars
 from train.config.technique import Technique
 
@@ -54,7 +54,7 @@ def test_a_zero_norm_means_a_factor_of_one(invariant: Any) -> None:
 
 
 def test_the_factors_are_recorded_and_where_larc_kept_the_rate() -> None:
-    from train.optimizers.layerwise import trust_log
+    from train.step.optimizers.layerwise import trust_log
 
     given = gradients(0)
     given["dense/kernel"] = given["dense/kernel"] * np.float32(1e-3)  # lam is far above lr
@@ -79,7 +79,7 @@ def test_recording_changes_no_bit_of_tensorflow_addons(
     import tensorflow as tf
     from tensorflow_addons.optimizers import LAMB
 
-    from train.optimizers.layerwise import trust_log
+    from train.step.optimizers.layerwise import trust_log
 
     patterns = list(exclude) or ["matches nothing"]
     ours, theirs = (Toy(Lamb(weight_decay=0.1, exclude=exclude)) for _ in range(2))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.builders import row
-from tests.train.optimizers.toy import Toy
 from tests.train.references.momentum_rules import sgd
+from tests.train.step.optimizers.toy import Toy
 from train.config.optimizer import Larc, Lars, Muon, NovoGradTfa, Sgd
 from train.data.batches import Batches
 
@@ -24,9 +24,9 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     import tensorflow as tf
 
     from train.models.layers import StepSeed
-    from train.optimizers.build import build_optimizer
     from train.step.back_end import OverRanks
     from train.step.loss_scale import NoLossScale
+    from train.step.optimizers.build import build_optimizer
     from train.step.step import TrainStep
 
     technique = row(optimizer=Sgd(momentum=0.9))
@@ -50,7 +50,7 @@ def test_the_train_step_corrects(invariant: Any) -> None:
 def test_whose_slots_follow_the_rate() -> None:
     """Those that keep rate x gradient where their source has the rate outside; LARS' has it
     inside, in print."""
-    from train.optimizers.layerwise import velocities
+    from train.step.optimizers.layerwise import velocities
 
     for config, slots in (
         (Sgd(), 0), (Sgd(momentum=0.9), 1), (Sgd(momentum=0.9, weight_decay=0.1), 1),

@@ -12,14 +12,22 @@ import numpy as np
 import pytest
 
 from tests import builders
-from tests.train.optimizers.cases import CASES
-from tests.train.optimizers.toy import ADAPTED, RATES, SHAPES, Toy, first_weights, gradients, run
+from tests.train.step.optimizers.cases import CASES
+from tests.train.step.optimizers.toy import (
+    ADAPTED,
+    RATES,
+    SHAPES,
+    Toy,
+    first_weights,
+    gradients,
+    run,
+)
 from train.config.optimizer import AnyOptimizer, Lars, Muon, Sgd
 from train.errors import ConfigError
 
 pytestmark = pytest.mark.tf
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 EACH = pytest.mark.parametrize("case", CASES)
 
 
@@ -86,7 +94,7 @@ def test_the_patterns_exclude_biases_and_normalisation_of_the_networks_and_no_ke
     from train.config.optimizer import NOT_ADAPTED
     from train.models.layers import StepSeed
     from train.models.networks import build_model
-    from train.optimizers.layerwise import excluded
+    from train.step.optimizers.layerwise import excluded
 
     technique = builders.row(normalisation="batch_norm")
     for model in ("cnn", "resnet_mini", "resnet50"):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.train.optimizers.toy import ADAPTED
 from tests.train.references.moment_rules import adam, lamb, novograd
 from tests.train.references.momentum_rules import larc_sgd, lars, sgd
 from tests.train.references.muon_rule import muon
+from tests.train.step.optimizers.toy import ADAPTED
 from train.config.optimizer import (
     Adam,
     AdamW,

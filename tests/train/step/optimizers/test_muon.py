@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.train.optimizers.toy import SHAPES, length, one, relative
 from tests.train.references.muon_rule import orthogonalised
+from tests.train.step.optimizers.toy import SHAPES, length, one, relative
 from train.config.optimizer import Muon
 
 pytestmark = pytest.mark.tf
@@ -21,7 +21,7 @@ SIZES = [(64, 576), (128, 512), (576, 64), (64, 128)]
 def iterate(matrix: np.ndarray, steps: int) -> np.ndarray:
     import tensorflow as tf
 
-    from train.optimizers.muon import newton_schulz
+    from train.step.optimizers.muon import newton_schulz
 
     found = newton_schulz(tf.constant(matrix, tf.float32), steps)
     assert found.dtype == tf.float32

@@ -41,8 +41,8 @@ class Toy:
     def __init__(self, config: Any, weights: Weights | None = None) -> None:
         import tensorflow as tf
 
-        from train.optimizers.build import build_optimizer
-        from train.optimizers.layerwise import velocities
+        from train.step.optimizers.build import build_optimizer
+        from train.step.optimizers.layerwise import velocities
 
         given = first_weights() if weights is None else weights
         self.variables = [

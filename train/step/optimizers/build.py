@@ -22,9 +22,9 @@ from train.config.optimizer import (
     Sgd,
 )
 from train.errors import ConfigError
-from train.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
-from train.optimizers.layerwise import NovoGradOptimizer, excluded
-from train.optimizers.muon import MuonOptimizer
+from train.step.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
+from train.step.optimizers.layerwise import NovoGradOptimizer, excluded
+from train.step.optimizers.muon import MuonOptimizer
 
 keras = tf.keras.optimizers
 
@@ -48,7 +48,7 @@ def build_optimizer(
             )
     if isinstance(config, Lamb | NovoGradTfa):
         # imported only where needed: tensorflow-addons costs start-up time and warns about its end
-        from train.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
+        from train.step.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
 
         if isinstance(config, Lamb):
             return RecordingLamb(config, variables)

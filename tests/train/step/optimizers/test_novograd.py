@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.train.optimizers.toy import first_weights, gradients, length, moves, one
+from tests.train.step.optimizers.toy import first_weights, gradients, length, moves, one
 from train.config.optimizer import NovoGrad, NovoGradTfa
 
 pytestmark = pytest.mark.tf

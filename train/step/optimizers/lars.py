@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from train.config.optimizer import Larc, Lars, Sgd
-from train.optimizers.layerwise import TrustLog, excluded, where_both
+from train.step.optimizers.layerwise import TrustLog, excluded, where_both
 
 
 class L2Sgd(tf.keras.optimizers.SGD):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from train.environment import NOTHING, TABLE, enter, environment_of, unheard
+from train.program.environment import NOTHING, TABLE, enter, environment_of, unheard
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 #: What a site says, and a module system sets.
 SITE = {
     "PATH": "/bin", "HOME": "/home/me", "LD_LIBRARY_PATH": "/opt/cuda/lib",
@@ -111,7 +111,9 @@ def test_a_program_stays_in_the_environment_that_it_began_in(tmp_path: Path) -> 
     """Also where a user types .venv/bin/python; seen: what it imported later was of another one."""
     link = tmp_path / "link"
     link.symlink_to(Path(sys.prefix).resolve())
-    code = "from train.environment import enter; import os, sys; enter('command', os.environ)"
+    code = (
+        "from train.program.environment import enter; import os, sys; enter('command', os.environ)"
+    )
     command = [link / "bin" / "python", "-c", f"{code}; print(sys.executable, *sys.path)"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert str(link.resolve()) in done.stdout and str(link) not in done.stdout
@@ -130,9 +132,9 @@ def test_a_user_without_a_home_folder_gets_one_that_holds_nothing(monkeypatch) -
 
 def test_the_table_needs_nothing_but_a_bare_python() -> None:
     code = (
-        "import sys; before = set(sys.modules); import train.environment as e; "
+        "import sys; before = set(sys.modules); import train.program.environment as e; "
         "found = {m for m in set(sys.modules) - before if m.startswith('train')}; "
-        "assert found == {'train', 'train.environment'}, found; "
+        "assert found == {'train', 'train.program', 'train.program.environment'}, found; "
         "print(len(e.environment_of('setup', {'PIP_USER': '1'})))"
     )
     bare = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"

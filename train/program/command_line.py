@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TextIO
 from train.errors import ConfigError, expanded, remedy
 
 EXIT_FAILED, EXIT_REQUEST, EXIT_UNDECIDED, EXIT_INTERRUPTED = 1, 2, 3, 130
-DEFAULT_DATA = Path(__file__).resolve().parent.parent / ".data"
+DEFAULT_DATA = Path(__file__).resolve().parents[2] / ".data"
 #: How a stream writes what its encoding lacks.
 _SHOWN = "horoscale"
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow_addons.optimizers import LAMB, NovoGrad
 
 from train.config.optimizer import Lamb, NovoGradTfa
-from train.optimizers.layerwise import TrustLog, where_both
+from train.step.optimizers.layerwise import TrustLog, where_both
 
 
 class RecordingLamb(LAMB):

@@ -17,7 +17,7 @@ from analysis.__main__ import app as analysis
 from jobs.__main__ import app as jobs
 from tests.sweeps import ROOT
 from train.errors import expanded
-from train.program import place, positive
+from train.program.command_line import place, positive
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,9 @@ def test_every_path_of_a_command_line_is_read_alike(program: str) -> None:
 def shell(main: str, line: str, cwd: Path = ROOT, **variables: str) -> tuple[int, bytes, str]:
     """What a program with this body (which may end with ``return CODE``) does in a line of bash,
     where it is $RUN: its exit code, stdout and stderr."""
-    code = "\n    ".join(["from train.program import run\ndef main():", *main.splitlines()])
+    code = "\n    ".join(
+        ["from train.program.command_line import run\ndef main():", *main.splitlines()]
+    )
     run = shlex.join([sys.executable, "-c", f"import os, sys\n{code}\nrun(main)"])
     own = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
