@@ -36,7 +36,7 @@ from train.record.lock import hold, holder
 from train.record.measurements import EpochRecord
 from train.record.run import GOOD, RECORD_NAME, OtherCell
 from train.record.summary import RecordSummary, read_own_summary
-from train.run.failure import headline, leave
+from train.run.failure import headline, write_error_file
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -127,7 +127,7 @@ def _run(config: RunConfig, launch: Launch, task: Task, stall_s: float) -> int:
 
     def failed(what: str, tail: str = "") -> None:
         if watchdog.file:
-            leave(what, launch, task.out, tail)
+            write_error_file(what, launch, task.out, tail)
 
     watchdog = Watchdog(beats, stall_s, launch.supervisor, failed)
     try:

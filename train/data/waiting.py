@@ -22,7 +22,7 @@ _said_at: ContextVar[float] = ContextVar("said_at")
 
 
 @contextlib.contextmanager
-def heard_by(beat: Callable[[str], None]) -> Iterator[None]:
+def report_to(beat: Callable[[str], None]) -> Iterator[None]:
     """``beat`` is called with all progress that this thread makes with data."""
     before = _beat.set(beat)
     try:

@@ -83,7 +83,7 @@ class Ranks:
         if self.size > 1:
             hvd.allreduce(tf.zeros(1), op=hvd.Sum)
 
-    def leave(self) -> None:
+    def shutdown(self) -> None:
         """Wait for all, then end Horovod."""
         self.barrier()
         hvd.shutdown()

@@ -41,7 +41,7 @@ class Announcement(Frozen, extra="ignore"):  # keys of other versions are no fau
 
 
 @dataclass(frozen=True)
-class Trained:
+class AttemptResult:
     """What a start leaves behind (the same on all ranks); names are those of the record."""
 
     error: RunError | None  # None: completed
@@ -75,32 +75,32 @@ def ended_record(
     earlier = earlier_attempts(cell, config)
     # one that was killed by hand left epochs and no record
     number = max([len(earlier) + 1, *(epoch.attempt for epoch in epochs)])
-    trained = Trained(error, epochs, sum(epoch.attempt < number for epoch in epochs))
+    result = AttemptResult(error, epochs, sum(epoch.attempt < number for epoch in epochs))
     announced = None
     with suppress(OSError, ValueError):  # the ranks never met
         announced = Announcement.model_validate_json((cell / "logs" / START_NAME).read_bytes())
-    return build_record(config, trained, announced, status, number, earlier, started_at, ended_at)
+    return build_record(config, result, announced, status, number, earlier, started_at, ended_at)
 
 
 def build_record(
-    config: RunConfig, trained: Trained, announced: Announcement | None, status: Status,
+    config: RunConfig, result: AttemptResult, announced: Announcement | None, status: Status,
     attempt: int, earlier: tuple[Attempt, ...], started_at: datetime, ended_at: datetime,
 ) -> RunRecord:  # fmt: skip
     """Of the start ``attempt``, after those that ``earlier`` counts."""
     this = Attempt(
-        number=attempt, resumed_from_epoch=trained.resumed_from, started_at=started_at,
+        number=attempt, resumed_from_epoch=result.resumed_from, started_at=started_at,
         ended_at=ended_at, status=status,
     )  # fmt: skip
     attempts = (*earlier, this)
     known: dict[str, Any] = dict.fromkeys(("world", "data", "provenance", "throughput"))
-    known |= vars(trained)
+    known |= vars(result)
     del known["resumed_from"], known["origin_from"]
     if announced:
-        known["world"] = _with_interface(announced.world, trained.traffic)
+        known["world"] = _with_interface(announced.world, result.traffic)
         known |= {"data": announced.data, "provenance": announced.provenance}
-        known["alarms"] = (*filter(None, [_differences(announced.provenance)]), *trained.alarms)
+        known["alarms"] = (*filter(None, [_differences(announced.provenance)]), *result.alarms)
     if status in GOOD:
-        known["throughput"] = throughput(trained.epochs, trained.origin_from)
+        known["throughput"] = throughput(result.epochs, result.origin_from)
     draft = RunRecord.model_construct(
         cell_id=config.cell_id(),
         status=status,

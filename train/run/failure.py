@@ -38,7 +38,7 @@ def headline(error: Exception) -> str:
     return kind + (chosen[-1].removeprefix(kind) if chosen else "no message")
 
 
-def leave(what: str, launch: Launch, cell: Path, tail: str = "") -> None:
+def write_error_file(what: str, launch: Launch, cell: Path, tail: str = "") -> None:
     """Write this rank's error for the supervisor, which looks for the cause among all ranks."""
     log = rank_file(cell, launch.rank, "log")  # which the supervisor makes
     todo = _printable(f"read {log}") if launch.supervised else "read what the rank printed"

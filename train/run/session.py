@@ -7,13 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
-from train.data.waiting import heard_by
+from train.data.waiting import report_to
 from train.distributed.launch import Launch, Task
 from train.distributed.watchdog import Watchdog
 from train.distributed.world import describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
-from train.record.builder import Announcement, Trained, build_record
+from train.record.builder import Announcement, AttemptResult, build_record
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     START_NAME,
@@ -65,7 +65,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
 
     ranks = Ranks(runtime.rank, runtime.size)
     reading_s = max(patience_s, READING_S) if runtime.rank else patience_s
-    with heard_by(beat):
+    with report_to(beat):
         data = open_data(config, task, ranks, beat, reading_s, supervised=launch.supervised)
         beat("building the model", reading_s)
         parts = build_parts(config, data, runtime, task.data, task.model_file)
@@ -112,7 +112,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        trainer.ranks.leave()
+        trainer.ranks.shutdown()
         raise
     beat("waiting for the record to be written")
     if runtime.rank == 0:
@@ -130,10 +130,10 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         if not write_record(task.out / RECORD_NAME, record, replace_good=task.force):
             raise RuntimeError(f"the record in {task.out} is good already and was kept")
         (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
-    trainer.ranks.leave()
+    trainer.ranks.shutdown()
 
 
-def train(trainer: Trainer) -> Trained:
+def train(trainer: Trainer) -> AttemptResult:
     """Collective, and the same on all ranks.
 
     Raises:

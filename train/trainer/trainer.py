@@ -22,7 +22,7 @@ from train.distributed.world import Runtime
 from train.errors import Unfinished
 from train.models.layers import network_digest
 from train.record.atomic import append_line, write_atomically
-from train.record.builder import Trained
+from train.record.builder import AttemptResult
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME, file_mark
 from train.record.measurements import EpochRecord
 from train.record.target import Pursuit
@@ -185,7 +185,7 @@ class Trainer:
         stop_at = self.task.stop_at
         return 2 if stop_at and clock + needs_s > stop_at else 0
 
-    def finish(self) -> Trained:
+    def finish(self) -> AttemptResult:
         """What the run leaves.
 
         Raises:
@@ -213,7 +213,7 @@ class Trainer:
             counts = np.asarray(checked.counts)
             classes = classification(counts, self.data.classes, len(self.done))
         images = self.config.sharpness_images
-        return Trained(
+        return AttemptResult(
             error, tuple(self.done), self.resumed_from,
             steps=known if len(known) == len(steps) else None,
             weights_sha256=weights,

@@ -14,7 +14,7 @@ from tests.train.data.raw_files import class_folders, noise, published
 from train.data import registry
 from train.data.registry import prepare
 from train.data.sources.download import fetch_all
-from train.data.waiting import heard_by, one_at_a_time
+from train.data.waiting import one_at_a_time, report_to
 
 HOLDER = """
 import sys
@@ -73,7 +73,7 @@ def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
 
         def wait() -> None:
-            with heard_by(heard.append), one_at_a_time(tmp_path, "digits"):
+            with report_to(heard.append), one_at_a_time(tmp_path, "digits"):
                 heard.append("mine")
 
         waiter = threading.Thread(target=wait)
@@ -102,7 +102,7 @@ def test_the_watchdog_hears_of_a_download_a_decode_and_a_write(tmp_path: Path) -
     file = tmp_path / "set.bin"
     file.write_bytes(noise(3_000_000))
     pets = class_folders(tmp_path / "pets", {"cat": 5, "dog": 5})
-    with heard_by(heard.append):
+    with report_to(heard.append):
         fetch_all([published(file)], tmp_path / "data")
         fetched = len(heard)
         prepare(f"folder:{pets}", 16, tmp_path / "data")

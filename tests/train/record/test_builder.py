@@ -17,7 +17,7 @@ from train.config.optimizer import Lars, Sgd
 from train.config.run import RunConfig, Target
 from train.errors import Unreadable
 from train.record.atomic import append_line
-from train.record.builder import Announcement, Trained, build_record, ended_record, throughput
+from train.record.builder import Announcement, AttemptResult, build_record, ended_record, throughput
 from train.record.cell_folder import EPOCHS_NAME, START_NAME
 from train.record.measurements import (
     Classification,
@@ -60,7 +60,7 @@ def finish(
     values = {"epochs": epochs(of), "steps": None, "weights_sha256": "a" * 64,
               "gradient_bytes": 56} | more  # fmt: skip
     return build_record(
-        of, Trained(error=error, resumed_from=resumed_from, **values),
+        of, AttemptResult(error=error, resumed_from=resumed_from, **values),
         announcement(of, where, **(known or {})), "diverged" if error else "completed",
         attempt, earlier,
         started_at=BEGAN if attempt == 1 else LATER, ended_at=LATER,

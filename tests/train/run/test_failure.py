@@ -8,7 +8,7 @@ import pytest
 
 from train.distributed.launch import read_launch
 from train.record.cell_folder import read_failures
-from train.run.failure import headline, leave
+from train.run.failure import headline, write_error_file
 
 # as TensorFlow 2.15 and Horovod 0.28.1 said it when a peer was killed
 PEER_GONE = """Graph execution error:
@@ -77,7 +77,7 @@ def test_headline_and_consequence(tmp_path, text, line, consequence) -> None:
     what = headline(RuntimeError(text))
     assert line in what and "\n" not in what
     (tmp_path / "logs").mkdir()
-    leave(what, read_launch({}), tmp_path)
+    write_error_file(what, read_launch({}), tmp_path)
     (found,) = read_failures(tmp_path)
     assert found.consequence is consequence
     assert found.error.what == what
@@ -88,7 +88,7 @@ def test_a_file_name_that_is_no_text_does_not_hide_the_error(tmp_path) -> None:
     """Python keeps bytes that are no UTF-8 as lone surrogates, which no JSON can hold."""
     (tmp_path / "logs").mkdir()
     name = os.fsdecode(b"caf\xe9.png")
-    leave(f"cannot read {name}", read_launch({}), tmp_path, tail=f"File {name}")
+    write_error_file(f"cannot read {name}", read_launch({}), tmp_path, tail=f"File {name}")
     (found,) = read_failures(tmp_path)
     assert found.error.what == "cannot read caf\\udce9.png"
     assert found.error.log_tail == ("File caf\\udce9.png",)

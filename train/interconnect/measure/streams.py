@@ -25,7 +25,7 @@ T = TypeVar("T")
 _SKIP = 0.05
 
 
-class Progress(NamedTuple):
+class Arrivals(NamedTuple):
     """One connection's counted transfers: when some bytes had arrived, and how many by then."""
 
     at: list[float]
@@ -86,7 +86,7 @@ def receive_all(
     Raises:
         OSError: as ``receive``, of any of them.
     """
-    progress = [Progress([], []) for _ in connections]
+    progress = [Arrivals([], []) for _ in connections]
     notes = dict(zip(connections, progress, strict=True))
     got, effort = _together(connections, lambda c: receive(c, plan, seed, notes[c].note))
     if len(got) == 1:
@@ -95,7 +95,7 @@ def receive_all(
     return Received(rates, sum(o.bytes for o in got), sum(o.wrong for o in got)), effort
 
 
-def rates_together(progress: Sequence[Progress], samples: int) -> tuple[float, ...]:
+def rates_together(progress: Sequence[Arrivals], samples: int) -> tuple[float, ...]:
     """bit/s of all connections in equal parts of the time in which each of them received; none
     where there was no such time."""
     if not all(one.at for one in progress):

@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from train.interconnect.measure.stream import Plan
-from train.interconnect.measure.streams import Progress, rates_together, receive_all, send_all
+from train.interconnect.measure.streams import Arrivals, rates_together, receive_all, send_all
 
 QUICK = Plan(samples=5, sample_s=0.02, largest=1 << 22)
 
 
-def linear(begin: float, end: float, rate: float) -> Progress:
+def linear(begin: float, end: float, rate: float) -> Arrivals:
     """rate: bytes/s"""
     at = [begin + (end - begin) * k / 100 for k in range(101)]
-    return Progress(at, [round((t - begin) * rate) for t in at])
+    return Arrivals(at, [round((t - begin) * rate) for t in at])
 
 
 def test_together_they_reach_the_sum_while_all_receive() -> None:
@@ -26,14 +26,14 @@ def test_together_they_reach_the_sum_while_all_receive() -> None:
 
 
 def test_a_fall_in_the_middle_is_seen() -> None:
-    half = Progress([0.0, 5.0, 10.0], [0, 5_000_000, 7_500_000])
+    half = Arrivals([0.0, 5.0, 10.0], [0, 5_000_000, 7_500_000])
     rates = rates_together([half, linear(0, 10, 1e6)], 4)
     assert rates[0] == pytest.approx(16e6, rel=1e-3) and rates[-1] == pytest.approx(12e6, rel=1e-3)
 
 
 def test_without_a_common_time_there_is_no_rate() -> None:
     assert rates_together([linear(0, 1, 1e6), linear(2, 3, 1e6)], 4) == ()
-    assert rates_together([linear(0, 1, 1e6), Progress([], [])], 4) == ()
+    assert rates_together([linear(0, 1, 1e6), Arrivals([], [])], 4) == ()
 
 
 @pytest.mark.parametrize("count", [1, 4])
