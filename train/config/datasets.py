@@ -1,7 +1,5 @@
-"""How data sets are named, and what is known of each before it is loaded.
-
-Loads the standard library alone, as the preflight must, which reads it in any image.
-"""
+"""How data sets are named, and what is known of each before it is loaded. The standard library is
+enough: the preflight reads this file in any image."""
 
 from __future__ import annotations
 
@@ -14,15 +12,11 @@ from typing import NamedTuple
 from train.config.networks import split_hash
 from train.errors import ConfigError, expanded, read_whole, unknown
 
-#: ``folder:PATH`` is a data set, too: a folder of images.
-FOLDER_PREFIX = "folder:"
-#: ``arrays:FILE.npz@SHA256`` is one, too: a file of arrays.
-ARRAYS_PREFIX = "arrays:"
-#: File of a sweep's results: which prepared form is that of each data set. Its ranks list no raw
-#: files: the sweep has.
+#: Data sets, too: a folder of images (folder:PATH), a file of arrays (arrays:FILE.npz@SHA256).
+FOLDER_PREFIX, ARRAYS_PREFIX = "folder:", "arrays:"
+#: File of a sweep's results: the prepared form of each data set. Its ranks list no raw files.
 FORMS_NAME = "forms.json"
-#: Side in pixels of a folder's images where nothing is said.
-FOLDER_SIDE = 64
+FOLDER_SIDE = 64  # pixels of a folder's images where nothing is said
 
 
 class DatasetFacts(NamedTuple):
@@ -84,11 +78,7 @@ def forms_key(dataset: str, image_size: int | None) -> str:
 
 
 def read_forms(sweep: Path) -> dict[str, str]:
-    """What ``FORMS_NAME`` of a sweep's folder has; nothing where it is missing or damaged.
-
-    Raises:
-        Unreadable: it cannot be read now.
-    """
+    """``FORMS_NAME`` of a sweep's folder; {} if missing or damaged. Raises Unreadable."""
     try:
         found = json.loads(read_whole(sweep / FORMS_NAME) or b"{}")
     except ValueError:

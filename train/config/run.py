@@ -1,16 +1,12 @@
 """The input contract: RunConfig, everything that decides what one cell computes.
 
-Importing this module loads neither TensorFlow nor Horovod: login nodes read and write it.
-Paths, cores and time limits are not here: they say where a cell runs, not what it computes, and a
-cell keeps its identity when it moves to another machine.
+Not where it runs: a cell keeps its identity when it moves to another machine. No TensorFlow.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -232,7 +228,7 @@ def load_config(path: Path) -> RunConfig:
         Unreadable: the file cannot be read now.
     """
     if (content := read_whole(path)) is None:
-        raise ConfigError(f"cannot read the config {path}: {os.strerror(errno.ENOENT)}")
+        raise ConfigError(f"cannot read the config {path}: No such file or directory")
     try:
         return RunConfig.model_validate_json(content)
     except ValidationError as error:

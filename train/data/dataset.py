@@ -114,10 +114,8 @@ def chunks(array: NDArray[Any] | Rows) -> Iterator[memoryview]:
 
 
 def channel_statistics(images: Pixels | Rows, used: NDArray[np.int64]) -> ChannelStatistics:
-    """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one, read in parts.
-
-    From how often each of the 256 values occurs, in whole numbers.
-    """
+    """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one: from how often each
+    of the 256 values occurs, in whole numbers."""
     height, width, channels = images.shape[1:]
     counts = np.zeros((channels, 256), np.int64)
     step = max(1, _PIXELS_AT_ONCE // (height * width))
@@ -163,14 +161,9 @@ class Meta(Frozen, extra="ignore"):  # earlier versions wrote more
 
 
 def write_prepared(folder: Path, data: Dataset) -> None:
-    """Build the prepared form next to ``folder``, then rename it into place.
-
-    If another process was faster, its result is kept: both come from the same files. A build
-    that was killed leaves a hidden folder, which a later one removes after a day.
-
-    Raises:
-        OSError: the disk is full or the folder not writable; nothing is then left.
-    """
+    """Build the prepared form next to ``folder``, then rename it into place; if another process was
+    faster, its result is kept. A build that was killed leaves a hidden folder, which a later one
+    removes after a day. Raises OSError (no space, not writable): nothing is then left."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{folder.name}."
     for left in folder.parent.glob(f"{prefix}*"):

@@ -1,7 +1,4 @@
-"""All data sets by name: brought into their prepared form once, then loaded in any number of ranks.
-
-Another one needs its facts in train.config.datasets.DATASETS, and here what finds it.
-"""
+"""All data sets by name: brought into their prepared form once, then loaded in all ranks."""
 
 from __future__ import annotations
 
@@ -61,16 +58,13 @@ def prepare(
     its folder.
 
     Raw files are looked for in ``root``. If they are gone, the form that was made of them is used;
-    else published ones are downloaded, to ``store_root`` if ``root`` is read-only. Any number of
-    processes may ask for it at the same time, as ranks that were started by hand: one does it, the
-    others wait. image_size: side in pixels of a folder's images; None for all other sets. forms: of
-    :func:`find_forms`, earlier or by another rank; where one of them is prepared, no raw file is
-    looked at.
+    else published ones are downloaded, to ``store_root`` if ``root`` is read-only. Of processes
+    that ask at the same time, one does it. image_size: side in pixels of a folder's images. forms:
+    of :func:`find_forms`; where one of them is prepared, no raw file is looked at.
 
     Raises:
         ConfigError: unknown data set.
-        DataError: raw files that are missing, damaged or not as expected, or no space; the text
-            says what to do.
+        DataError: raw files that are missing, damaged or not as expected, or no space.
     """
     kept = store_root or root / "prepared"
     # the second store may be another user's

@@ -1,9 +1,8 @@
-"""Which images a run uses, and which of them each rank sees in an epoch. No state.
+"""Which images a run uses, and which of them each rank sees in an epoch: a pure function of (seed,
+epoch, rank), epochs from 0; what is held out, or a fraction keeps, is the same for all seeds.
 
-A rank's images are a pure function of (seed, epoch, rank), epochs from 0. Which images are held
-out, and which a fraction keeps, is the same for all seeds. The order comes from the raw 64-bit
-stream of PCG64, which NumPy keeps the same in all versions, unlike that of
-``Generator.permutation`` (NEP 19).
+The order comes from the raw 64-bit stream of PCG64, which NumPy keeps the same in all versions,
+unlike that of ``Generator.permutation`` (NEP 19).
 """
 
 from __future__ import annotations
@@ -37,19 +36,17 @@ def rank_batches(
     size: int,
     batch_per_rank: int,
 ) -> Indices:
-    """Positions in 0..n-1 that ``rank`` of ``size`` trains on, [steps, batch_per_rank]; the
-    remainder of n // (size * batch_per_rank) steps is left out.
+    """Positions in 0..n-1 that ``rank`` of ``size`` trains on, [steps, batch_per_rank], with
+    n // (size * batch_per_rank) steps.
 
     - "partition": step t takes the next size * batch_per_rank entries of the epoch's permutation,
-      from SeedSequence([seed, epoch]) on all ranks, and rank r the r-th contiguous slice of them.
-      So ranks are disjoint, together they cover the permutation's whole global batches, and k ranks
-      of b see the global batches of one of k*b.
-    - "independent": each rank draws from a permutation of its own, from SeedSequence([seed, epoch,
-      rank, 1]): no image twice on one rank, yet some twice and some never over all ranks.
-    - "whole": the same without the 1, as in records from before "independent" was there.
-    - "same": all ranks take the first steps * batch_per_rank entries of the epoch's permutation, as
-      the course's scripts do (one seed, no shard): k ranks of b take the steps of one rank of b,
-      and 1/k of their number.
+      and rank r the r-th slice of them: ranks are disjoint, and k ranks of b see the global batches
+      of one of k*b.
+    - "independent": each rank draws from a permutation of its own: no image twice on one rank, yet
+      some twice and some never over all ranks.
+    - "whole": the same from another seed, as in records from before "independent" was there.
+    - "same": all ranks take the first entries of the epoch's permutation, as the course's scripts
+      do (one seed, no shard): k ranks of b take 1/k of the steps of one rank of b.
     """
     steps = n // (size * batch_per_rank)
     if option == "partition":

@@ -47,12 +47,9 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time(folder: Path, name: str) -> Iterator[None]:
-    """Hold the lock of this name in ``folder``, on all machines that share it.
-
-    The kernel releases it when its process ends, however that ends. Where a file system has no
-    locks or nothing can be written, nobody waits: a data set is made next to its place and then
-    renamed, so that two processes which make the same one only lose time.
-    """
+    """Hold the lock of this name in ``folder``, on all machines that share it. Where a file system
+    has no locks or nothing can be written, nobody waits: a data set is made next to its place and
+    then renamed, so that two processes which make the same one only lose time."""
     file = folder / f".{re.sub(r'[^a-z0-9]+', '_', name.lower())[-100:]}.lock"
     lock = FileLock(file, fallback_to_soft=False)
     show: Callable[[str], None] = say

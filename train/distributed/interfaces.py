@@ -1,8 +1,7 @@
-"""Which network interface ranks talk over, its address, and the bytes that it carried.
+"""Which network interface ranks talk over, its address, and the bytes that it carried, as the
+kernel and InfiniBand ports count them: the proof that gradients crossed the links, and which ones.
 
-The interface is named, or found by plain rules. Bytes are those that the kernel and InfiniBand
-ports count: the proof that gradients crossed the links, and of which ones. Interfaces are those of
-the network namespace that the rank is in; what other programs send through them is counted, too.
+Interfaces are those of the rank's network namespace; what other programs send is counted, too.
 """
 
 from __future__ import annotations

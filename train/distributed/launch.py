@@ -65,11 +65,8 @@ class Task:
 
 
 def read_launch(environment: Mapping[str, str], *, supervised: bool = False) -> Launch:
-    """Find out who started this process.
-
-    supervised: the command line says that a supervisor keeps the record. It holds also if a
-    container dropped the whole environment, and the supervisor may be on another host.
-    """
+    """Find out who started this process. supervised: the command line says that a supervisor keeps
+    the record, also if a container dropped the environment or it is on another host."""
     launch = _read_launcher(environment)
     if not 0 <= launch.rank < launch.size:
         raise ConfigError(f"the launcher says rank {launch.rank} of a world of {launch.size}")

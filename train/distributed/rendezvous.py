@@ -59,11 +59,11 @@ def meet(
 
     Both CONTROLLER and CPU_OPERATIONS must be gloo: with the first alone, a build with MPI calls
     MPI and aborts. The server is plain HTTP that anyone who can reach it may write to, so it
-    listens on the one interface that the ranks use: loopback as long as one node is enough.
+    listens on the one interface that the ranks use.
 
     Raises:
-        ConfigError: there is no such interface, Horovod would not send its data over it, rank 0's
-            address is this node's, too, or the nodes hold unequal numbers of ranks.
+        ConfigError: no such interface, Horovod would not send its data over it, rank 0's address is
+            this node's, too, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
         WorldError: a process may not open as many files as Gloo needs.
     """

@@ -25,12 +25,10 @@ _HEARTBEAT_S = 120
 
 
 def open_strategy(config: RunConfig, launch: Launch, size: int) -> tuple[Any, str | None]:
-    """Collective: every process must call it, after ``join()`` and before any operation of
-    TensorFlow.
+    """Collective: by every process, after ``join()`` and before any operation of TensorFlow.
 
-    Returns:
-        The strategy, None if Horovod averages the gradients; and the network interface that its
-        gradients take, None if they stay in this process.
+    Returns the strategy, None if Horovod averages the gradients; and the network interface that its
+    gradients take, None if they stay in this process.
     """
     if config.framework == "mirrored":
         return _mirrored(config.gpus), None

@@ -2,12 +2,9 @@
 that started this process is gone.
 
 Horovod's own stall inspector never fires under Gloo: a rank that stops leaves its peers waiting
-for ever without a word. Each rank therefore writes down what it is doing, and ends itself when
-that has not changed for too long, after dumping all stacks into its log.
-
-What hangs may be the file system. The thread that ends the process therefore reads and writes
-nothing by itself. It needs Python's lock, though: native code that keeps it for ever is ended by
-the supervisor.
+for ever. Each rank therefore ends itself, with all stacks in its log, when what it is doing has not
+changed for too long. The file system may hang, too, so the thread that ends the process reads and
+writes nothing by itself. The supervisor ends native code that keeps Python's lock for ever.
 """
 
 from __future__ import annotations

@@ -49,14 +49,12 @@ EXCHANGE_S = 7 * 24 * 3600
 
 
 def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> Runtime:
-    """Pin this rank, initialise Horovod, and check the world against the config.
-
-    patience_s: how long to wait for rank 0's address, if ranks meet by Gloo.
+    """Pin this rank, initialise Horovod, and check the world against the config. patience_s: how
+    long to wait for rank 0's address, if ranks meet by Gloo.
 
     Raises:
-        WorldError: the number of processes is not ``config.processes``. A launcher that lost its
-            variables (a cleaned container environment) makes N worlds of one, which must never
-            train.
+        WorldError: the number of processes is not ``config.processes``: a launcher that lost its
+            variables (a cleaned container environment) makes N worlds of one.
     """
     # refuse before waiting for peers that will never come
     check_size(config.processes, launch.size, launch)

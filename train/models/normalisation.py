@@ -44,15 +44,12 @@ class GhostBatchNormalization(_OwnBatchNormalization):
     """Batch norm whose statistics are those of ``ghost_batch`` neighbouring images at a time.
 
     Hoffer et al. 2017 (1705.08741), algorithm 1: gamma and beta are shared by all ghosts, and the
-    moving statistics see the ghosts in turn, as small batches would have moved them, each keeping
-    ``momentum``; with ``momentum_per`` "batch" each keeps momentum^(1/G), so that the G ghosts of
-    a batch keep ``momentum`` together. With ``ghost_batch`` equal to the batch it is Keras' layer,
-    moving statistics included: their variance is the unbiased one for images and the biased one for
-    vectors, as Keras has it.
+    moving statistics see the ghosts in turn, each keeping ``momentum``, or with ``momentum_per``
+    "batch" all of a batch together. With ``ghost_batch`` equal to the batch it is Keras' layer,
+    which moves the unbiased variance for images and the biased one for vectors.
 
-    One fused kernel per ghost: slices of the batch are views, so what is paid on top is joining the
-    outputs. Keras' own ``virtual_batch_size`` takes every G-th image for a ghost, keeps variables
-    of another shape, and does without the fused kernel.
+    One fused kernel per ghost, on views of the batch. Keras' own ``virtual_batch_size`` takes every
+    G-th image, keeps variables of another shape, and does without the fused kernel.
     """
 
     ghost_batch: int
@@ -102,13 +99,9 @@ class SyncBatchNormalization(_OwnBatchNormalization):
     """Batch norm with the statistics of all ranks' batches together: one large batch.
 
     With equal batches the mean is the mean of the ranks' means mu_r, and the variance
-    mean_r(var_r + mu_r^2) - mean^2. One all-reduce forward and one backward carry both, named after
-    the layer's place in the graph and so matched between ranks in any order. All ranks must train
-    the same number of batches.
-
-    The difference is taken in float64, where it is off by about 2^-50 mean^2: 1e-9 of the variance
-    at a mean of 1000 deviations, and a quarter of what rounding the mu_r to float32 may add to it,
-    (2^-24 mean)^2. In float32, as in Horovod's own layer, a quarter of the variance would be lost.
+    mean_r(var_r + mu_r^2) - mean^2, in float64: at a mean of 1000 deviations, float32 would lose a
+    quarter of it, as in Horovod's own layer. One all-reduce forward and one backward carry both.
+    All ranks must train the same number of batches.
     """
 
     size: int  # ranks that take part
@@ -144,11 +137,8 @@ class SyncBatchNormalization(_OwnBatchNormalization):
 
 
 def biased_part(layer: tf.keras.layers.BatchNormalization, images: int) -> float:
-    """Factor from the variance that ``layer`` keeps of a batch to that of its numbers themselves.
-
-    (n - 1)/n where Keras keeps the unbiased variance of n numbers per channel, as it does of maps;
-    1 for vectors. For a layer of ours n is that of its last call.
-    """
+    """Factor from the variance that ``layer`` keeps of a batch to the biased one: (n - 1)/n where
+    Keras keeps the unbiased one of n numbers per channel, as it does of maps; 1 for vectors."""
     if not layer.fused:
         return 1.0
     if isinstance(layer, _OwnBatchNormalization):
@@ -202,9 +192,8 @@ def _note_uses(model: tf.keras.Model, uses: dict[Any, list[bool]], *, training: 
 def replace_batch_norms(model: tf.keras.Model, technique: Technique, size: int) -> None:
     """Make each batch norm of a network one by ghosts or over the ranks, if ``technique`` has that.
 
-    The layer takes another class and stays the object that it is. All that it was made with and
-    its variables remain, wherever it stands. ``clone_model`` would need the config of every layer,
-    draws the weights again, and does not see the layers inside other layers.
+    The layer takes another class and stays the object that it is, wherever it stands.
+    ``clone_model`` draws the weights again, and does not see the layers inside other layers.
     """
     for layer in batch_norms(model):
         if technique.normalisation == "ghost_batch_norm":

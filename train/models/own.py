@@ -221,10 +221,8 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
 
 
 def _pairs(weights: list[tf.Variable], stored: list[str]) -> list[tuple[tf.Variable, str]]:
-    """Weights of a layer, each with its name in the file. Not by position, since Keras stores those
-    that are trained first, unless names differ in more than the numbers that Keras gives to layers,
-    which count by their order.
-    """
+    """Weights of a layer, each with its name in the file. By position only if names differ in more
+    than the numbers that Keras gives to layers: Keras stores first what is trained."""
     own = [weight.name for weight in weights]
     if len(own) != len(stored):
         raise ValueError(f"it has {', '.join(stored)} for {', '.join(own)}")

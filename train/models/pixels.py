@@ -41,10 +41,9 @@ def whitened_filters(
 ) -> npt.NDArray[np.float32]:
     """Filters of ``conv1``, [h, w, C, n]: principal components of what it sees, and opposites.
 
-    Each component c gives the filters c and -c, since the ReLU behind keeps one half of each, and
-    batch norm between them divides by the deviation: together a whitening of the patch, as in Page
-    2019 ("How to train your ResNet", part 8) and Jordan 2024 (2404.00498), who keep
-    theirs fixed; here they train on. Filters beyond twice the patch's numbers stay as drawn.
+    Each component c gives the filters c and -c, since the ReLU behind keeps one half of each: with
+    batch norm between them a whitening of the patch (Page 2019, "How to train your ResNet", part 8;
+    Jordan 2024, 2404.00498, who keep theirs fixed). Those beyond twice the patch's numbers stay.
 
     images: uint8 [N, H, W, C], the training set; used: sorted indices of those that the run trains
     on, of which evenly spaced ones are looked at, whatever the seed.

@@ -52,13 +52,8 @@ class RankFailure(Frozen):
 
 
 def refuse_other_config(cell: Path, config: RunConfig) -> None:
-    """The config.json in the folder ``cell``, if there is one, must be this config: a run that has
-    no record yet may be waiting, running or interrupted there.
-
-    Raises:
-        OtherCell: the two differ; the text says where.
-        Unreadable: it cannot be read now.
-    """
+    """Raises OtherCell if the folder has another config's config.json, whose run may be waiting
+    or interrupted there; Unreadable."""
     path, there = cell / CONFIG_NAME, config
     with contextlib.suppress(ConfigError):  # absent, or no config: no run can be going on with it
         there = load_config(path)
@@ -78,8 +73,7 @@ def forget_earlier(cell: Path, *, resume: bool) -> None:
 
 def read_unfinished(cell: Path) -> str:
     """Where and why the last start stopped on purpose; '' if it did not. Exit codes prove less: a
-    launcher that ends all tasks once the first one is gone turns those of the others into a
-    signal's."""
+    launcher may end the other tasks by a signal once the first one is gone."""
     return text_of(cell / "logs" / UNFINISHED_NAME)
 
 

@@ -21,9 +21,7 @@ _NEVER_NULL = frozenset({str, int, float, bool})
 
 
 def null_paths(record: BaseModel, *, whole: bool = False) -> dict[str, str | None]:
-    """Dotted paths of the nulls that need a reason, list positions left out, each with the reason
-    that stands next to its field.
-
+    """Dotted paths of the nulls that need a reason, without list positions, each with its field's.
     What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
     """
     nulls: dict[str, str | None] = {}

@@ -198,13 +198,10 @@ def _why_no_record(content: bytes, error: ValidationError) -> str:
 
 
 def refuse_other(found_config: RunConfig, config: RunConfig, path: Path) -> None:
-    """The config found in the file ``path`` must be ``config``.
+    """Raises OtherCell, with all that differs, if the config found in ``path`` is not ``config``.
 
     The folder's name does not tell: it holds 24 bits of a hash, and a folder given by hand none.
     Parsed configs are compared, so a file from before a key existed has that key's default.
-
-    Raises:
-        OtherCell: it is another; the text says where the two differ.
     """
     if found_config == config:
         return
@@ -226,15 +223,11 @@ def _settings(part: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
 
 
 def write_record(path: Path, record: RunRecord, *, replace_good: bool = False) -> bool:
-    """Write the record atomically; keep a good record that is there already unless told otherwise.
+    """Write the record atomically, unless a good one is there; False if that was kept.
 
     Where no record is seen, one that is there all the same (another machine wrote it, and the cache
-    of a network file system does not know yet) gives way to a good record only.
-
-    Returns:
-        True when written, False when the record that is there was kept.
-    Raises:
-        Unreadable: a record may be there that cannot be read now: nothing was written.
+    of a network file system does not know yet) gives way to a good record only. Raises Unreadable:
+    a record may be there that cannot be read now; nothing was written.
     """
     text = record.model_dump_json(indent=2) + "\n"
     if not replace_good:

