@@ -40,11 +40,8 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
 
 
 def remedy(error: OSError, place: Path | None = None) -> str:
-    """What to do about it, by what the file system shows now; '' if that shows no cause, and the
-    system's words must do.
-
-    ``place``: the file or folder that it is about, if the error names none.
-    """
+    """What to do about it, by what the file system shows now; '' if that shows no cause. ``place``:
+    the file or folder that it is about, if the error names none."""
     named = error.filename if isinstance(error.filename, str | bytes) else place
     if error.errno == errno.EMFILE:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -109,11 +106,8 @@ def named_folder(variable: str) -> Path | None:
 
 
 def start_error(error: OSError, program: str, environment: Mapping[str, str]) -> OSError:
-    """Why a program could not be started in this environment, from the error of the attempt.
-
-    Its number does not tell: for a program that is missing, and for one without its interpreter,
-    exec reports the error of a folder of PATH that the user may not enter.
-    """
+    """Why a program could not be started in this environment. The error's number does not tell: for
+    a missing program, or one without its interpreter, exec may report that of a folder of PATH."""
     if error.filename != program or error.errno not in _OF_FOLDERS:
         return error  # no room for a process, or no folder to start it in
     path = os.pathsep.join(os.get_exec_path(environment))
@@ -156,18 +150,17 @@ def read_whole(path: Path) -> bytes | None:
     Raises:
         Unreadable: it cannot be read now, and could not be a moment later.
     """
-    tries = READ_TRIES
-    while True:
-        tries -= 1
+    for tries_left in reversed(range(READ_TRIES)):
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            break
         except OSError as error:
-            if not tries:
+            if not tries_left:
                 words = error.strerror or str(error)
                 raise Unreadable(error.errno, words, str(path)) from error
         time.sleep(READ_AGAIN_S)
+    return None
 
 
 def text_of(file: Path) -> str:
@@ -196,9 +189,7 @@ class Unfinished(Exception):
 @contextlib.contextmanager
 def explained(doing: str, folder: Path, elsewhere: str = "DATA=DIR") -> Iterator[None]:
     """Turn an OSError or a lack of memory while ``doing`` something into a DataError.
-
-    ``elsewhere``: the variable that names another folder.
-    """
+    ``elsewhere``: the variable that names another folder."""
     try:
         yield
     except OSError as error:

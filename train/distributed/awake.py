@@ -1,10 +1,8 @@
 """A clock that leaves out the time in which its process could not run.
 
-Slurm suspends jobs, somebody stops a step, a container is frozen, a laptop sleeps: what passes
-meanwhile is neither a hang nor training time. A process cannot see that it is stopped, but a thread
-that looks at the clock all the time sees afterwards that one look came late. CLOCK_MONOTONIC stands
-still while the machine sleeps, CLOCK_BOOTTIME never does (clock_gettime(2)), so all of these look
-the same to it.
+Slurm suspends jobs, somebody stops a step, a laptop sleeps: what passes meanwhile is neither a hang
+nor training time. A thread that looks at the clock all the time sees afterwards that one look came
+late. Of all clocks CLOCK_BOOTTIME never stands still (clock_gettime(2)).
 """
 
 from __future__ import annotations
@@ -32,11 +30,8 @@ def _computed() -> float:
 
 
 class Awake:
-    """Counts on from the first :meth:`look`; before it, nothing is left out.
-
-    What is found of a gap is up to ``PERIOD_S`` too short, and gaps of less than ``TOLERANCE_S``
-    are not found. Any thread may read it.
-    """
+    """Counts on from the first :meth:`look`. What is found of a gap is up to ``PERIOD_S`` short;
+    gaps of less than ``TOLERANCE_S`` are not found. Any thread may read it."""
 
     def __init__(
         self, clock: Callable[[], float] = _elapsed, computed: Callable[[], float] = _computed

@@ -48,11 +48,8 @@ class _Doing(NamedTuple):
 
 @dataclass(eq=False)
 class Watchdog:
-    """Call :meth:`beat` at every sign of progress; use as a context manager.
-
-    ``file``: for life signs; None: for none yet. ``awake``: the clock of this process, which this
-    watch keeps going.
-    """
+    """Call :meth:`beat` at every sign of progress; use as a context manager. ``file``: for life
+    signs; None: for none yet. ``awake``: the clock of this process, which it keeps going."""
 
     file: Path | None
     stall_s: float
@@ -174,10 +171,8 @@ def _dump_stacks() -> None:
 
 
 def is_orphan(supervisor: int) -> bool:
-    """Whether the process ``supervisor`` is no ancestor of this one any more: the children of a
-    dead process are given to another. It need not be the parent: a container's starter stands
-    between the two. What cannot be read is taken for alive.
-    """
+    """Whether the process ``supervisor`` is no ancestor of this one any more; it need not be the
+    parent: a container's starter stands between. What cannot be read is taken for alive."""
     pid = os.getppid()
     while pid not in (0, 1, supervisor):
         try:

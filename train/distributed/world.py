@@ -115,11 +115,8 @@ def choose_transport(
     exchange_s: float = PATIENCE_S,
 ) -> None:
     """Make the environment ready for ``hvd.init()``: Gloo if a meeting point is named or there is
-    nobody to meet, else what the launcher offers.
-
-    ``exchange_s``: how long Gloo waits in any exchange, that of the meeting included; a rank that
-    is over it aborts without an exception.
-    """
+    nobody to meet, else what the launcher offers. ``exchange_s``: how long Gloo waits in any
+    exchange, the meeting included; a rank that is over it aborts without an exception."""
     environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(round(exchange_s)))
     alone = launch.size == 1 and (launch.launcher == "none" or not launch.wired)
     if launch.rendezvous is not None or alone:
@@ -160,11 +157,7 @@ def check_size(expected: int, size: int, launch: Launch) -> None:
 
 def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, ...], Claims[str]]:
     """Make ``count`` GPUs visible to this process, which no other run holds if there are as many:
-    their models, if any, and its claims.
-
-    Raises:
-        WorldError: there are GPUs, but fewer than one process needs.
-    """
+    their models, if any, and its claims. Raises WorldError: there are GPUs, but fewer."""
     import tensorflow as tf  # noqa: PLC0415
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -191,8 +184,7 @@ def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, .
 
 
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
-    """The world, and rank 0's provenance with what is not equal on all ranks. Collective, and the
-    same on all ranks."""
+    """The world, and rank 0's provenance with what is not equal on all ranks. Collective."""
     from train.distributed.communicator import Ranks, built_for  # noqa: PLC0415
 
     mine = (

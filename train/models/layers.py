@@ -116,8 +116,7 @@ def stream_of(seed: int, part: object) -> int:
 
 
 def graph(function: Callable[..., Any]) -> Any:
-    """``tf.function`` without AutoGraph: no Python branch here depends on a tensor, so there is
-    nothing to convert, which takes longer than the tracing itself and leaves files in /tmp when a
-    rank is ended. A branch on a tensor is an error when the graph is made. One graph serves all
+    """``tf.function`` without AutoGraph, which takes longer than the tracing and leaves files
+    in /tmp when a rank is ended: no Python branch here depends on a tensor. One graph serves all
     batch sizes."""
     return tf.function(function, autograph=False, reduce_retracing=True)

@@ -1,12 +1,10 @@
 """What our programs see of their user's environment: one table for variables and files.
 
-What a user's shell and dot files say to other programs does not reach ours: a figure, a number or
-an installation would depend on whose shell it was made in. What a site says reaches them: proxies,
-certificates, the package index, module systems (PATH, LD_LIBRARY_PATH, CUDA_*, ...), NCCL_* and
-UCX_*. Families are denied, since nobody can list what modules set; pip, whose every option is a
-variable, and what root starts as another user see the listed ones only. Ranks get other settings
-from the site's file (``environment:``, ``setup:``, ``modules:``), which is read after this table
-and wins.
+What a user's shell and dot files say to other programs does not reach ours: a number would depend
+on whose shell it was made in. What a site says does: proxies, certificates, the package index,
+module systems (PATH, LD_LIBRARY_PATH, CUDA_*, ...), NCCL_* and UCX_*. Families are denied, since
+nobody can list what modules set; pip, and what root starts as another user, see listed ones only.
+The site's file (``environment:``, ``setup:``, ``modules:``) is read after this table and wins.
 
 It loads the standard library alone: the programs in containers/ import it on a bare Python.
 """
@@ -195,12 +193,9 @@ def environment_of(program: Program, environment: Mapping[str, str]) -> dict[str
 
 
 def enter(program: Program, environment: MutableMapping[str, str]) -> None:
-    """Change this process's own environment (os.environ) into what the program sees; what it starts
-    inherits that. For the first line of a program, never of a library.
-
-    What it starts, and what it imports first from here on, is of the Python environment that it
-    began in, by that one's own name: `.venv` is a link, and may lead to another one later.
-    """
+    """Change os.environ into what the program sees, and what it starts inherits. For the first line
+    of a program, never of a library. What it starts or imports from here on is of the Python
+    environment that it began in: `.venv` is a link, and may lead to another one later."""
     sys.path[:] = map(os.path.realpath, sys.path)
     folder, name = os.path.split(sys.executable)
     sys.executable = f"{os.path.realpath(folder)}/{name}"

@@ -1,8 +1,7 @@
 """Files that are whole or absent: write under a temporary name, flush to disk, rename.
 
-Modes are those of any Unix program: the umask and the folder (its group, its default ACL) decide.
-The kernel applies them when it creates a file. No mode is set later, which some file systems refuse
-(CIFS, FUSE).
+The umask and the folder (its group, its default ACL) decide about modes when a file is created.
+None is set later, which some file systems refuse (CIFS, FUSE).
 """
 
 from __future__ import annotations
@@ -35,12 +34,9 @@ def write_atomically(path: Path, content: str | bytes | memoryview, *, mode: int
 
 
 def write_new(path: Path, text: str) -> bool:
-    """Write the file, whole, unless there is one; False when there is.
-
-    The file server decides, and not what this machine remembers of the folder: the cache of a
-    network file system may deny for a minute that another machine has written the file. Raises
-    OSError as :func:`write_atomically`.
-    """
+    """Write the file, whole, unless there is one; False when there is. The file server decides: the
+    cache of a network file system may deny for a minute that another machine has written the file.
+    Raises OSError as :func:`write_atomically`."""
     with _temporary(path, text) as temporary:
         try:
             os.link(temporary, path)
@@ -103,11 +99,8 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def forget_absent(folder: Path) -> None:
-    """Make a network file system look again for the names in a folder that it holds for absent.
-
-    NFS keeps such answers for as long as the folder seems unchanged, up to a minute (acdirmax);
-    a change of our own makes it ask the server.
-    """
+    """Make a network file system look again for names in a folder. NFS holds them for absent while
+    the folder seems unchanged, up to a minute (acdirmax): a change of our own makes it ask."""
     with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix="."):
         pass
 

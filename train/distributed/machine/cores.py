@@ -82,11 +82,9 @@ def _numbers(text: str) -> Iterable[int]:
 def in_groups(
     processors: Iterable[int], size: int, near: Sequence[Collection[int]] = ()
 ) -> list[int]:
-    """The same processors, so ordered that slices of ``size`` are groups for ranks.
-
-    Each group begins with a core of its own, has only whole cores except its last, and is near one
-    GPU (``near``: processors near each) or near none, as long as there are such groups.
-    """
+    """The same processors, so ordered that slices of ``size`` are groups for ranks: each begins
+    with a core of its own, has only whole cores except its last, and is near one GPU (``near``:
+    processors near each) or near none, as long as there are such groups."""
 
     def far(core: Processors) -> list[bool]:
         return [core[0] not in one for one in near]

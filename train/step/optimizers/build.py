@@ -22,8 +22,7 @@ from train.config.optimizer import (
     Sgd,
 )
 from train.errors import ConfigError
-from train.step.optimizers.lars import L2Sgd, LarcSgd, LarsSgd
-from train.step.optimizers.layerwise import NovoGradOptimizer, excluded
+from train.step.optimizers.layerwise import L2Sgd, LarcSgd, LarsSgd, NovoGradOptimizer, excluded
 from train.step.optimizers.muon import MuonOptimizer
 
 keras = tf.keras.optimizers
