@@ -1,7 +1,4 @@
-"""Versions of MPI and PMIx, asked of the libraries that this process has loaded already.
-
-`ompi_info` would print them, too, in seconds, and of the installation that is found first.
-"""
+"""Versions of MPI and PMIx, asked of the libraries that this process has loaded already."""
 
 from __future__ import annotations
 
