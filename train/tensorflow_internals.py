@@ -1,7 +1,5 @@
-"""What is used of the private parts of TensorFlow and Keras 2.15: no promise covers it, so another
-version may lack it or mean something else by it. No other file of train/ imports such parts.
-
-It loads TensorFlow.
+"""What is used of the private parts of TensorFlow and Keras 2.15, which another version may lack or
+mean something else by. No other file of train/ imports such parts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What each step of a run uses: the learning rate, the batch, the epoch; checked against the data.
 
-Steps are optimizer steps, however many batches are accumulated for one, and count from 0 over the
-whole run. A plan is one pure object without state.
+Steps are optimizer steps, however many batches are accumulated for one, from 0 over the whole run.
 """
 
 from __future__ import annotations

@@ -32,11 +32,8 @@ MOST_EPOCHS = 100_000
 
 
 class Target(Frozen):
-    """What a run is to reach, held at ``held_for`` evaluations in a row, and by when.
-
-    A run with a target stops when it is met, or when it can no longer be met within ``within_s``
-    seconds of training and evaluation.
-    """
+    """What a run is to reach, held at ``held_for`` evaluations in a row. It stops when that is met,
+    or can no longer be met within ``within_s`` seconds of training and evaluation."""
 
     train_accuracy: float | None = Field(None, gt=0, le=1)  # running mean over an epoch
     validation_accuracy: float | None = Field(None, gt=0, le=1)

@@ -35,10 +35,8 @@ class StepDecay(Frozen):
 
 
 class Cosine(Frozen):
-    """Loshchilov and Hutter 2017 (1608.03983), one cycle without restart, counted per step.
-
-    The cycle starts after the warm-up and ends at ``final`` times the peak rate.
-    """
+    """Loshchilov and Hutter 2017 (1608.03983), one cycle without restart, counted per step, from
+    the end of the warm-up to ``final`` times the peak rate."""
 
     name: Literal["cosine"] = "cosine"
     final: float = Field(0.0, ge=0, le=1)

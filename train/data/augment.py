@@ -1,7 +1,6 @@
 """Training images that change from epoch to epoch, each as a function of (seed, epoch, image).
 
-No state and no generator: whatever rank an image falls to, whichever micro-batch it is in, and
-after any resume, it is changed alike. Needs no TensorFlow.
+Whatever rank and batch an image falls to, and after any resume, it is changed alike.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ _DOWN, _RIGHT, _FLIP, _CUT_DOWN, _CUT_RIGHT = range(5)
 
 
 def augment(images: Pixels, positions: Indices, epoch: int, seed: int, how: CropFlip) -> Pixels:
-    """Changed copies of ``images``, uint8 [b, H, W, C].
-
-    positions: of each image in the training set, int64 [b]; epoch: of the run; how: its crop is
-    smaller than the images, whose reflection ends there.
-    """
+    """Changed copies of ``images``, uint8 [b, H, W, C]. positions: of each image in the training
+    set, int64 [b]; epoch: of the run; how: its crop is smaller than the images."""
     key = _mixed(np.uint64(seed), epoch)
     if how.crop:
         span = 2 * how.crop + 1

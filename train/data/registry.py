@@ -79,10 +79,8 @@ def prepare(
         if folder := made(forms):
             return folder
         with one_at_a_time(kept, dataset):  # another process may have made it meanwhile
-            if folder := made(forms):
-                return folder
             # the raw files may be others than those that gave ``forms``
-            if folder := made(find_forms(dataset, image_size, root)):
+            if folder := made(forms) or made(find_forms(dataset, image_size, root)):
                 return folder
             return _make(dataset, image_size, root, kept)
 

@@ -1,8 +1,5 @@
 """All that ranks send each other: tensors within a graph, small values between graphs. The only
-file that imports Horovod.
-
-Every message has a name, the same on all ranks: Horovod matches by names what ranks send in any
-order.
+file that imports Horovod, which matches by equal names what ranks send in any order.
 """
 
 from __future__ import annotations

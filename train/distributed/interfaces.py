@@ -83,11 +83,8 @@ def this_host() -> Host:
 
 
 def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
-    """The interface that this rank serves and talks on.
-
-    The one that ``HOROSCALE_INTERFACE`` names; on a single node loopback; else the one that holds
-    an address of this host's name; else that of the default route.
-    """
+    """The interface that this rank serves and talks on: the one that ``HOROSCALE_INTERFACE`` names,
+    on a single node loopback, else that of this host's name, else that of the default route."""
     host = this_host()
     if name := environment.get(NAME):
         return host.named(name)

@@ -1,7 +1,5 @@
-"""What this process was started into and for: its world, read from the environment once, and its
-task, read from the command line.
-
-It loads no TensorFlow and no Horovod: cores must be chosen before either creates its threads.
+"""What this process was started into and for: its world, by the environment, and its task. Loads no
+TensorFlow and no Horovod: cores must be chosen before either creates its threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""The strategy of tf.distribute that a cell asks for, and the world that it makes.
-
-Made at program start: TensorFlow takes its devices and its server only before its first operation.
-Horovod carries all that is no gradient, so that records are alike.
+"""The strategy of tf.distribute that a cell asks for, made at program start: TensorFlow takes its
+devices and its server only before its first operation. Horovod carries all that is no gradient.
 """
 
 from __future__ import annotations

@@ -38,11 +38,8 @@ class StepSeed(tf.Module):
 
 
 class SeededGenerator(RandomGenerator):
-    """What a random layer of Keras draws from: a function of (stream, step, layer) alone.
-
-    Keras' own generator has a state that no checkpoint holds, and with equal global seeds all ranks
-    draw the same dropout masks.
-    """
+    """What a random layer of Keras draws from: a function of (stream, step, layer) alone. Keras'
+    own has a state that no checkpoint holds, and with equal seeds all ranks draw equal masks."""
 
     def __init__(self, seed: StepSeed, index: int) -> None:
         super().__init__(0, rng_type="stateless")

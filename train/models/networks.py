@@ -27,17 +27,14 @@ def build_model(
     pixels: ChannelStatistics | None = None, folder: Path = Path(), file: Path | None = None,
     ranks: Ranks = ALONE,
 ) -> tf.keras.Model:  # fmt: skip
-    """Build ``config.model`` for images of ``shape``.
-
-    Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
+    """Build ``config.model`` for images of ``shape``, its weights drawn from ``config.seed``. They
     and the logits are float32 in any precision. pixels: of the training images, for a technique
     that standardises. folder: of the data sets, where a relative path of pretrained weights begins.
     file: the copy of the file that ``config.model`` names, if it names one. ranks: the first one
     reads pretrained weights, and all get them; the replicas of a strategy get none here.
 
     Raises:
-        ConfigError: the network or the weights file does not fit, or ``pixels`` are missing or
-            cannot be divided by.
+        ConfigError: the network or the weights do not fit, or ``pixels`` are missing or constant.
     """
     if config.runs_as_built:
         return own_network(config, shape, classes, seed, pixels, folder, file, ranks)

@@ -160,11 +160,9 @@ def plain_convolutions(network: tf.keras.Model) -> list[tf.keras.layers.Layer]:
 
 
 def muon_kernels(network: tf.keras.Model, optimizer: Muon) -> list[tf.Variable]:
-    """The convolutions that Muon orthogonalises.
-
-    With ``fix_norm`` only those whose length is taken away by what alone gets their output: the
-    normalisation by the batch. Layers inside other layers show no order, so they are left out.
-    """
+    """The convolutions that Muon orthogonalises: with ``fix_norm`` only those whose output goes to
+    normalisation by the batch alone. Layers inside other layers show no order: they are left
+    out."""
     plain = plain_convolutions(network)
     if optimizer.fix_norm:
         uses = defaultdict[Any, list[bool]](list)

@@ -1,7 +1,7 @@
 """A network that a researcher brings, or one of keras.applications, which runs as it was built.
 
-Around it stand only the preparation of the images and a cast of the logits. In it only batch norm
-changes, if the technique normalises by ghosts or over the ranks, and what random layers draw from.
+Around it stand the preparation of the images and a cast of the logits. In it only batch norm by
+ghosts or over the ranks changes, and what random layers draw from.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ def own_network(
     config: RunConfig, shape: Shape, classes: int, seed: StepSeed,
     pixels: ChannelStatistics | None, folder: Path, file: Path | None, ranks: Ranks,
 ) -> tf.keras.Model:  # fmt: skip
-    """As :func:`train.models.networks.build_model`. Weights depend on ``config.seed``, whatever
-    seeds the network's code sets."""
+    """As :func:`train.models.networks.build_model`, whatever seeds the network's code sets."""
     source, technique = parse_model(config.model), config.technique
     label = source.file_name or config.model
     # under tf.distribute the same network was made outside of the strategy before

@@ -1,7 +1,7 @@
 """Was a run's target met, can it still be, and what did it take?
 
-The clock is the run's own: seconds of training and evaluation of all its starts, summed over its
-epochs. Waiting for a job, compiling and checkpoints are not on it.
+The clock is the run's own: seconds of training and evaluation of all its starts, without waiting
+for a job, compiling and checkpoints.
 """
 
 from __future__ import annotations

@@ -41,13 +41,10 @@ _LARGE = 5_000
 
 def decode_image(content: bytes) -> tuple[Image.Image, bool]:
     """One image as 8-bit RGB, upright as its EXIF orientation says; and whether all its metadata
-    could be read. Metadata that cannot are left out: pixels need none.
+    could be read, without which it is decoded, too. Raises whatever Pillow's decoders raise.
 
     Grey becomes three equal channels; 16 bits per channel are scaled to 8; transparency is dropped,
     as Keras does; of an animation the first frame counts.
-
-    Raises:
-        OSError, SyntaxError, ValueError and what else Pillow's decoders raise on damaged files.
     """
     try:
         return _decoded(content)

@@ -1,7 +1,7 @@
 """Which cores a rank takes: whole ones, near its GPU, that no other run of this machine holds.
 
-Linux numbers the hardware threads of a core far apart, as 0 and 64 of 128 (lscpu -e), so that equal
-parts of a list of numbers give two ranks the same cores. Processors are hardware threads here.
+Processors are hardware threads here. Linux numbers those of a core far apart, as 0 and 64 of 128
+(lscpu -e), so equal parts of a list of numbers give two ranks the same cores.
 """
 
 from __future__ import annotations

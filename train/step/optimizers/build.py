@@ -31,12 +31,9 @@ keras = tf.keras.optimizers
 def build_optimizer(
     config: AnyOptimizer, variables: list[tf.Variable], kernels: Sequence[tf.Variable] = ()
 ) -> Any:
-    """An optimizer with its slots made, so that a checkpoint can be loaded into it.
-
-    ``variables``: all that it will ever update; float32. The learning rate starts at 0 and is
-    assigned before every step by the train step. Under tf.distribute, build it in the strategy's
-    scope. ``kernels``: those of convolutions that Muon orthogonalises.
-    """
+    """An optimizer with its slots made, so that a checkpoint can be loaded into it. ``variables``:
+    all that it will ever update; float32. The train step assigns the learning rate. Under
+    tf.distribute, build it in the strategy's scope. ``kernels``: what Muon orthogonalises."""
     names = [variable.name for variable in variables]
     for pattern in getattr(config, "exclude", ()):
         # the usual ones may be idle: a network without normalisation has no gamma

@@ -37,10 +37,7 @@ def where_both(weight_norm: tf.Tensor, update_norm: tf.Tensor, ratio: tf.Tensor)
 class TrustLog:
     """``factors`` of the last step, float32 [2, adapted variables]: by what the rate was multiplied
     (lambda of Lars and of Larc, clipped and over the rate; |w| / |update| of Lamb), and 1 if LARC
-    kept the plain rate, else 0.
-
-    Not part of an optimizer's state: every step writes all of it before anything reads it.
-    """
+    kept the plain rate, else 0. No state: each step writes all of it before anything reads it."""
 
     def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
         adapted = [variable for variable in variables if not excluded(variable, exclude)]
@@ -59,15 +56,10 @@ def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:
     """Slots that hold ``rate x gradient`` sums and must follow a change of the rate.
 
     Keras' SGD keeps v = m v - lr g; on a change of lr the exact continuation scales v by
-    lr_new / lr_old (Goyal et al. 2017, 1706.02677, remark on momentum correction). This holds
-    wherever the published rule has the rate outside the sum and only its implementation inside:
-
-    - Sgd: Goyal et al., equations 9 and 10.
-    - Larc: NVIDIA's apex wraps PyTorch's SGD, u = m u + g', w -= lr u.
-    - NovoGradTfa: its own text says w -= lr m; its kernel is that of Keras' momentum.
-
-    Lars is left as printed: Algorithm 1 of its paper (1708.03888) has lr inside the velocity, so
-    past steps keep the rate that they were made with. The other optimizers' slots hold no rate.
+    lr_new / lr_old (Goyal et al. 2017, 1706.02677, equations 9 and 10) wherever the published rule
+    has the rate outside the sum: apex's LARC wraps PyTorch's SGD (u = m u + g', w -= lr u), and
+    NovoGradTfa's text says w -= lr m. Algorithm 1 of LARS (1708.03888) has lr inside: past steps
+    keep the rate that they were made with. The other optimizers' slots hold no rate.
     """
     match config:
         case Sgd() | Larc() if config.momentum > 0:
@@ -109,12 +101,9 @@ class _LayerwiseSgd(tf.keras.optimizers.SGD):
 
 
 class LarsSgd(_LayerwiseSgd):
-    """You et al. 2017 (1708.03888), Algorithm 1: lam (g + decay w), lam = eta |w| / (|g| + decay
-    |w|), which SGD with momentum then takes for its gradient: v = m v + lr lam (g + decay w).
-
-    lam is 1 if |w| or |g| is zero. Excluded variables take SGD's step, without decay, at
-    ``rest_rate`` times the rate.
-    """
+    """:class:`train.config.optimizer.Lars`: SGD with momentum takes lam (g + decay w) for its
+    gradient. lam is 1 if |w| or |g| is zero. Excluded variables take SGD's step, without decay, at
+    ``rest_rate`` times the rate."""
 
     _config: Lars
 
@@ -129,12 +118,9 @@ class LarsSgd(_LayerwiseSgd):
 
 
 class LarcSgd(_LayerwiseSgd):
-    """NVIDIA's apex, LARC.py: g' = f (g + decay w), lam = trust |w| / (|g| + decay |w| + eps).
-
-    f = min(lam / lr, 1), so that the learning rate in effect is min(lam, lr). As there, a variable
-    whose norm or whose gradient's is zero takes SGD's step without decay, and so do the excluded
-    ones.
-    """
+    """NVIDIA's apex, LARC.py: g' = f (g + decay w), lam = trust |w| / (|g| + decay |w| + eps),
+    f = min(lam / lr, 1): the learning rate in effect is min(lam, lr). As there, a variable whose
+    norm or whose gradient's is zero takes SGD's step without decay, as the excluded ones do."""
 
     _config: Larc
 
@@ -172,13 +158,10 @@ class NovoGradOptimizer(OwnOptimizer):
     v_1 = |g_1|^2, m_1 = g_1 / |g_1| + d w; then v = b2 v + (1 - b2) |g|^2 and
     m = b1 m + a (g / (sqrt(v) + eps) + d w) with a = 1, or 1 - b1 with ``averaging``; w -= lr m.
 
-    The first step of a variable is the one with its first gradient that is not zero: a branch of
-    the network that starts closed (zero_gamma) has none in step 1, and v = (1 - b2) |g|^2 in its
-    second would make that step 1 / sqrt(1 - b2) times too long. Excluded variables are normalised
-    like all others, but not decayed.
-
-    tensorflow-addons' (:func:`novograd_tfa`) takes the optimizer's first step for the first of
-    every variable, decays all variables, keeps lr m in the place of m, and has other defaults.
+    The first step of a variable is the one with its first gradient that is not zero: a branch that
+    starts closed (zero_gamma) has none in step 1, and v = (1 - b2) |g|^2 in its second would make
+    that step 1 / sqrt(1 - b2) times too long, as tensorflow-addons' (:func:`novograd_tfa`) does,
+    which keeps lr m in the place of m. Excluded variables are normalised, but not decayed.
     """
 
     _config: NovoGrad

@@ -22,9 +22,8 @@ class MuonOptimizer(OwnOptimizer):
     Kernels of convolutions (of dense layers, too, with ``dense``): m = mu m + g; u = g + mu m with
     ``nesterov``, else m; w = w sqrt(outputs) / |w| with ``fix_norm``, for convolutions alone, whose
     length the normalisation behind them takes away; w -= lr newton_schulz(u).
-    The rest, with the rate rest_rate lr: Adam's step (Kingma and Ba 2015, 1412.6980, Algorithm 1),
-    or LAMB's (You et al. 2020, 1904.00962, Algorithm 2, no decay), whose ratio is for matrices
-    that are neither bias nor normalisation.
+    The rest, with the rate rest_rate lr: Adam's step, or LAMB's without decay, whose ratio is for
+    matrices that are neither bias nor normalisation. LAMB's own rounds otherwise.
     """
 
     _config: Muon
