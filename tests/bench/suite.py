@@ -63,7 +63,8 @@ def main() -> None:
     if asked.bucket_mib:
         from train.step import reduction
 
-        reduction.BUCKET_BYTES = asked.bucket_mib << 20
+        # no size follows from the network's
+        reduction.BUCKET_BYTES, reduction.BUCKETS = asked.bucket_mib << 20, sys.maxsize
     take = build_step(config, runtime, data, asked.form)
     per_call = int(asked.form) if asked.form.isdecimal() else 1
     take(per_call)  # makes the graph
@@ -125,8 +126,12 @@ def build_step(config: RunConfig, runtime: Any, data: Any, form: str) -> Callabl
                 config, data, parts.used, plan, runtime.rank, runtime.size, 1, calls
             )
 
-    # older commits train by `several`, and measure parts by the call
-    several = getattr(parts.step, "several", parts.step)
+    several = getattr(parts.step, "several", parts.step)  # of older commits
+    measured: Any = None
+    if form == "parts":
+        from train.step.measured import MeasuredStep
+
+        measured = MeasuredStep(parts.step)
     batches: dict[int, Iterator[Batches]] = {}
     first = 0
 
@@ -134,8 +139,8 @@ def build_step(config: RunConfig, runtime: Any, data: Any, form: str) -> Callabl
         nonlocal first
         own = next(batches.setdefault(per_call, epochs(per_call)))
         number, first = first, first + len(own)
-        if form == "parts":
-            return [parts.step(own.of_step(0), RATE, number)]
+        if measured:
+            return [measured(own, RATE, number)]
         return several(own, [RATE] * len(own), number)
 
     return take
