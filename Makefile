@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-login plan sweep status cancel logs preflight interconnect interconnect-baseline report summary compare image cluster \
-  cluster-down test test-slow test-all invariants bench lint check fmt schemas lock golden clean
+  cluster-down test test-slow test-all invariants bench lint check fmt lock golden clean
 
 VARIABLES := PYTHON SWEEP SITE FORCE JOBS WAIT PREFLIGHT PACK BUDGET NODES BASELINE ACCOUNT PARTITION QOS TIME LINE PHASES INTERFACE \
   RUN CELL IMAGE RESULTS DATA STORE VENV TESTS
@@ -163,11 +163,8 @@ check: lint test ## lint and the quick tests; CI runs lint and all tests
 fmt: setup-dev ## format the code and fix what the linter can fix
 	@"$(HERE)/ruff" check --fix . ; "$(HERE)/ruff" format .
 
-schemas: setup-login ## export the JSON Schemas of the contracts to docs/schema
-	@$(PY) -m train.schemas
-
-golden: setup-dev ## rewrite the golden files of the tests (read the diff before committing)
-	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/page/test_write.py
+golden: setup-dev ## rewrite golden files and docs/schema (read the diff before committing)
+	@UPDATE_GOLDEN=1 $(PY) -m pytest -q tests/analysis/page/test_write.py tests/test_schemas.py
 
 lock: ## recompute the lock files from pyproject.toml
 	@containers/locks/lock.sh

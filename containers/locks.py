@@ -23,7 +23,7 @@ atomic = importlib.import_module("train.record.atomic")
 errors = importlib.import_module("train.errors")
 program = importlib.import_module("train.program")
 run, write_all = program.run, program.write_all
-quota = importlib.import_module("train.distributed.quota")
+quota = importlib.import_module("train.distributed.machine.quota")
 
 
 class SetupError(Exception):

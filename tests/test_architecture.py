@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-
-from train.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("jobs", "train", "analysis")
@@ -21,9 +19,7 @@ PARTS = ("jobs", "train", "analysis")
 CONTRACT = {
     "train.errors", "train.environment", "train.program", "train.config", "train.record",
     "train.run.provenance",
-    "train.distributed.awake", "train.distributed.claims", "train.distributed.cores",
-    "train.distributed.gpus",
-    "train.distributed.quota", "train.distributed.watchdog",
+    "train.distributed.awake", "train.distributed.machine", "train.distributed.watchdog",
     "train.distributed.preflight.report",
     "train.interconnect.record", "train.interconnect.collectives.record",
     "train.interconnect.facts.record",
@@ -88,7 +84,7 @@ def test_images_have_all_packages_that_train_imports() -> None:
 
 #: Rooms of train, lowest first: a room imports from those on lower floors only.
 FLOORS = (
-    {"errors", "environment"},
+    {"errors", "environment", "tensorflow_internals"},
     {"program"},
     {"config"},
     {"record", "optimizers"},
@@ -98,7 +94,7 @@ FLOORS = (
     {"step", "interconnect"},
     {"trainer"},
     {"run"},
-    {"__main__", "schemas"},
+    {"__main__"},
 )
 
 
@@ -109,6 +105,38 @@ def test_rooms_of_train_import_downwards_only() -> None:
         for name in imports(file):
             if name.startswith("train.") and (below := name.split(".")[1]) != room:
                 assert floor[below] < floor[room], f"{file.relative_to(ROOT)}: {name}"
+
+
+def test_modules_of_train_import_each_other_in_no_circle() -> None:
+    """Imports within functions and for types alone count, too."""
+    files = {module(file): imports(file) for file in sources("train")}
+    TopologicalSorter({name: below & files.keys() for name, below in files.items()}).prepare()
+
+
+def test_one_file_knows_the_private_parts_of_tensorflow() -> None:
+    private = ("tensorflow.python", "tensorflow.tsl", "tensorflow.core", "keras.src")
+    users = [f for f in sources("train") if any(n.startswith(private) for n in imports(f))]
+    assert [str(file.relative_to(ROOT)) for file in users] == ["train/tensorflow_internals.py"]
+
+
+#: All that ranks send each other; then what measures Horovod itself, or whether it is there at
+#: all; then the server by which ranks meet, before TensorFlow may be loaded.
+HOROVOD = (
+    "train/distributed/communicator.py",
+    "train/interconnect/", "train/distributed/preflight/",
+    "train/distributed/rendezvous.py",
+)  # fmt: skip
+#: That do not use the communicator yet.
+HOROVOD_LEFT = {
+    "train/step/adasum.py", "train/step/reduction.py", "train/step/train_step.py",
+    "train/trainer/batch_statistics.py",
+}  # fmt: skip
+
+
+def test_ranks_talk_through_one_file() -> None:
+    files = {str(file.relative_to(ROOT)): imports(file) for file in sources("train")}
+    users = {name for name, names in files.items() if any(n.startswith("horovod") for n in names)}
+    assert {name for name in users if not name.startswith(HOROVOD)} == HOROVOD_LEFT
 
 
 @pytest.mark.parametrize(("part", "most"), [("train", 14), ("jobs", 14)])
@@ -184,9 +212,3 @@ def test_login_side_loads_no_tensorflow(module: str) -> None:
 def test_rooms_stay_small(part: str) -> None:
     for file in sources(part):
         assert len(file.read_text().splitlines()) <= 300, f"{file.relative_to(ROOT)} holds too much"
-
-
-@pytest.mark.parametrize(("name", "model"), SCHEMAS.items())
-def test_exported_schemas_are_those_of_the_contracts(name: str, model: type) -> None:
-    file = ROOT / "docs" / "schema" / f"{name}.schema.json"
-    assert json.loads(file.read_text()) == model.model_json_schema(), "run: make schemas"

@@ -51,11 +51,11 @@ def place(written: str | Path) -> Path:
     Raises:
         PlaceError: the home folder of a user who is not known.
     """
-    found = expanded(written)
-    if str(written).startswith("~") and str(found).startswith("~"):
-        user = str(found).partition("/")[0]
-        raise PlaceError(f"{written}: no user {user} is known; a folder of that name is ./{found}")
-    return found
+    path = expanded(written)
+    if str(written).startswith("~") and str(path).startswith("~"):
+        user = str(path).partition("/")[0]
+        raise PlaceError(f"{written}: no user {user} is known; a folder of that name is ./{path}")
+    return path
 
 
 place.__name__ = "path"  # what argparse and typer call it

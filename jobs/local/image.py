@@ -21,7 +21,7 @@ from jobs.cell.container import (
 from jobs.cell.needs import Need, binds_of, check_names
 from jobs.config.sweep import Sweep
 from jobs.messages import ROOT, say
-from train.distributed.gpus import IMAGE_CUDA, driver_cuda, unusable
+from train.distributed.machine.gpus import IMAGE_CUDA, driver_cuda, unusable
 from train.environment import environment_of
 from train.errors import ConfigError, make_line
 

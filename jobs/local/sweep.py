@@ -32,9 +32,9 @@ from jobs.plan.rows import plan_rows, plans_of
 from jobs.plan.text import plan_lines
 from train.config.run import RunConfig
 from train.distributed.awake import Awake
-from train.distributed.claims import is_held
-from train.distributed.cores import in_groups, spread
-from train.distributed.quota import quotas_here, usable_cores
+from train.distributed.machine.claims import is_held
+from train.distributed.machine.cores import in_groups, spread
+from train.distributed.machine.quota import quotas_here, usable_cores
 from train.distributed.watchdog import STALL_S
 
 POLL_S = 0.2

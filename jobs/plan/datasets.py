@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.messages import ROOT
-from train.config.checks import image_problem
 from train.config.datasets import ARRAYS_PREFIX, DATASETS
 from train.config.run import RunConfig
 from train.environment import environment_of
@@ -68,6 +67,6 @@ def _fetched(
             'expected {"train_images": N}: report it as a fault of the suite'
         ) from error
     for config in cells if shape else ():
-        if text := image_problem(config, shape):
+        if text := config.image_problem(shape):
             raise ConfigError(f"cell {config.cell_id()}: {text}")
     return images

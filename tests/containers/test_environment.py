@@ -16,7 +16,7 @@ import pytest
 import setup as setup_py
 
 from tests.sweeps import copy_checkout, ran
-from train.distributed.quota import Quota
+from train.distributed.machine.quota import Quota
 
 #: A package index that only pip's own file knows.
 CONF = "[global]\nno-index = true\nfind-links = {wheels}\n"

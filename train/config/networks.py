@@ -64,8 +64,8 @@ class NetworkSource:
 
 def split_hash(text: str) -> tuple[str, str | None]:
     """``FILE@SHA256`` as its two parts; None for a name without a hash."""
-    found = _HASHED.fullmatch(text)
-    return (found[1], found[2]) if found else (text, None)
+    match = _HASHED.fullmatch(text)
+    return (match[1], match[2]) if match else (text, None)
 
 
 @lru_cache(1024)

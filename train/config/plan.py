@@ -15,7 +15,7 @@ from itertools import count
 from train.config.checks import PLAN, new_cell_problem
 from train.config.datasets import DATASETS
 from train.config.run import MOST_EPOCHS, RunConfig, tenth, used_train_images
-from train.config.schedule import Grow, Step
+from train.config.schedule import Grow, StepDecay
 from train.config.technique import first_problem
 from train.errors import ConfigError
 
@@ -146,11 +146,11 @@ class RunPlan:
             return start + (peak - start) * (clock + 1) / warmup
         progress = min(1.0, (clock - warmup) / max(1, self.horizon - warmup))
         step, schedule, passed = min(self.total_steps - 1, int(clock)), technique.schedule, 0
-        if isinstance(schedule, Step):
+        if isinstance(schedule, StepDecay):
             passed = sum(clock >= self.milestone(schedule, m) for m in schedule.milestones)
         return peak * schedule.share(progress, passed) * self.epoch_of(step).rate_factor
 
-    def milestone(self, schedule: Step, milestone: float) -> int:
+    def milestone(self, schedule: StepDecay, milestone: float) -> int:
         """First step that a milestone changes."""
         if schedule.unit == "epochs":
             return round(self.step_at(milestone))

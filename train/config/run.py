@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from train.config.checks import cell_problem
+from train.config.consistency import CELL, IMAGES
 from train.config.datasets import (
     ARRAYS_PREFIX,
     DATASETS,
@@ -28,7 +28,7 @@ from train.config.datasets import (
 )
 from train.config.frozen import Frozen
 from train.config.networks import NETWORKS, model_slug, parse_model, split_hash
-from train.config.technique import Technique
+from train.config.technique import Technique, first_problem
 from train.errors import ConfigError, read_whole
 
 #: A plan has a row for each.
@@ -118,11 +118,17 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunConfig:
-        if text := cell_problem(self):
+        text, shape = first_problem(CELL, c=self, t=self.technique), self.image_shape
+        if text := text or (self.image_problem(shape) if shape else None):
             raise ValueError(text)
         if self.runs_as_built and self.pretrained and not split_hash(self.pretrained)[1]:
             raise ValueError(f"pretrained: expected FILE@SHA256, found {self.pretrained}")
         return self
+
+    def image_problem(self, shape: tuple[int, ...]) -> str | None:
+        """Why the cell cannot train on images of this height, width and number of channels."""
+        side = min(shape[:2])
+        return first_problem(IMAGES, c=self, t=self.technique, shape=shape, side=side)
 
     @property
     def labelled(self) -> bool:
@@ -141,9 +147,22 @@ class RunConfig(Frozen):
         return self.gpus * self.batch_per_rank * self.accumulation
 
     @property
+    def images_together(self) -> int:
+        """What batch normalisation takes its statistics of, unless ghosts divide it."""
+        synchronised = self.technique.normalisation == "sync_batch_norm"
+        return self.batch_per_rank * (self.gpus if synchronised else 1)
+
+    @property
     def repeats(self) -> bool:
         """Whether the ranks of a step train on the same images, as the config asks."""
         return self.partition == "same" and self.gpus > 1
+
+    @property
+    def shows_noise(self) -> bool:
+        """Whether the norms of a rank's gradient and of the mean say how noisy the gradient is."""
+        technique = self.technique
+        coupled = technique.reduction == "adasum" or technique.normalisation == "sync_batch_norm"
+        return not (self.repeats or technique.noise_batch or coupled)
 
     @property
     def processes(self) -> int:

@@ -21,7 +21,7 @@ class Constant(Frozen):
         return 1.0
 
 
-class Step(Frozen):
+class StepDecay(Frozen):
     """Multiply the rate by ``factor`` at each milestone: a fraction of all steps, or, with
     ``unit: epochs``, an epoch (15 fires when 15 epochs are done)."""
 
@@ -59,7 +59,7 @@ class Polynomial(Frozen):
         return self.final + (1 - self.final) * (1 - progress) ** self.power
 
 
-Schedule = Annotated[Constant | Step | Cosine | Polynomial, Field(discriminator="name")]
+Schedule = Annotated[Constant | StepDecay | Cosine | Polynomial, Field(discriminator="name")]
 
 
 class Fixed(Frozen):

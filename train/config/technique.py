@@ -12,9 +12,18 @@ from pydantic import Field, model_validator
 
 from train.config.frozen import Frozen
 from train.config.optimizer import Adam, Optimizer
-from train.config.schedule import AsTheyAre, Augmentation, Constant, Fixed, Growth, Schedule
+from train.config.schedule import (
+    AsTheyAre,
+    Augmentation,
+    Constant,
+    Fixed,
+    Grow,
+    Growth,
+    Schedule,
+    StepDecay,
+)
 
-#: A condition, which returns ``{x}`` of its text, and the text: see :mod:`train.config.checks`.
+#: A condition that returns ``{x}`` of its text, and the text: see :mod:`train.config.consistency`.
 Rows = tuple[tuple[Callable[..., Any], str], ...]
 
 
@@ -87,15 +96,26 @@ class Technique(Frozen):
         factor = {"none": 1.0, "linear": k, "sqrt": math.sqrt(k), "adascale": 1.0}
         return self.base_lr * factor[self.lr_scaling]
 
+    def milestones(self, epochs: int) -> tuple[float, ...]:
+        """After how many of so many epochs the rate falls by a step, or the batch grows."""
+        if isinstance(self.schedule, StepDecay):
+            unit = epochs if self.schedule.unit == "fraction" else 1
+            return tuple(milestone * unit for milestone in self.schedule.milestones)
+        return self.batch_growth.epochs(epochs) if isinstance(self.batch_growth, Grow) else ()
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are sent while the backward pass goes on."""
+        return self.reduction != "adasum" and self.normalisation != "sync_batch_norm"
+
+    @property
     def why_no_overlap(self) -> str | None:
-        """Why no gradient is sent before all are there; None where large ones are."""
+        """As the record has it; None if they overlap."""
+        if self.overlaps:
+            return None
         if self.reduction == "adasum":
             return "Adasum takes dot products of all gradients at once"
-        if self.compression != "none":
-            return f"{self.compression} compression sends all gradients at once"
-        if self.normalisation == "sync_batch_norm":
-            return "synchronised batch norm's own all-reduces would wait behind those of gradients"
-        return None
+        return "synchronised batch norm's own all-reduces would wait behind those of gradients"
 
 
 #: Techniques that would train something other than they say.
@@ -153,8 +173,8 @@ TECHNIQUE: Rows = (
 def first_problem(rows: Rows, **subject: Any) -> str | None:
     """The first text that applies; None if nothing is wrong."""
     for condition, text in rows:
-        if found := condition(**subject):
-            return text.format(**subject, x=found)
+        if value := condition(**subject):
+            return text.format(**subject, x=value)
     return None
 
 

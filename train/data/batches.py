@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ from train.data.augment import augment
 from train.data.dataset import Dataset, Pixels
 from train.data.sampling import Indices, rank_batches, shuffled
 
-#: uint8 images [b, H, W, C] and int64 labels [b] of one rank
-Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 #: Calls whose batches are gathered ahead: one step is over before the many of the next call.
 AHEAD = 2
 #: Training images from which batch-norm statistics are estimated again.
@@ -35,46 +33,60 @@ class Batches:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def of_step(self, step: int) -> list[Batch]:
-        return list(zip(self.images[step], self.labels[step], strict=True))
-
     def after(self, steps: int) -> Batches:
         return Batches(self.images[steps:], self.labels[steps:])
 
 
-def process_batches(
-    config: RunConfig, data: Dataset, used: Indices, plan: EpochPlan, process: int, processes: int,
-    replicas: int = 1, calls: Sequence[int] | None = None,
-) -> Iterator[Batches]:  # fmt: skip
-    """The batches of an epoch, each ``config.batch_per_rank`` images: ``plan.accumulation`` a step,
-    for each rank that the process stands for.
+@dataclass
+class Feed:
+    """The batches of one process, for each of the ``replicas`` ranks that it stands for.
 
     Of a partition, k ranks that accumulate p batches see the images of k x p ranks: rank r's
     batches are those of ranks r p .. r p + p - 1. With ``independent`` a rank's p batches are
     disjoint, as those of p ranks are not; with ``same`` they differ, and ranks repeat all of them.
-
-    calls: the steps of each call, all of the epoch's together; by default one each.
     """
-    ranks = range(process * replicas, (process + 1) * replicas)
-    parts = [_rows(config, used, plan, rank, processes * replicas) for rank in ranks]
-    rows = np.concatenate(parts, axis=1)  # [steps, batches, b]
 
-    def gather(own: Indices) -> Batches:
-        flat = own.reshape(-1)
-        images = data.train_x[flat]
-        how = config.technique.augmentation
+    config: RunConfig
+    data: Dataset
+    used: Indices
+    process: int = 0
+    processes: int = 1
+    replicas: int = 1
+    _ahead: dict[EpochPlan, Future[Indices]] = field(default_factory=dict)
+
+    def epoch(
+        self, plan: EpochPlan, calls: Sequence[int], following: EpochPlan | None = None
+    ) -> Iterator[Batches]:
+        """Batches of each call, which has so many steps: ``config.batch_per_rank`` images each,
+        ``plan.accumulation`` a step for each rank. The order of the images of ``following``, the
+        next epoch, is made meanwhile."""
+        coming = self._ahead.pop(plan, None)
+        rows = coming.result() if coming else self._rows(plan)
+        with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as beside:
+            if following:
+                self._ahead[following] = beside.submit(self._rows, following)
+            ahead: deque[Future[Batches]] = deque()
+            for own in np.split(rows, np.cumsum(calls)[:-1]):
+                ahead.append(pool.submit(self._gathered, own, plan))
+                if len(ahead) > AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
+    def _rows(self, plan: EpochPlan) -> Indices:
+        """Training images of all steps, [steps, batches, b]."""
+        ranks = range(self.process * self.replicas, (self.process + 1) * self.replicas)
+        size = self.processes * self.replicas
+        parts = [_rows(self.config, self.used, plan, rank, size) for rank in ranks]
+        return np.concatenate(parts, axis=1)
+
+    def _gathered(self, rows: Indices, plan: EpochPlan) -> Batches:
+        flat = rows.reshape(-1)
+        images = self.data.train_x[flat]
+        how = self.config.technique.augmentation
         if isinstance(how, CropFlip):
-            images = augment(images, flat, plan.pass_number, config.seed, how)
-        return Batches(images.reshape(*own.shape, *images.shape[1:]), data.train_y[own])
-
-    with ThreadPoolExecutor(1) as pool:
-        coming: deque[Future[Batches]] = deque()
-        for own in np.split(rows, np.cumsum(calls or [1] * plan.steps)[:-1]):
-            coming.append(pool.submit(gather, own))
-            if len(coming) > AHEAD:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+            images = augment(images, flat, plan.pass_number, self.config.seed, how)
+        return Batches(images.reshape(*rows.shape, *images.shape[1:]), self.data.train_y[rows])
 
 
 def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: int) -> Indices:

@@ -72,14 +72,14 @@ class Host:
 def this_host() -> Host:
     """With all interfaces that this process can see. A further address under a label of its own,
     as eth0:1, belongs to eth0."""
-    found: dict[str, list[str]] = {}
-    for name, addresses in psutil.net_if_addrs().items():
-        found.setdefault(name.partition(":")[0], []).extend(
+    addresses: dict[str, list[str]] = {}
+    for name, own in psutil.net_if_addrs().items():
+        addresses.setdefault(name.partition(":")[0], []).extend(
             a.address.partition("%")[0]  # of a link-local one: the interface once more
-            for a in addresses
+            for a in own
             if a.family in (socket.AF_INET, socket.AF_INET6)
         )
-    ordered = {name: tuple(sorted(own, key=lambda a: ":" in a)) for name, own in found.items()}
+    ordered = {name: tuple(sorted(own, key=lambda a: ":" in a)) for name, own in addresses.items()}
     return Host(socket.gethostname(), ordered)
 
 
@@ -124,8 +124,8 @@ def network_here() -> str:
 def addresses_of(host: str) -> list[str]:
     """Of both families, in the order in which Gloo tries them."""
     with contextlib.suppress(OSError):
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in infos))
     return []
 
 
@@ -146,18 +146,18 @@ class Counted(NamedTuple):
 
 def read_counters(devices: Path = Path("/sys/class/infiniband")) -> dict[str, Counted]:
     """Of interfaces and of InfiniBand ports, as mlx5_0:1; what cannot be read is left out."""
-    found: dict[str, Counted] = {}
+    counters: dict[str, Counted] = {}
     with contextlib.suppress(OSError):
         for name, c in psutil.net_io_counters(pernic=True, nowrap=False).items():
-            found[name] = Counted(c.bytes_recv, c.bytes_sent)
+            counters[name] = Counted(c.bytes_recv, c.bytes_sent)
     for port in sorted(devices.glob("*/ports/*")):
         with contextlib.suppress(OSError, ValueError):
             received, sent = (
                 _IB_WORD * int((port / "counters" / f"port_{way}_data").read_text())
                 for way in ("rcv", "xmit")
             )
-            found[f"{port.parent.parent.name}:{port.name}"] = Counted(received, sent)
-    return found
+            counters[f"{port.parent.parent.name}:{port.name}"] = Counted(received, sent)
+    return counters
 
 
 def moved(
@@ -165,12 +165,12 @@ def moved(
 ) -> tuple[LinkTraffic, ...]:
     """What passed between two readings; interfaces that moved nothing, came or went, or whose
     counters were set back, are left out."""
-    found = []
+    links = []
     for name, then in before.items():
         now = after.get(name, then)
         received, sent = now.received - then.received, now.sent - then.sent
         if received >= 0 and sent >= 0 and received + sent > 0:
-            found.append(
+            links.append(
                 LinkTraffic(host=host, interface=name, received_bytes=received, sent_bytes=sent)
             )
-    return tuple(found)
+    return tuple(links)

@@ -40,7 +40,7 @@ class RendezvousError(RuntimeError):
     """The ranks could not meet."""
 
 
-class Meeting(NamedTuple):
+class MeetingPoint(NamedTuple):
     """What rank 0 publishes."""
 
     host: str  # its IPv4 address
@@ -72,7 +72,7 @@ def meet(
     interface = own_interface(environment, nodes=launch.nodes)
     if launch.rank == 0:
         host = interface.address
-        meeting = Meeting(host, _serve(host), data_address(), network_here())
+        meeting = MeetingPoint(host, _serve(host), data_address(), network_here())
         if launch.rendezvous:  # a world of one may have none
             write_atomically(launch.rendezvous, json.dumps(meeting))
     else:
@@ -118,11 +118,11 @@ def _serve(host: str) -> int:
     return int(server.server_address[1])
 
 
-def _wait_for(file: Path, patience_s: float) -> Meeting:
+def _wait_for(file: Path, patience_s: float) -> MeetingPoint:
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         try:
-            return Meeting(*json.loads(file.read_text(encoding="utf-8")))
+            return MeetingPoint(*json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             time.sleep(0.05)
     raise RendezvousError(
@@ -140,8 +140,8 @@ def address_of(name: str) -> str | None:
 def data_address() -> str | None:
     """At which other hosts reach Gloo here; None if the host's name stands for loopback or for a
     link-local address, which ranks refuse."""
-    found = address_of(socket.gethostname())
-    return None if found is None or _is_inner(found) else found
+    address = address_of(socket.gethostname())
+    return None if address is None or _is_inner(address) else address
 
 
 def _is_inner(address: str) -> bool:

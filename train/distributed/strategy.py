@@ -10,23 +10,22 @@ import os
 import socket
 from typing import Any
 
-import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 
 from train.config.run import RunConfig
+from train.distributed.communicator import allgather
 from train.distributed.interfaces import own_interface, this_host
 from train.distributed.launch import Launch
+from train.tensorflow_internals import set_heartbeat
 
 _ADDRESS_BYTES = 64
 #: TensorFlow's own 10 s are over where a rank with one core is busy with its first step.
 _HEARTBEAT_S = 120
 
 
-def open_strategy(config: RunConfig, launch: Launch) -> tuple[Any, str | None]:
-    """Collective: every process must call it, after ``hvd.init()`` and before any operation of
+def open_strategy(config: RunConfig, launch: Launch, size: int) -> tuple[Any, str | None]:
+    """Collective: every process must call it, after ``join()`` and before any operation of
     TensorFlow.
 
     Returns:
@@ -46,7 +45,7 @@ def open_strategy(config: RunConfig, launch: Launch) -> tuple[Any, str | None]:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as held:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             held.bind((interface.address, 0))
-            workers = _addresses(f"{interface.address}:{held.getsockname()[1]}")
+            workers = _addresses(f"{interface.address}:{held.getsockname()[1]}", size)
             return _multi_worker(workers, launch.rank), interface.name
     return None, None
 
@@ -69,13 +68,7 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     hosts = sorted({worker.rsplit(":", 1)[0] for worker in workers})
     os.environ["no_grpc_proxy"] = ",".join(hosts)  # noqa: SIM112  (as gRPC spells it)
     os.environ["TF_GRPC_REUSE_PORT"] = "true"  # with the socket that holds it
-    # the strategy takes what is there, and has no argument for it
-    context.context().configure_coordination_service(
-        "standalone",
-        "/job:worker/replica:0/task:0",
-        coordinated_jobs=[CoordinatedJob(name="worker", num_tasks=len(workers))],
-        heartbeat_timeout_in_ms=1000 * _HEARTBEAT_S,
-    )
+    set_heartbeat(len(workers), _HEARTBEAT_S)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": workers}),
         task_type="worker",
@@ -85,13 +78,13 @@ def _multi_worker(workers: list[str], rank: int) -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
 
 
-def _addresses(own: str) -> list[str]:
+def _addresses(own: str, size: int) -> list[str]:
     """In a graph and a session of its own: Horovod's eager operations would begin TensorFlow, after
     which no strategy of several workers can be made."""
-    if hvd.size() == 1:
+    if size == 1:
         return [own]
     row = np.frombuffer(own.encode().ljust(_ADDRESS_BYTES, b"\0"), np.uint8)
     only_cpu = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     with tf.Graph().as_default(), tf.compat.v1.Session(config=only_cpu) as session:
-        rows = session.run(hvd.allgather(tf.constant(row[np.newaxis])))
+        rows = session.run(allgather(tf.constant(row[np.newaxis]), "worker_addresses"))
     return [bytes(row).rstrip(b"\0").decode() for row in rows]

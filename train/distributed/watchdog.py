@@ -16,7 +16,6 @@ import contextlib
 import faulthandler
 import json
 import os
-import re
 import socket
 import threading
 import time
@@ -34,16 +33,11 @@ EXIT_STALLED = 75
 STALL_S = 300.0
 #: Last words get this long, no longer: they may be written to what hangs.
 REPORT_S = 10.0
-#: Seconds between two life signs of a rank that does the same all the time; a quarter of the limit
-#: of a stall if that is shorter.
+#: Seconds between two life signs of a rank; a quarter of the limit of a stall if that is shorter.
+#: The first one comes at the start, the last one at the end or at a stall.
 BEAT_S = 15.0
-#: A life sign that tells of another phase follows the one before it after this time, or later:
-#: short epochs have many phases a second.
-PAUSE_S = 1.0
 #: A life sign is a line of JSON, filled with blanks, so that the size of its file stays the same.
 SIGN_BYTES = 512
-#: What a phase says of its progress: numbers, and all that follows a comma or a colon.
-_PROGRESS = re.compile(r"[,:].*|\d+", re.DOTALL)
 
 
 class _Doing(NamedTuple):
@@ -76,6 +70,9 @@ class Watchdog:
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
         self._doing = _Doing("starting", self.stall_s, *self.awake.read())
+        self._replacing = threading.Lock()
+        self._ask: Callable[[], str] | None = None
+        self._answer = ""
 
     def __enter__(self) -> Watchdog:
         self.awake.look()
@@ -91,10 +88,24 @@ class Watchdog:
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
         """Progress: what this rank does from now on, and how long that may take without another
         sign, if that is longer than ``stall_s``."""
-        self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+        with self._replacing:
+            self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+
+    def watch(self, ask: Callable[[], str] | None) -> None:
+        """From now on a graph makes progress, too, whose phase ``ask`` tells at once; None: none
+        does."""
+        with self._replacing:
+            self._ask, self._answer = ask, ask() if ask else ""
+
+    def _look(self) -> None:
+        with self._replacing:
+            if self._ask and (answer := self._ask()) != self._answer:
+                self._answer = answer
+                self._doing = _Doing(answer, self._doing.limit_s, *self.awake.read())
 
     def _watch(self) -> None:
         while not self._stop.wait(PERIOD_S):
+            self._look()
             doing = self._doing
             idle = self.awake.look() - doing.since
             if self.supervisor is not None and is_orphan(self.supervisor):
@@ -104,13 +115,9 @@ class Watchdog:
                 end_process(EXIT_STALLED, _dump_stacks, partial(self.on_stall, what), self._write)
 
     def _report(self) -> None:
-        known, due = "", 0.0
-        while not self._stop.is_set():
-            phase = _PROGRESS.sub("", self._doing.phase)
-            if phase != known or time.monotonic() >= due:
-                known, due = phase, time.monotonic() + self._beat_s
-                self._write()
-            self._stop.wait(PAUSE_S)
+        self._write()
+        while not self._stop.wait(self._beat_s):
+            self._write()
         self._write()
         self._close()
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from train.config.run import RunConfig
-from train.distributed.claims import Claims, claim
-from train.distributed.cores import take_cores
-from train.distributed.gpus import choose_products, gpu_ids
 from train.distributed.interfaces import NAME, machine, this_host
 from train.distributed.launch import Launch, Launcher
-from train.distributed.quota import Quota, quotas_here
+from train.distributed.machine.claims import Claims, claim
+from train.distributed.machine.cores import take_cores
+from train.distributed.machine.gpus import choose_products, gpu_ids
+from train.distributed.machine.quota import Quota, quotas_here
 from train.distributed.rendezvous import PATIENCE_S, meet
 from train.environment import NOTHING
 from train.errors import WorldError
@@ -77,21 +77,21 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     if config.deterministic:
         tf.config.experimental.enable_op_determinism()
 
-    import horovod.tensorflow as hvd  # noqa: PLC0415
+    from train.distributed.communicator import join  # noqa: PLC0415
 
-    hvd.init()
-    check_size(config.processes, hvd.size(), launch)
-    if hvd.rank() != launch.rank:
-        raise WorldError(f"Horovod says rank {hvd.rank()}, the launcher {launch.rank}")
+    place = join()
+    check_size(config.processes, place.size, launch)
+    if place.rank != launch.rank:
+        raise WorldError(f"Horovod says rank {place.rank}, the launcher {launch.rank}")
     replicas = config.gpus // config.processes
-    gpus, held_gpus = own_gpus(hvd.local_rank(), hvd.local_size(), replicas)
+    gpus, held_gpus = own_gpus(place.local_rank, place.local_size, replicas)
     choose_products(config.technique.precision)
 
     from train.distributed.strategy import open_strategy  # noqa: PLC0415
 
     return Runtime(
-        hvd.rank(), hvd.size(), hvd.local_rank(), launch.launcher, gpus, cores, held_gpus, replicas,
-        *open_strategy(config, launch),
+        place.rank, place.size, place.local_rank, launch.launcher, gpus, cores, held_gpus, replicas,
+        *open_strategy(config, launch, place.size),
     )  # fmt: skip
 
 
@@ -193,13 +193,13 @@ def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, .
 def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
     """The world, and rank 0's provenance with what is not equal on all ranks. Collective, and the
     same on all ranks."""
-    import horovod.tensorflow as hvd  # noqa: PLC0415
+    from train.distributed.communicator import Ranks, built_for  # noqa: PLC0415
 
     mine = (
         socket.gethostname(), machine(), runtime.cores.own, quotas_here(), runtime.shares(),
         runtime.gpus, own,
     )  # fmt: skip
-    them = zip(*hvd.allgather_object(mine), strict=True)
+    them = zip(*Ranks(runtime.rank, runtime.size).allgather(mine), strict=True)
     hosts, machines, cores, quotas, shared, gpus, provenances = them
     # one per rank, of which a process of tf.distribute may have several
     ranks = [
@@ -215,8 +215,9 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     named = ((f"{n} x " if len(models) > 1 else "") + name for name, n in sorted(models.items()))
     device = ", ".join(named)
     too_few = fewest < runtime.replicas or share_cores(machines, cores, quotas)
-    by_mpi = hvd.mpi_built() and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
-    data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi)
+    with_mpi, with_nccl = built_for()
+    by_mpi = with_mpi and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
+    data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi, with_nccl=with_nccl)
     world = World(
         size=len(ranks),
         nodes=nodes,
@@ -243,21 +244,21 @@ def _facts(of: Provenance) -> dict[str, str]:
 
 def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
     """Of one mapping per rank, each fact with several values: value -> ranks that have it."""
-    found: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
+    values_of: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
     for rank, of in enumerate(facts):
-        for name, values in found.items():
+        for name, values in values_of.items():
             value = of.get(name, "none")
             values[value] = (*values.get(value, ()), rank)
-    return {name: values for name, values in found.items() if len(values) > 1}
+    return {name: values for name, values in values_of.items() if len(values) > 1}
 
 
-def _data_way(runtime: Runtime, nodes: int, *, by_mpi: bool) -> tuple[DataPlane, str | None]:
-    import horovod.tensorflow as hvd  # noqa: PLC0415
-
+def _data_way(
+    runtime: Runtime, nodes: int, *, by_mpi: bool, with_nccl: bool
+) -> tuple[DataPlane, str | None]:
     if runtime.strategy is not None:
         return "tf.distribute", runtime.interface if runtime.size > 1 else None
     interface = None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE")
-    if runtime.gpus and hvd.nccl_built() > 0:
+    if runtime.gpus and with_nccl:
         # the controller's interface is not NCCL's; on one node there is no other
         return "nccl", interface if nodes == 1 else None
     gloo = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi

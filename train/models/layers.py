@@ -1,17 +1,21 @@
 """What all networks share: randomness that is a function of (seed, rank, step), so that a resumed
-run is exact; a walk through all layers; how graphs are made from functions.
+run is exact; how graphs are made from functions.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from keras.src.backend import RandomGenerator
-from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
-from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
+
+from train.tensorflow_internals import (
+    RandomGenerator,
+    all_layers,
+    graph_outside_of_branches,
+    with_autograph,
+)
 
 
 def draw_number(step: int, micro: int) -> int:
@@ -60,10 +64,7 @@ class SeededGenerator(RandomGenerator):
         own = tf.random.experimental.stateless_fold_in(self._value(), self._index)
         if self._draws is None:
             return own
-        graph = tf.compat.v1.get_default_graph()
-        while isinstance(graph, CondBranchFuncGraph):
-            graph = graph.outer_graph
-        self.repeats |= graph is not self._graph
+        self.repeats |= graph_outside_of_branches() is not self._graph
         self._draws += 1
         count = self._draws
         return own if count == 1 else tf.random.experimental.stateless_fold_in(own, count)
@@ -94,7 +95,7 @@ class OwnNetwork(tf.keras.layers.Layer):
         for generator in self._generators:
             generator.begin()
         # as Keras itself trains it: layers with a branch on a tensor need AutoGraph
-        with ControlStatusCtx(Status.ENABLED):
+        with with_autograph():
             return self.network(inputs, training=training)
 
 
@@ -106,11 +107,6 @@ def user_network(model: tf.keras.Model) -> tf.keras.Model:
 def network_digest(model: tf.keras.Model) -> str:
     """Of what the network computes; empty for a network of ours, which the config determines."""
     return getattr(user_network(model), "digest", "")
-
-
-def all_layers(model: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
-    """Each layer of a network once, those inside nested networks and inside other layers, too."""
-    return iter(model._flatten_layers(include_self=False))
 
 
 def stream_of(seed: int, part: object) -> int:

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import tensorflow as tf
-from keras.src.mixed_precision.policy import policy_scope
 
 from train.config.datasets import place_of
 from train.config.run import RunConfig
@@ -16,6 +15,7 @@ from train.models.layers import StepSeed, seed_random_layers
 from train.models.normalisation import batch_norms, replace_batch_norms
 from train.models.own import Shape, own_network
 from train.models.pixels import ChannelStatistics, scaled
+from train.tensorflow_internals import policy_scope
 
 L = tf.keras.layers
 
@@ -40,7 +40,7 @@ def build_model(
     if config.runs_as_built:
         return own_network(config, shape, classes, seed, pixels, folder, file, rank)
     tf.keras.utils.set_random_seed(config.seed)
-    parts = _Parts(config.technique)
+    make = _LayerFactory(config.technique)
     with policy_scope(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
@@ -50,19 +50,19 @@ def build_model(
         if config.model == "linear":  # softmax regression: the loss is convex
             features = L.Flatten()(x)
         elif config.model == "mlp":
-            features = _mlp(x, parts)
+            features = _mlp(x, make)
         elif config.model == "cnn":
-            features = _cnn(x, parts)
+            features = _cnn(x, make)
         else:
-            features = _resnet_mini(x, parts, config.width, shortcuts=config.shortcuts)
-        logits = parts.dense(classes, name="logits", dtype="float32")(features)
+            features = _resnet_mini(x, make, config.width, shortcuts=config.shortcuts)
+        logits = make.dense(classes, name="logits", dtype="float32")(features)
         model = tf.keras.Model(images, logits, name=config.model)
     replace_batch_norms(model, config.technique, config.gpus)
     seed_random_layers(model, seed)
     return model
 
 
-class _Parts:
+class _LayerFactory:
     def __init__(self, technique: Technique) -> None:
         self.technique = technique
         # Glorot and Bengio 2010 as Keras has it; He et al. 2015 (1502.01852), equation 10
@@ -81,12 +81,12 @@ class _Parts:
         return L.BatchNormalization(momentum=momentum, gamma_initializer=gamma, name=name)(x)
 
 
-def _mlp(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
+def _mlp(x: tf.Tensor, make: _LayerFactory) -> tf.Tensor:
     """The network in which batch norm was first shown (Ioffe and Szegedy 2015, 1502.03167, section
     4.1), up to its last dense layer: three times 100 sigmoids, normalised before the sigmoid."""
     x = L.Flatten()(x)
     for number in (1, 2, 3):
-        x = parts.normalise(parts.dense(100, name=f"hidden{number}")(x), f"bn{number}")
+        x = make.normalise(make.dense(100, name=f"hidden{number}")(x), f"bn{number}")
         x = L.Activation("sigmoid", name=f"sigmoid{number}")(x)
     return x
 
@@ -96,45 +96,45 @@ def a_sigmoid_input(model: tf.keras.Model) -> tf.Tensor | None:
     return model.get_layer("sigmoid3").input[:, 0] if model.name == "mlp" else None
 
 
-def _cnn(x: tf.Tensor, parts: _Parts) -> tf.Tensor:
+def _cnn(x: tf.Tensor, make: _LayerFactory) -> tf.Tensor:
     """The two-convolution network of the Fashion-MNIST notebook, up to its last dense layer."""
-    x = parts.conv(32, 3, name="conv1")(x)
-    x = L.ReLU()(parts.normalise(x, "bn1"))
-    x = parts.conv(64, 3, name="conv2")(x)
-    x = L.ReLU()(parts.normalise(x, "bn2"))
+    x = make.conv(32, 3, name="conv1")(x)
+    x = L.ReLU()(make.normalise(x, "bn1"))
+    x = make.conv(64, 3, name="conv2")(x)
+    x = L.ReLU()(make.normalise(x, "bn2"))
     x = L.MaxPooling2D(2)(x)
     x = L.Dropout(0.25)(x)
-    x = parts.dense(128, name="hidden")(L.Flatten()(x))
-    x = L.ReLU()(parts.normalise(x, "bn3"))
+    x = make.dense(128, name="hidden")(L.Flatten()(x))
+    x = L.ReLU()(make.normalise(x, "bn3"))
     return L.Dropout(0.5)(x)
 
 
-def _resnet_mini(x: tf.Tensor, parts: _Parts, width: float, *, shortcuts: bool) -> tf.Tensor:
+def _resnet_mini(x: tf.Tensor, make: _LayerFactory, width: float, *, shortcuts: bool) -> tf.Tensor:
     """The small residual network of the CIFAR-10 notebook, up to its dense layer, which gets 2,048
     features of an image of 32x32. ``width`` multiplies all filters."""
     small = min(x.shape[1:3]) < 12
     first, second = (max(1, round(filters * width)) for filters in (64, 128))
-    x = parts.conv(first, 7, strides=2, name="conv1")(L.ZeroPadding2D(3)(x))
-    x = L.ReLU()(parts.normalise(x, "bn_conv1"))
+    x = make.conv(first, 7, strides=2, name="conv1")(L.ZeroPadding2D(3)(x))
+    x = L.ReLU()(make.normalise(x, "bn_conv1"))
     x = L.MaxPooling2D(3, strides=2, padding="same" if small else "valid")(x)
-    x = _bottleneck(x, first, 1, parts, "block2", shortcut=shortcuts)
-    x = _bottleneck(x, second, 2, parts, "block3", shortcut=shortcuts)
+    x = _bottleneck(x, first, 1, make, "block2", shortcut=shortcuts)
+    x = _bottleneck(x, second, 2, make, "block3", shortcut=shortcuts)
     return L.Flatten()(L.AveragePooling2D(2, padding="same")(x))
 
 
 def _bottleneck(
-    x: tf.Tensor, filters: int, stride: int, parts: _Parts, name: str, *, shortcut: bool
+    x: tf.Tensor, filters: int, stride: int, make: _LayerFactory, name: str, *, shortcut: bool
 ) -> tf.Tensor:
     """He et al. 2016 (1512.03385), figure 5 right, with a projection shortcut, or none at all."""
     projected = None
     if shortcut:
-        projected = parts.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
-        projected = parts.normalise(projected, f"{name}_bn_shortcut")
+        projected = make.conv(4 * filters, 1, strides=stride, name=f"{name}_shortcut")(x)
+        projected = make.normalise(projected, f"{name}_bn_shortcut")
     for index, (times, kernel, step) in enumerate(((1, 1, stride), (1, 3, 1), (4, 1, 1))):
-        x = parts.conv(
+        x = make.conv(
             times * filters, kernel, strides=step, padding="same", name=f"{name}_conv{index}"
         )(x)
-        x = parts.normalise(x, f"{name}_bn{index}", last_of_branch=shortcut and index == 2)
+        x = make.normalise(x, f"{name}_bn{index}", last_of_branch=shortcut and index == 2)
         if index < 2:
             x = L.ReLU()(x)
     return L.ReLU()(x if projected is None else L.Add()([x, projected]))

@@ -19,19 +19,23 @@ from typing import Any
 
 import h5py
 import tensorflow as tf
-from keras.src.backend import RandomGenerator
-from keras.src.mixed_precision.policy import policy_scope
-from keras.src.saving.legacy import hdf5_format
 
 from train.config.datasets import place_of
 from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.errors import ConfigError, read_whole
-from train.models.layers import OwnNetwork, StepSeed, all_layers, seed_random_layers, stream_of
+from train.models.layers import OwnNetwork, StepSeed, seed_random_layers, stream_of
 from train.models.normalisation import replace_batch_norms
 from train.models.pixels import ChannelStatistics, scaled
 from train.models.refusals import network_as_built_problem, training_problem
+from train.tensorflow_internals import (
+    RandomGenerator,
+    all_layers,
+    layers_within,
+    load_attributes_from_hdf5_group,
+    policy_scope,
+)
 
 Shape = tuple[int, int, int]  # height, width, channels
 
@@ -178,7 +182,7 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
     name, sha256 = split_hash(pretrained)
     file = place_of(name, folder)
     content = _checked_content(file, sha256, "--data")
-    names, stored = hdf5_format.load_attributes_from_hdf5_group, dict[str, dict[str, Any]]()
+    names, stored = load_attributes_from_hdf5_group, dict[str, dict[str, Any]]()
     try:
         with h5py.File(io.BytesIO(content)) as opened:
             group = opened.get("model_weights", opened)
@@ -240,8 +244,7 @@ def _places(model: tf.keras.Model, stored: Container[str]) -> Iterator[tf.keras.
 def _networks_of(layer: tf.keras.layers.Layer) -> list[tf.keras.Model]:
     if isinstance(layer, tf.keras.Model):
         return [layer]
-    inside = layer._flatten_layers(recursive=False, include_self=False)
-    return [model for one in inside for model in _networks_of(one)]
+    return [model for one in layers_within(layer) for model in _networks_of(one)]
 
 
 def _fit_problem(layers: list[str], stored: list[str]) -> str | None:

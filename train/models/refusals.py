@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from keras.src.engine.functional import Functional
-from keras.src.layers.rnn.dropout_rnn_cell_mixin import DropoutRNNCellMixin
 
-from train.config.checks import images_together, network_problem
+from train.config.checks import network_problem
 from train.config.networks import APPLICATIONS, Feature
 from train.config.run import RunConfig
 from train.config.technique import Rows, first_problem
-from train.models.layers import OwnNetwork, all_layers, random_layers
+from train.models.layers import OwnNetwork, random_layers
 from train.models.normalisation import batch_norms, plain_convolutions
 from train.models.traced import are_bounded, range_problem, traced
+from train.tensorflow_internals import DropoutRNNCellMixin, Functional, all_layers
 
 L = tf.keras.layers
 Policy = tf.keras.mixed_precision.Policy
@@ -93,7 +92,7 @@ _TRAINED: Rows = (
      and are_bounded(e.run, n.trainable_variables[-2:], shape),
      "it returns probabilities, from 0 to 1 whatever its weights: expected logits, so leave the "
      "last activation out"),
-    (lambda g, n, c, **_: images_together(c) == 1 and _names(
+    (lambda g, n, c, **_: c.images_together == 1 and _names(
         x for x in batch_norms(n) if g.written[x.moving_mean.ref()] and x.inbound_nodes
         and (x.input_spec.ndim == 2 or x.moving_mean.shape.num_elements()
              == tf.TensorShape(getattr(x, "input_shape", None))[1:].num_elements())),
@@ -138,10 +137,10 @@ def network_as_built_problem(
 def training_problem(network: OwnNetwork, shape: tuple[int, ...], config: RunConfig) -> str | None:
     """Of a network as ranks train it, which gets the sha256 of what it computes: ``digest``."""
     shape = (config.technique.ghost_batch or _BATCH, *shape)
-    trained, evaluated = (traced(network, shape, training=training) for training in (True, False))
+    training, evaluation = (traced(network, shape, training=which) for which in (True, False))
     n = network.network
-    n.digest = trained.digest
-    return first_problem(_TRAINED, g=trained, e=evaluated, n=n, c=config, shape=shape)
+    n.digest = training.digest
+    return first_problem(_TRAINED, g=training, e=evaluation, n=n, c=config, shape=shape)
 
 
 def _names(things: Any) -> str:

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from train.models.layers import OwnNetwork, random_layers
+from train.tensorflow_internals import operation_definition
 
 #: Operations that take a variable and leave it as it is. All others that take one write it.
 _READS = {
@@ -59,12 +59,12 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
                 written[owner.ref()] += 1
     for measure in measures:  # of Keras' own, which nothing depends on
         written.pop(measure.ref(), None)
-    trained = {name for name, owner in owners.items() if owner is not None and owner.trainable}
-    seen = _seen(run.graph, run.inputs[0].name, trained)
+    trainable = {name for name, owner in owners.items() if owner is not None and owner.trainable}
+    seen = _seen(run.graph, run.inputs[0].name, trainable)
     values = [value for value, _ in run.graph.captures if value.dtype != tf.resource]
     states = [x for x in whole.node if _effect(x.op) == "state"]
     states += [x for body in inside for x in body if _effect(x.op)]
-    again = _again(network, run.graph, run.outputs, trained) if training else ""
+    again = _again(network, run.graph, run.outputs, trainable) if training else ""
     return Traced(
         ", ".join(sorted({f"{x.name} ({x.op})" for x in states})),
         written,
@@ -76,12 +76,12 @@ def traced(network: OwnNetwork, shape: tuple[int, ...], *, training: bool) -> Tr
     )
 
 
-def _again(network: OwnNetwork, graph: Any, logits: Any, trained: set[str]) -> str:
+def _again(network: OwnNetwork, graph: Any, logits: Any, trainable: set[str]) -> str:
     """What the gradient calls once more, as that of tf.recompute_grad does."""
     layers, before = random_layers(network.network), [one._draws for one in network._generators]
     forward = len(graph.get_operations())
     with graph.as_default():
-        tf.gradients(logits, [graph.get_tensor_by_name(name) for name in trained])
+        tf.gradients(logits, [graph.get_tensor_by_name(name) for name in trainable])
     pairs = zip(layers, network._generators, before, strict=True)
     draws = [layer.name for layer, generator, count in pairs if generator._draws != count]
     writes = [x.name for x in graph.get_operations()[forward:] if _effect(x.type) == "write"]
@@ -92,7 +92,7 @@ def _again(network: OwnNetwork, graph: Any, logits: Any, trained: set[str]) -> s
 def _effect(operation: str) -> Literal["write", "state"] | None:
     """On a variable, or on a state of its own. Operations with a ``seed`` of their own have that,
     too: they draw other numbers in each call."""
-    if (known := op_def_registry.get(operation)) is None:  # a function, whose body is looked at
+    if (known := operation_definition(operation)) is None:  # a function, whose body is looked at
         return None
     if any(given.type == tf.resource.as_datatype_enum for given in known.input_arg):
         return None if operation in _READS else "write"
@@ -100,10 +100,10 @@ def _effect(operation: str) -> Literal["write", "state"] | None:
     return "state" if stateful and not _STATELESS.fullmatch(operation) else None
 
 
-def _seen(graph: Any, images: str, trained: set[str]) -> list[tuple[str, tf.Tensor]]:
+def _seen(graph: Any, images: str, trainable: set[str]) -> list[tuple[str, tf.Tensor]]:
     """Tensors that depend on the images and on no weights that can be trained, where an operation
     brings them together with such weights; each with the name of the operation's layer."""
-    prepared, weighted, seen = {images}, set(trained), dict[str, tuple[str, tf.Tensor]]()
+    prepared, weighted, seen = {images}, set(trainable), dict[str, tuple[str, tf.Tensor]]()
     for operation in graph.get_operations():  # each after those that it depends on
         names = {tensor.name for tensor in operation.inputs}
         if names & weighted:
@@ -152,10 +152,10 @@ _LEAST = 1 / 50
 _MOST = 8
 
 
-def range_problem(trained: Traced, evaluated: Traced, shape: tuple[int, ...]) -> str:
+def range_problem(training: Traced, evaluation: Traced, shape: tuple[int, ...]) -> str:
     """What gets images as if they came in [0, 255], and how; measured with images in [0, 1]."""
     one, other = (_images(shape, seed) for seed in (0, 1))
-    before, after = _sizes(evaluated, one, other), _sizes(trained, one, other)
+    before, after = _sizes(evaluation, one, other), _sizes(training, one, other)
     if little := [name for (name, _), (change, _) in before.items() if change < _LEAST]:
         return f"{', '.join(little)} sees almost the same of all images"
     for key, (_, size) in after.items():

@@ -9,10 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-# of a variable and of its copies under tf.distribute, which an update sees one by one
-from keras.src.optimizers.legacy.optimizer_v2 import _var_key
-
 from train.config.optimizer import NOT_ADAPTED, AnyOptimizer, Larc, NovoGrad, NovoGradTfa, Sgd
+from train.tensorflow_internals import variable_key
 
 
 def excluded(variable: tf.Variable, patterns: tuple[str, ...]) -> bool:
@@ -39,14 +37,14 @@ class TrustLog:
     def __init__(self, variables: list[tf.Variable], exclude: tuple[str, ...]) -> None:
         adapted = [variable for variable in variables if not excluded(variable, exclude)]
         self.names = tuple(variable.name for variable in adapted)
-        self._columns = {_var_key(variable): n for n, variable in enumerate(adapted)}
+        self._columns = {variable_key(variable): n for n, variable in enumerate(adapted)}
         self.factors = tf.Variable(tf.zeros([2, len(adapted)]), trainable=False, name="factors")
 
     def adapts(self, variable: tf.Variable) -> bool:
-        return _var_key(variable) in self._columns
+        return variable_key(variable) in self._columns
 
     def record(self, variable: tf.Variable, ratio: tf.Tensor, kept: Any = 0.0) -> None:
-        self.factors[:, self._columns[_var_key(variable)]].assign(tf.stack([ratio, kept]))
+        self.factors[:, self._columns[variable_key(variable)]].assign(tf.stack([ratio, kept]))
 
 
 def velocities(optimizer: Any, config: AnyOptimizer) -> list[tf.Variable]:

@@ -105,7 +105,7 @@ def build_record(
         cell_id=config.cell_id(),
         status=status,
         config=config,
-        why_no_overlap=config.technique.why_no_overlap(),
+        why_no_overlap=config.technique.why_no_overlap,
         attempts=attempts,
         started_at=attempts[0].started_at,
         ended_at=attempts[-1].ended_at,
@@ -128,8 +128,8 @@ def _reasons(config: RunConfig, world: World | None, status: Status) -> dict[str
     reasons: dict[str, str] = {}
     if world is not None:
         reasons["world.interface"] = _why_no_interface(world)
-    if why := why_no_noise(config):
-        reasons["epochs.noise"] = why
+    if not config.shows_noise:
+        reasons["epochs.noise"] = _why_no_noise(config)
     if not isinstance(technique.optimizer, Lamb | Larc | Lars):
         reasons["epochs.trust"] = f"optimizer {technique.optimizer.name} has no layer-wise factors"
     if status == "diverged":
@@ -146,8 +146,7 @@ def _reasons(config: RunConfig, world: World | None, status: Status) -> dict[str
     return reasons
 
 
-def why_no_noise(config: RunConfig) -> str | None:
-    """Why the two norms of a run do not say how noisy its gradient is; None where they do."""
+def _why_no_noise(config: RunConfig) -> str:
     technique = config.technique
     if config.repeats:
         return "the ranks draw the same images (partition: same), so their gradients are one"
@@ -155,9 +154,7 @@ def why_no_noise(config: RunConfig) -> str | None:
         return "Adasum has no mean gradient to compare with"
     if technique.noise_batch is not None:
         return "the technique adds noise to the gradient"
-    if technique.normalisation == "sync_batch_norm":
-        return "synchronised batch norm couples the ranks' gradients"
-    return None
+    return "synchronised batch norm couples the ranks' gradients"
 
 
 def _differences(provenance: Provenance) -> str:

@@ -38,14 +38,14 @@ def pieces(line: str, cell_id: str, hosts: Collection[str]) -> list[tuple[str, s
     Lines of one cause differ only in the cell, its hosts, numbers, ids and paths.
     """
     names = {cell_id, *hosts, *(host.partition(".")[0] for host in hosts)}
-    return [(found[0], _stands_for(found, names)) for found in _PIECES.finditer(line)]
+    return [(piece[0], _stands_for(piece, names)) for piece in _PIECES.finditer(line)]
 
 
-def _stands_for(found: re.Match[str], names: Collection[str]) -> str:
-    if found["place"]:
+def _stands_for(piece: re.Match[str], names: Collection[str]) -> str:
+    if piece["place"]:
         return "_"
-    if not found["words"]:
-        return found[0]
+    if not piece["words"]:
+        return piece[0]
     # several nodes, or one
-    words = ("_" if word in names else _NUMBERS.sub("0", word) for word in found[0].split(", "))
+    words = ("_" if word in names else _NUMBERS.sub("0", word) for word in piece[0].split(", "))
     return ", ".join(dict.fromkeys(words))

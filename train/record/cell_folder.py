@@ -59,10 +59,10 @@ def refuse_other_config(cell: Path, config: RunConfig) -> None:
         OtherCell: the two differ; the text says where.
         Unreadable: it cannot be read now.
     """
-    path, found = cell / CONFIG_NAME, config
+    path, there = cell / CONFIG_NAME, config
     with contextlib.suppress(ConfigError):  # absent, or no config: no run can be going on with it
-        found = load_config(path)
-    refuse_other(found, config, path)
+        there = load_config(path)
+    refuse_other(there, config, path)
 
 
 def forget_earlier(cell: Path, *, resume: bool) -> None:

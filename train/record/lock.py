@@ -134,10 +134,10 @@ def _sharing_locks(machine: str, results: Path) -> set[str]:
     for name in glob(PROOFS, root_dir=results):  # noqa: PTH207  (which passes over bad folders)
         with contextlib.suppress(OSError, ValueError):
             pairs += _Proof.model_validate_json((results / name).read_bytes()).locks
-    found = {machine}
-    while more := {one for pair in pairs if not found.isdisjoint(pair) for one in pair} - found:
-        found |= more
-    return found
+    sharing = {machine}
+    while more := {one for pair in pairs if not sharing.isdisjoint(pair) for one in pair} - sharing:
+        sharing |= more
+    return sharing
 
 
 def holder(cell: Path, name: str = LOCK_NAME) -> Holder | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from train.config.checks import MOST_IMAGES
+from train.config.consistency import MOST_IMAGES
 from train.config.frozen import Frozen
 from train.record.nulls import Why
 

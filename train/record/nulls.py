@@ -26,27 +26,27 @@ def null_paths(record: BaseModel, *, whole: bool = False) -> dict[str, str | Non
 
     What an older record does not have at all is no null, unless the ``whole`` contract is asked of.
     """
-    found: dict[str, str | None] = {}
-    _look(record, "", None, found, whole=whole)
-    return found
+    nulls: dict[str, str | None] = {}
+    _look(record, "", None, nulls, whole=whole)
+    return nulls
 
 
 def _look(
-    value: Any, path: str, why: str | None, found: dict[str, str | None], *, whole: bool
+    value: Any, path: str, why: str | None, nulls: dict[str, str | None], *, whole: bool
 ) -> None:
     kind: Any = type(value)  # compared, since isinstance takes a third of the time of reading
     if value is None:
-        found[path] = why
+        nulls[path] = why
     elif kind is tuple:
         for item in value:
             if type(item) not in _NEVER_NULL:
-                _look(item, path, why, found, whole=whole)
+                _look(item, path, why, nulls, whole=whole)
     elif hasattr(kind, "model_fields"):
         values, given = value.__dict__, value.__pydantic_fields_set__
         for name, reason in _fields(kind):
             item = values[name]
             if type(item) not in _NEVER_NULL and (whole or name in given):
-                _look(item, f"{path}.{name}" if path else name, reason, found, whole=whole)
+                _look(item, f"{path}.{name}" if path else name, reason, nulls, whole=whole)
 
 
 @cache

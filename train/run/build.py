@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from train.config.checks import image_problem
 from train.config.optimizer import Muon
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
@@ -21,9 +20,11 @@ from train.models.normalisation import muon_kernels
 from train.models.pixels import channel_statistics, whiten_first_layer
 from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
-from train.step.one_graph import OneGraphStep
-from train.step.tf_distribute import DistributedStep, ReplicaSeed
-from train.trainer.stepper import Parts
+from train.step.loss_scale import LossScale, NoLossScale
+from train.step.reduction import OverRanks
+from train.step.step import BackEnd, TrainStep
+from train.step.tf_distribute import OverReplicas, ReplicaSeed
+from train.trainer.epoch import Parts
 
 
 def build_parts(
@@ -43,7 +44,7 @@ def build_parts(
     used = used_subset(data.train_y, config.data_fraction)
     height, width, channels = data.train_x.shape[1:]
     shape = (height, width, channels)
-    if text := image_problem(config, shape):
+    if text := config.image_problem(shape):
         raise ConfigError(f"cell {config.cell_id()}: {text}")
     pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 
@@ -58,19 +59,22 @@ def build_parts(
     first = runtime.rank * runtime.replicas
     streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
     seed, strategy = StepSeed(streams[0]), runtime.strategy
-    model = build(seed)
+    half = technique.precision == "mixed_float16"
+    loss_scale = LossScale() if half else NoLossScale()
+    model = trained = build(seed)
     if strategy is None:
         optimizer = _optimizer(config, model)
-        gains = None
-        if technique.lr_scaling == "adascale":
-            gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
-        step = OneGraphStep(model, optimizer, technique, seed, size=runtime.size, adascale=gains)
+        back_end: BackEnd = OverRanks(technique, runtime.size, loss_scale)
     else:  # from the same first weights
-        replica_seed = ReplicaSeed(strategy, streams)
+        seed = ReplicaSeed(strategy, streams)
         with strategy.scope():
-            trained = build(replica_seed)
+            trained = build(seed)
             optimizer = _optimizer(config, trained)
-        step = DistributedStep(trained, optimizer, technique, replica_seed, strategy, model)
+        back_end = OverReplicas(strategy, trained, model)
+    gains = None
+    if technique.lr_scaling == "adascale":
+        gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
+    step = TrainStep(trained, optimizer, technique, seed, back_end, loss_scale, gains)
     return Parts(plan, used, model, step)
 
 

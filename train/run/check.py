@@ -160,6 +160,7 @@ def _findings(
 
         from train.models.normalisation import batch_norms  # noqa: PLC0415
         from train.run.build import build_parts  # noqa: PLC0415
+        from train.run.session import train  # noqa: PLC0415
         from train.trainer.checkpoint import Origin  # noqa: PLC0415
         from train.trainer.trainer import Trainer  # noqa: PLC0415
 
@@ -169,17 +170,12 @@ def _findings(
             tf.keras.backend.reset_uids()  # a layer without a name has the same one each time
             return build_parts(of, data, runtime, folder, file)
 
-        def beat(phase: str, *_: float) -> None:
-            watchdog.beat(phase)
-            if phase == "writing the checkpoint of epoch 2":  # which replaces that of the first
-                shutil.copy(whole / CHECKPOINT_NAME, resumed)
-
         parts, size = build(config), config.gpus
         trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
-        trainer = partial(Trainer, config, runtime, data, beat=beat, origin=origin)
+        trainer = partial(Trainer, config, runtime, data, watchdog=watchdog, origin=origin)
         first = trainer(parts=parts, task=Task(whole))
-        straight = first.train()
+        straight = _trained(first, resumed)
         step_s = straight.epochs[-1].train_s / STEPS
         per = f"of {config.batch_per_rank} images on each of {size} ranks"
         there = "this machine" if launch.nodes == 1 else f"{launch.nodes} machines"
@@ -195,7 +191,7 @@ def _findings(
         equal = f"equal to the bit after {2 * STEPS} steps"  # or the trainer had raised an error
         alone = "not compared, since there is one: --ranks 2 starts two"
         yield "passed" if size > 1 else "-", "ranks", equal if size > 1 else alone
-        again = trainer(parts=build(config), task=Task(resumed, resume=True)).train()
+        again = train(trainer(parts=build(config), task=Task(resumed, resume=True)))
         same = again.resumed_from == 1 and again.weights_sha256 == straight.weights_sha256
         text = "from a checkpoint leads to " + ("the same weights to the bit" if same else "others")
         yield "passed" if same else "FAILED", "resume", text
@@ -207,6 +203,16 @@ def _findings(
         else:
             yield _accumulation(build, config, data, runtime.rank)
         yield from _fitting(build, config, data, parts.model)
+
+
+def _trained(trainer: Any, folder: Path) -> Any:
+    """As a run trains, with its first checkpoint in ``folder``, too; collective."""
+    trainer.start()
+    for plan in trainer.left():
+        trainer.add(trainer.epochs.run_epoch(plan))
+        if plan.number == 0 and trainer.runtime.rank == 0:
+            shutil.copy(trainer.out / CHECKPOINT_NAME, folder)
+    return trainer.finish()
 
 
 def _fitting(

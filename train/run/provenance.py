@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from train.config.run import RunConfig
-from train.distributed.libraries import mpi_versions
+from train.distributed.machine.libraries import mpi_versions
 from train.environment import environment_of
 from train.errors import text_of
 from train.record.run import Provenance
@@ -73,10 +73,9 @@ def _versions() -> dict[str, str]:
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
-    import horovod  # noqa: PLC0415 - not on a login node
+    from train.distributed.communicator import patches  # noqa: PLC0415  (not on a login node)
 
-    # containers/recipes; of a build that is not ours there is no telling
-    if applied := getattr(horovod, "__patches__", ()):
+    if applied := patches():
         found["horovod"] += f", patched: {', '.join(applied)}"
     return found | mpi_versions()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
 from train.data.registry import load
@@ -14,7 +15,7 @@ from train.distributed.watchdog import Watchdog
 from train.distributed.world import describe_world, start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
-from train.record.builder import Announcement, build_record
+from train.record.builder import Announcement, Trained, build_record
 from train.record.cell_folder import (
     CHECKPOINT_NAME,
     START_NAME,
@@ -26,6 +27,9 @@ from train.record.cell_folder import (
 from train.record.measurements import DataRecord
 from train.record.run import RECORD_NAME, write_record
 from train.run.provenance import collect
+
+if TYPE_CHECKING:
+    from train.trainer.trainer import Trainer
 
 _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
@@ -75,12 +79,10 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         commit=(provenance.git_commit or "") + ", changed" * bool(provenance.git_dirty),
         image=provenance.image_digest or "",
     )  # fmt: skip
-    trainer = Trainer(
-        config, runtime, data, parts, task, beat, origin, watchdog.awake, world.oversubscribed
-    )
+    trainer = Trainer(config, runtime, data, parts, task, watchdog, origin, world.oversubscribed)
 
     def announced() -> Announcement:
-        shared = {"oversubscribed": trainer.oversubscribed}  # so far
+        shared = {"oversubscribed": trainer.epochs.oversubscribed}  # so far
         return Announcement(
             world=world.model_copy(update=shared),
             data=DataRecord(
@@ -99,7 +101,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     if runtime.rank == 0:
         write_atomically(logs / START_NAME, announced().model_dump_json())
     try:
-        trained = trainer.train()
+        trained = train(trainer)
     except Unfinished as stopped:
         if runtime.rank == 0:
             write_atomically(logs / START_NAME, announced().model_dump_json())
@@ -126,3 +128,18 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
             raise RuntimeError(f"the record in {task.out} is good already and was kept")
         (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
     trainer.ranks.leave()
+
+
+def train(trainer: Trainer) -> Trained:
+    """Collective, and the same on all ranks.
+
+    Raises:
+        ConfigError: ranks have other images, or too little memory for the run.
+        Unfinished: a stop is asked for, or due; on all ranks at the same epoch end.
+        UnequalRanks: the ranks' weights differ.
+        tf.errors.UnknownError: a peer ended (Horovod's way to say so).
+    """
+    trainer.start()
+    for plan in trainer.left():
+        trainer.add(trainer.epochs.run_epoch(plan))
+    return trainer.finish()

@@ -27,26 +27,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import horovod.tensorflow as hvd
 import tensorflow as tf
+
+from train.distributed.communicator import allgather, allreduce_sum, alltoall
 
 # |v|^2 over that of its parts below which v is the rounding of float32 and means nothing
 _NOTHING = 2.0**-44
 
 
 def over_ranks(
-    gradients: Sequence[tf.Tensor], square: tf.Tensor, size: int
-) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Adasum of each gradient over the ranks, equal on all; and the mean of ``square``, a scalar
-    that travels with the dot products. float32, shapes known; size: a power of two."""
-    shares = collect(gradients, size)
+    gradients: Sequence[tf.Tensor], scalars: Sequence[tf.Tensor], size: int
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """Adasum of each gradient over the ranks, equal on all; and the means of ``scalars``, which
+    travel with the dot products. float32, shapes known; size: a power of two."""
+    shares = collect(gradients, size, "gradients")
     mine = tf.stack([dot_products(share) for share in shares])
-    sent = tf.concat([tf.reshape(mine, [-1]), [tf.cast(square, tf.float64)]], axis=0)
-    summed = hvd.allreduce(sent, op=hvd.Sum)
-    weights = tree_weights(tf.reshape(summed[:-1], mine.shape))
+    count = mine.shape.num_elements()
+    sent = tf.concat([tf.reshape(mine, [-1]), tf.cast(tf.stack(scalars), tf.float64)], axis=0)
+    summed = allreduce_sum(sent, "dot_products")
+    weights = tree_weights(tf.reshape(summed[:count], mine.shape))
     mixed = [mix(share, weights[i]) for i, share in enumerate(shares)]
-    whole = hand_back(mixed, [gradient.shape for gradient in gradients], size)
-    return whole, tf.cast(summed[-1] / size, tf.float32)
+    whole = hand_back(mixed, [gradient.shape for gradient in gradients], size, "gradients")
+    return whole, tf.unstack(tf.cast(summed[count:] / size, tf.float32), len(scalars))
 
 
 def dot_products(vectors: tf.Tensor) -> tf.Tensor:
@@ -89,7 +91,7 @@ def mix(vectors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     return tf.cast(mixed, vectors.dtype)
 
 
-def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
+def collect(tensors: Sequence[tf.Tensor], size: int, name: str) -> list[tf.Tensor]:
     """This rank's share of each tensor as all ranks have it: [size, ceil(n / size)], row per rank.
     All tensors are of one type, and padded with zeros."""
     rows = [
@@ -97,16 +99,18 @@ def collect(tensors: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
         for flat in (tf.reshape(tensor, [-1]) for tensor in tensors)
     ]
     sent = tf.concat(rows, axis=1)
-    received = tf.ensure_shape(hvd.alltoall(sent), sent.shape)
+    received = tf.ensure_shape(alltoall(sent, f"{name}_collected"), sent.shape)
     return tf.split(received, [row.shape[1] for row in rows], axis=1)
 
 
 def hand_back(
-    shares: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], size: int
+    shares: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], size: int, name: str
 ) -> list[tf.Tensor]:
     """The whole tensors, equal on all ranks, from each rank's own shares [ceil(n / size)]."""
     mine = tf.concat(shares, axis=0)
-    every = tf.ensure_shape(hvd.allgather(mine[tf.newaxis]), [size, mine.shape[0]])
+    every = tf.ensure_shape(
+        allgather(mine[tf.newaxis], f"{name}_handed_back"), [size, mine.shape[0]]
+    )
     columns = tf.split(every, [share.shape[0] for share in shares], axis=1)
     return [
         tf.reshape(tf.reshape(column, [-1])[: math.prod(shape)], shape)

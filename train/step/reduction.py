@@ -1,5 +1,10 @@
 """What becomes of the ranks' gradients: one list, equal on all ranks, by the technique's rule.
 
+Gradients travel in buckets: neighbours in the order of the backward pass, last layers first, as one
+message each. A bucket leaves as soon as its last gradient is there, while others are computed. What
+is in it depends on the gradients' sizes alone, so a ring adds them up in the same order in every
+run. docs/performance.md shows what the size of buckets costs.
+
 With compression they travel in 16 bits.
 
 fp16 is Horovod's own order: cast, add over the ranks in fp16, cast back. Elements above 65,504 or
@@ -15,81 +20,148 @@ rounded once more on its way back: relative error at most about 2 x 2^-8 whateve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import horovod.tensorflow as hvd
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.technique import Technique
+from train.distributed.communicator import allreduce_mean, allreduce_sum
 from train.step.adasum import collect, hand_back, over_ranks
+from train.step.backward import squared_norm
+from train.step.loss_scale import LossScale, NoLossScale
 
-#: Gradients of at least so many bytes travel by themselves. Each message costs a negotiation; a
-#: group waits for its last member, which may well be computed last.
-ALONE_BYTES = 1 << 16
+#: A bucket has at least so many bytes, and at least this share of all gradients. More messages
+#: overlap no more of a pass, and each costs a negotiation.
+BUCKET_BYTES, BUCKETS = 1 << 20, 6
 
-#: float32: what clipping and the optimizer get, and the mean over the ranks of |own gradient|^2.
-Reduced = tuple[list[tf.Tensor], tf.Tensor]
+Tensors = list[tf.Tensor]
 
 
-def build_reducer(
+class OverRanks:
+    """The back end by Horovod: this process is one rank."""
+
+    replicas = 1
+
+    def __init__(
+        self, technique: Technique, size: int, loss_scale: LossScale | NoLossScale
+    ) -> None:
+        self.size = size
+        self._reduced = reducer(technique, size)
+        # what float16 would lose on its way between the ranks it loses in the backward pass too
+        self._wire_scale = loss_scale if technique.compression == "fp16" else NoLossScale()
+
+    def place(self, values: npt.NDArray[Any]) -> tf.Tensor:
+        return tf.constant(np.ascontiguousarray(values[:, 0]))
+
+    def run(self, function: Callable[..., Any], *values: Any) -> Any:
+        return function(*values)
+
+    def reduce(self, gradients: Tensors, squares: Tensors) -> tuple[Tensors, Tensors]:
+        scaled, means = self._reduced(self._wire_scale.scaled(gradients), squares)
+        mean = self._wire_scale.unscaled(scaled)
+        return mean, [*means, squared_norm(mean)]
+
+    def update(self, variable: tf.Variable, function: Callable[..., Any], *values: Any) -> Any:
+        return function(variable, *values)
+
+    def local(self, value: tf.Tensor) -> Sequence[tf.Tensor]:
+        return (value,)
+
+    def state(self, model: tf.keras.Model, others: Sequence[tf.Variable]) -> list[tf.Variable]:
+        return [*model.variables, *others]
+
+    def pull(self) -> None:
+        """The evaluated model is the trained one."""
+
+    push = pull
+
+    def round_s(self) -> float | None:
+        if self.size == 1:
+            return None
+        begin = time.perf_counter()
+        with tf.device("CPU"):  # a GPU's own queue is another matter
+            float(allreduce_sum(tf.constant(1.0), "meeting"))
+        return time.perf_counter() - begin
+
+
+def reducer(
     technique: Technique, size: int
-) -> Callable[[list[tf.Tensor], tf.Tensor], Reduced]:
-    """Makes Reduced of this rank's float32 gradients and their squared norm, a float32 scalar, in
-    the graph. A world of one has nothing to reduce, nor to compress."""
+) -> Callable[[Tensors, Tensors], tuple[Tensors, Tensors]]:
+    """Makes this rank's float32 gradients and scalars what all ranks have, in the graph: gradients
+    by the technique's rule, scalars by their mean. A world of one has nothing to reduce, nor to
+    compress."""
     if size == 1:
-        return lambda gradients, square: (gradients, square)
+        return lambda gradients, scalars: (gradients, scalars)
     if technique.reduction == "adasum":
-        return partial(over_ranks, size=size)
-    if technique.compression == "fp16":
-        return partial(_fp16, size=size)
-    if technique.compression == "bf16":
-        return partial(_bf16, size=size)
-    # without overlap one group, so one negotiation: the scalar costs no round of its own
-    return partial(_mean, alone=math.inf if technique.why_no_overlap() else ALONE_BYTES)
+        return lambda gradients, scalars: over_ranks(gradients, scalars, size)
+    send = {"none": _mean, "fp16": _fp16, "bf16": _bf16}[technique.compression]
+
+    def reduced(gradients: Tensors, scalars: Tensors) -> tuple[Tensors, Tensors]:
+        mean = list(gradients)
+        cut = buckets([4 * g.shape.num_elements() for g in gradients], one=not technique.overlaps)
+        # with the last bucket, if that travels as it is
+        with_last = scalars if send is _mean else []
+        for number, places in enumerate(cut):
+            own = [gradients[place] for place in places]
+            own += with_last if number == len(cut) - 1 else []
+            got = _cut(send(_joined(own), f"gradients_{number}", size), own)
+            for place, one in zip(places, got, strict=False):
+                mean[place] = one
+        if with_last:
+            return mean, got[-len(scalars) :]
+        return mean, _cut(allreduce_mean(_joined(scalars), "squares"), scalars)
+
+    return reduced
 
 
-def _mean(gradients: list[tf.Tensor], square: tf.Tensor, alone: float) -> Reduced:
-    """Gradients of at least ``alone`` bytes travel as soon as each is there, those of the last
-    layers first, as the backward pass goes, and overlap the rest of it; all others go together at
-    its end."""
-    mean = list(gradients)
-    small = [n for n, g in enumerate(gradients) if 4 * g.shape.num_elements() < alone]
-    for number in reversed(range(len(gradients))):
-        if number not in small:
-            (mean[number],) = _grouped([gradients[number]], number)
-    *together, own = _grouped([*(gradients[n] for n in small), square], len(gradients))
-    for number, one in zip(small, together, strict=True):
-        mean[number] = one
-    return mean, own
+def buckets(sizes: Sequence[int], *, one: bool = False) -> list[list[int]]:
+    """Places of the gradients of each bucket. A large one is a bucket by itself, which saves a copy
+    of it; the last bucket waits for the end of the backward pass.
+
+    sizes: bytes, in the order of the forward pass; one: all in one bucket.
+    """
+    full = math.inf if one else max(BUCKET_BYTES, sum(sizes) / BUCKETS)
+    cut: list[list[int]] = []
+    held: list[int] = []
+    for place in reversed(range(len(sizes))):
+        if sizes[place] >= full and place:  # the first layer's, which comes last, in any case
+            cut.append([place])
+            continue
+        if sum(sizes[of] for of in held) >= full:
+            cut.append(held)
+            held = []
+        held.append(place)
+    return [*cut, held]
 
 
-def _grouped(tensors: list[tf.Tensor], number: int) -> list[tf.Tensor]:
-    """By a name of its own: the same on all ranks, wherever in a graph it stands."""
-    return list(
-        hvd.grouped_allreduce(
-            tensors, op=hvd.Average, name=f"gradients_{number}", ignore_name_scope=True
-        )
-    )
+def _joined(tensors: Tensors) -> tf.Tensor:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
 
 
-def _fp16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    halves = [tf.cast(gradient, tf.float16) for gradient in gradients]
-    summed = hvd.grouped_allreduce(halves, op=hvd.Sum)
+def _cut(joined: tf.Tensor, like: Tensors) -> Tensors:
+    """The tensors that were joined, or what became of them."""
+    pieces = tf.split(joined, [tensor.shape.num_elements() for tensor in like])
+    return [tf.reshape(piece, of.shape) for piece, of in zip(pieces, like, strict=True)]
+
+
+def _mean(joined: tf.Tensor, name: str, size: int) -> tf.Tensor:
+    return allreduce_mean(joined, name)
+
+
+def _fp16(joined: tf.Tensor, name: str, size: int) -> tf.Tensor:
     # divided after the cast back: dividing first would lose the smallest elements
-    mean = [tf.cast(total, tf.float32) / size for total in summed]
-    # not in the group, which has one type
-    return mean, hvd.allreduce(square, op=hvd.Average)
+    return tf.cast(allreduce_sum(tf.cast(joined, tf.float16), name), tf.float32) / size
 
 
-def _bf16(gradients: list[tf.Tensor], square: tf.Tensor, size: int) -> Reduced:
-    shares = collect([_to_bits(gradient) for gradient in gradients], size)
-    means = [tf.reduce_mean(_from_bits(share), axis=0) for share in shares]
-    whole = hand_back(
-        [_to_bits(mean) for mean in means], [gradient.shape for gradient in gradients], size
-    )
-    mean = [_from_bits(bits) for bits in whole]
-    return mean, hvd.allreduce(square, op=hvd.Average)
+def _bf16(joined: tf.Tensor, name: str, size: int) -> tf.Tensor:
+    (share,) = collect([_to_bits(joined)], size, name)
+    mean = tf.reduce_mean(_from_bits(share), axis=0)
+    (whole,) = hand_back([_to_bits(mean)], [joined.shape], size, name)
+    return _from_bits(whole)
 
 
 def _to_bits(tensor: tf.Tensor) -> tf.Tensor:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 
 class StepParts(NamedTuple):
     """How long the parts of a step took on this rank, seconds."""
@@ -22,8 +19,7 @@ class StepResult(NamedTuple):
     """One optimizer step; ``loss`` and ``correct`` are this rank's, the rest equal on all ranks.
 
     Squares are of L2 norms over all variables. ``gradient_sq`` not finite means an overflow, which
-    ``skipped`` the update, or that the run has diverged; all ranks see it in the same step, and
-    none of them touches its weights.
+    ``skipped`` the update, or that the run has diverged; all ranks see it in the same step.
     """
 
     # mean cross-entropy of this rank's images, unweighted, against the labels as they are smoothed;
@@ -37,8 +33,6 @@ class StepResult(NamedTuple):
     skipped: bool
     rate: float  # as applied, or as it would have been
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances
-    # of TrustLog, [2, adapted variables]; None if nothing was applied
-    trust: npt.NDArray[np.float32] | None
     parts: StepParts | None  # None where all of the step is one graph
 
     @property

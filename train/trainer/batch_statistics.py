@@ -9,14 +9,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
 from train.config.run import RunConfig
 from train.data.batches import estimation_batches
 from train.data.dataset import Dataset, Pixels
-from train.distributed.world import Runtime
+from train.data.sampling import Indices
+from train.distributed.communicator import Ranks, allreduce_mean
 from train.models.layers import graph
 from train.models.normalisation import (
     GhostBatchNormalization,
@@ -24,29 +24,27 @@ from train.models.normalisation import (
     batch_norms,
     biased_part,
 )
-from train.trainer.stepper import Parts
 
 
 def settle_statistics(
-    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, beat: Callable[[str], None],
-    most: int | None = None,
+    config: RunConfig, data: Dataset, used: Indices, model: tf.keras.Model, ranks: Ranks,
+    beat: Callable[[str], None], most: int | None = None,
 ) -> None:  # fmt: skip
-    """Collective: give the evaluated model the moving averages pooled over the ranks, or
-    re-estimated statistics, as the technique asks; of ``most`` batches of each rank."""
+    """Collective, two messages: give the evaluated model the moving averages pooled over the ranks,
+    or re-estimated statistics, as the technique asks; of ``most`` batches of each rank."""
     beat("")
-    rank, size = runtime.rank, runtime.size
 
     def estimated_from() -> Iterator[Pixels]:
-        batches = estimation_batches(config, data, parts.used, rank, size)
+        batches = estimation_batches(config, data, used, ranks.rank, ranks.size)
         for number, images in enumerate(islice(batches, most), 1):
             beat(f", batch {number}")
             yield images
         beat(", adding up over the ranks")
 
     if config.technique.bn_statistics == "reestimated":
-        reestimate_statistics(parts.model, estimated_from(), size)
+        reestimate_statistics(model, estimated_from(), ranks.size)
     else:
-        reduce_statistics(parts.model, size)
+        reduce_statistics(model, ranks.size)
 
 
 def reduce_statistics(model: tf.keras.Model, size: int) -> None:
@@ -59,15 +57,14 @@ def reduce_statistics(model: tf.keras.Model, size: int) -> None:
     layers = [one for one in batch_norms(model) if not isinstance(one, SyncBatchNormalization)]
     if size == 1 or not layers:
         return
-    means = hvd.grouped_allreduce([tf.identity(one.moving_mean) for one in layers], op=hvd.Average)
-    within_and_between = [
-        one.moving_variance + tf.square(one.moving_mean - mean)
-        for one, mean in zip(layers, means, strict=True)
-    ]
-    variances = hvd.grouped_allreduce(within_and_between, op=hvd.Average)
-    for one, mean, variance in zip(layers, means, variances, strict=True):
-        one.moving_mean.assign(mean)
-        one.moving_variance.assign(variance)
+    own = tf.concat([layer.moving_mean for layer in layers], axis=0)
+    mean = allreduce_mean(own, "moving_means")
+    within = tf.concat([layer.moving_variance for layer in layers], axis=0)
+    variance = allreduce_mean(within + tf.square(own - mean), "moving_variances")
+    counts = [layer.moving_mean.shape[0] for layer in layers]
+    for layer, *of in zip(layers, tf.split(mean, counts), tf.split(variance, counts), strict=True):
+        layer.moving_mean.assign(of[0])
+        layer.moving_variance.assign(of[1])
 
 
 def reestimate_statistics(model: tf.keras.Model, batches: Iterable[Pixels], size: int) -> None:

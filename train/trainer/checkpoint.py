@@ -12,7 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 import tensorflow as tf
-from keras.src.saving.legacy.hdf5_format import save_weights_to_hdf5_group
 
 from train.config.frozen import Frozen
 from train.config.run import RunConfig
@@ -21,6 +20,7 @@ from train.record.atomic import write_atomically
 from train.record.cell_folder import EPOCHS_NAME, read_epochs
 from train.record.measurements import EpochRecord
 from train.step.adascale import AdaScale
+from train.tensorflow_internals import save_weights_to_hdf5_group
 
 
 class Origin(Frozen):

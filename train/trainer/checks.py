@@ -11,12 +11,12 @@ from train.config.run import RunConfig
 from train.data.batches import AHEAD
 from train.data.dataset import Dataset
 from train.distributed.communicator import Ranks
-from train.distributed.quota import free_memory
+from train.distributed.machine.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
 from train.models.layers import network_digest
+from train.trainer.epoch import Parts
 from train.trainer.sharpness import sharpness_bytes
-from train.trainer.stepper import Parts
 
 
 def check_nodes(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
 from train.data.sampling import Indices, evaluation_shard
-from train.distributed.communicator import Ranks
+from train.distributed.communicator import Ranks, Sums
 from train.models.layers import graph
 from train.models.networks import a_sigmoid_input
 from train.trainer.classification import count
@@ -34,7 +34,8 @@ class Evaluation(NamedTuple):
 
 
 class Evaluator:
-    """Callable, collective: evaluates the model's present weights."""
+    """Evaluates the model's present weights: each rank counts on its shard, and the sums of all
+    ranks' counts are the evaluation."""
 
     def __init__(
         self, config: RunConfig, model: tf.keras.Model, data: Dataset, ranks: Ranks,
@@ -48,10 +49,12 @@ class Evaluator:
         self.images, self.labels = data.validation_x, data.validation_y
         self.classes = len(data.classes)
         shard = evaluation_shard(len(self.labels), ranks.rank, ranks.size)
-        self.batch = images_at_once(config, *self.images.shape[1:3])
+        most = -(-len(self.labels) // ranks.size)  # of a rank: to compute more is of no use
+        self.batch = min(images_at_once(config, *self.images.shape[1:3]), most)
         self.parts = [shard[i : i + self.batch] for i in range(0, len(shard), self.batch)]
 
-    def __call__(self) -> Evaluation:
+    def counts(self) -> Sums:
+        """Of this rank's shard, to be added up over the ranks."""
         # sums, not means, are reduced: shards differ by one image, and a mean of means is biased
         loss = 0.0
         mine = count([], [], self.classes)
@@ -63,9 +66,13 @@ class Evaluator:
             mine += count(self.labels[part], predicted.numpy()[: len(part)], self.classes)
             for values in watched:
                 inputs[part] = values.numpy()[: len(part)]
-        # one vector, one exchange; counts stay exact in float64 up to 2^53
-        total = self.ranks.summed(np.concatenate([mine, inputs, [loss]]))
-        counts, inputs, (loss,) = np.split(total, [len(mine), len(total) - 1])
+        # exact in float64 up to 2^53
+        return np.concatenate([mine, inputs, [loss]])
+
+    def evaluation(self, total: Sums) -> Evaluation:
+        """From the sums of all ranks' counts."""
+        inputs = len(self.labels) if self.watches else 0
+        counts, watched, (loss,) = np.split(total, [len(total) - 1 - inputs, len(total) - 1])
         support, _, hits = counts[: 3 * self.classes].reshape(3, -1).sum(axis=1)
         assert support == len(self.labels), f"evaluated {support} of {len(self.labels)} images"
         return Evaluation(
@@ -73,8 +80,8 @@ class Evaluator:
             accuracy=float(hits / support),
             images=int(support),
             counts=tuple(map(int, counts)),
-            sigmoid_input=tuple(np.percentile(inputs, (15, 50, 85)).tolist())
-            if len(inputs) and np.isfinite(inputs).all()
+            sigmoid_input=tuple(np.percentile(watched, (15, 50, 85)).tolist())
+            if inputs and np.isfinite(watched).all()
             else (),
         )
 

@@ -25,8 +25,9 @@ from train.data.dataset import Dataset
 from train.data.sampling import Indices, evaluation_shard
 from train.distributed.communicator import Ranks
 from train.errors import ConfigError
-from train.models.layers import all_layers, graph
+from train.models.layers import graph
 from train.record.measurements import Sharpness
+from train.tensorflow_internals import all_layers
 
 L = tf.keras.layers
 Vector = NDArray[np.float64]

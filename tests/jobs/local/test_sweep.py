@@ -33,7 +33,7 @@ from tests.jobs.local.conftest import Sweep
 from tests.jobs.local.scripted import GOOD, LONG, Trial
 from tests.sweeps import ROOT, rank_processes, wait_until
 from tests.unreadable import is_untouched, stale, unreadable
-from train.distributed.cores import claim
+from train.distributed.machine.cores import claim
 from train.record.lock import hold, holder
 from train.record.run import RunRecord, read_record
 

@@ -8,7 +8,7 @@ from jobs.plan.differences import apart, in_words
 from tests.builders import config
 from train.config.optimizer import Lars, Sgd
 from train.config.run import RunConfig, Target
-from train.config.schedule import Step
+from train.config.schedule import StepDecay
 from train.config.technique import Technique
 
 
@@ -52,7 +52,7 @@ def test_techniques_differ_within_one_name_only() -> None:
 
 
 def test_numbers_are_compared_within_their_kind() -> None:
-    steps = [of(schedule=Step(milestones=places)) for places in ((0.5,), (0.3, 0.6))]
+    steps = [of(schedule=StepDecay(milestones=places)) for places in ((0.5,), (0.3, 0.6))]
     assert words(*steps) == ["schedule.milestones 0.5", "schedule.milestones 0.3/0.6"]
     slow, fast, lars = (of(optimizer=o) for o in (Sgd(momentum=0.5), Sgd(momentum=0.9), Lars()))
     assert words(slow, lars) == ["optimizer sgd", "optimizer lars"]

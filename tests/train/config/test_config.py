@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.builders import config
 from train.config.optimizer import Adam, Lamb, Sgd
 from train.config.run import Target, load_config, used_train_images
-from train.config.schedule import Constant, Cosine, Step
+from train.config.schedule import Constant, Cosine, StepDecay
 from train.config.technique import Technique
 from train.errors import ConfigError
 
@@ -39,7 +39,7 @@ def test_any_change_is_another_cell(change) -> None:
 
 @pytest.mark.parametrize(
     ("field", "kinds"),
-    [("optimizer", [Sgd(), Adam(), Lamb()]), ("schedule", [Constant(), Step(), Cosine()])],
+    [("optimizer", [Sgd(), Adam(), Lamb()]), ("schedule", [Constant(), StepDecay(), Cosine()])],
 )
 def test_kinds_with_all_defaults_are_different_cells(field, kinds) -> None:
     ids = {

@@ -10,7 +10,6 @@ import pytest
 from pydantic import ValidationError
 
 from tests.builders import config
-from train.config.checks import image_problem
 from train.config.networks import (
     IN_APPLICATIONS,
     NetworkSource,
@@ -77,10 +76,10 @@ def test_networks_need_the_images_that_keras_prepares_and_checks() -> None:
         cell = config(model=f"keras.applications.{name}", dataset=f"arrays:a.npz@{SHA}")
         side = smallest_side(cell.model)
         prepare = sys.modules[getattr(tf.keras.applications, name).__module__].preprocess_input
-        refused = [image_problem(cell, shape) for shape in ((side, side, 3), (side, side, 1))]
+        refused = [cell.image_problem(shape) for shape in ((side, side, 3), (side, side, 1))]
         by_keras = fails(prepare, tf.keras.Input((64, 64, 1)))
         assert [bool(text) for text in refused] == [False, by_keras], name
-        assert f"at least {side} pixels" in image_problem(cell, (side, side - 1, 3))
+        assert f"at least {side} pixels" in cell.image_problem((side, side - 1, 3))
         assert not keras_takes(name, side - 1), name
 
 

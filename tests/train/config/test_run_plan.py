@@ -15,7 +15,7 @@ from tests.builders import config, row
 from tests.invariants import Invariant
 from train.config.optimizer import Sgd
 from train.config.plan import RunPlan, plan_of
-from train.config.schedule import Constant, Cosine, Grow, Polynomial, Step
+from train.config.schedule import Constant, Cosine, Grow, Polynomial, StepDecay
 from train.errors import ConfigError
 
 CELL = ("gpus", "batch_per_rank", "accumulation", "epochs", "data_fraction")
@@ -138,8 +138,8 @@ def test_schedules_at_exact_points(invariant: Invariant) -> None:
         Cosine(final=0.2): [(0, 0.1), (50, 0.06), (100, 0.02)],
         Polynomial(): [(0, 0.1), (50, 0.05), (99, 0.001), (100, 0.0)],
         Polynomial(power=2, final=0.1): [(0, 0.1), (50, 0.01 + 0.09 / 4), (100, 0.01)],
-        Step(milestones=(0.5,)): [(49, 0.1), (50, 0.01)],
-        Step(milestones=(3, 7), unit="epochs", factor=0.5): [
+        StepDecay(milestones=(0.5,)): [(49, 0.1), (50, 0.01)],
+        StepDecay(milestones=(3, 7), unit="epochs", factor=0.5): [
             (29, 0.1), (30, 0.05), (69, 0.05), (70, 0.025), (99, 0.025),
         ],
     }  # fmt: skip
@@ -150,11 +150,11 @@ def test_schedules_at_exact_points(invariant: Invariant) -> None:
 
 
 def test_the_course_milestones_on_both_sides(invariant: Invariant) -> None:
-    found = rates(planned(500, schedule=Step(), epochs=40, batch_per_rank=100))
+    found = rates(planned(500, schedule=StepDecay(), epochs=40, batch_per_rank=100))
     course = [0.1 * 0.1 ** sum(step // 5 >= epoch for epoch in (15, 25, 35)) for step in range(200)]
     off = max(abs(a - b) for a, b in zip(found, course, strict=True))
     invariant("T4 schedules", "step: the course's rates at 15, 25, 35 of 40 epochs", off, 1e-16)
-    short = rates(planned(500, schedule=Step(), epochs=12, batch_per_rank=100))
+    short = rates(planned(500, schedule=StepDecay(), epochs=12, batch_per_rank=100))
     assert len(set(short)) == 4  # they fire in a run of 12 epochs, too
 
 
@@ -177,7 +177,7 @@ def test_regime_adaptation(invariant: Invariant, images: int, large: int) -> Non
     base = images // 97
     each = images // base  # steps an epoch: 97 or a few more; the large batch divides neither
     same = {
-        "base_batch": base, "schedule": Step(), "lr_scaling": "sqrt", "warmup_epochs": 2,
+        "base_batch": base, "schedule": StepDecay(), "lr_scaling": "sqrt", "warmup_epochs": 2,
         "regime_adaptation": True,
     }  # fmt: skip
     small = planned(images, batch_per_rank=base, **same)
@@ -211,7 +211,7 @@ def test_regime_adaptation_without_end_is_refused() -> None:
 
 
 def test_epochs_of_a_schedule_are_the_base_batch_s_where_the_regime_is_adapted() -> None:
-    same = {"regime_adaptation": True, "schedule": Step(milestones=(3, 7), unit="epochs")}
+    same = {"regime_adaptation": True, "schedule": StepDecay(milestones=(3, 7), unit="epochs")}
     small = planned(1000, batch_per_rank=100, **same)
     adapted = planned(1000, batch_per_rank=500, **same)
     assert (len(small.epochs), len(adapted.epochs)) == (12, 60)
@@ -232,7 +232,7 @@ def noise(plan: RunPlan, epoch: int, momentum: float = 0.9) -> float:
 def test_growing_the_batch(invariant: Invariant) -> None:
     name, images = "T12 growing batch", 50_000
     run = {"batch_per_rank": 64, "gpus": 2, "epochs": 40}
-    decays = planned(images, schedule=Step(factor=0.2), **run)
+    decays = planned(images, schedule=StepDecay(factor=0.2), **run)
     grows = planned(images, batch_growth=Grow(factor=5), **run)
     assert [grows.epochs[e].global_batch for e in (14, 15, 25, 35)] == [128, 640, 3200, 3200]
     assert [grows.epochs[e].accumulation for e in (14, 15, 25, 35)] == [1, 5, 25, 25]
@@ -314,7 +314,7 @@ def test_no_step_is_refused_with_what_would_do() -> None:
 @given(
     batch=st.integers(1, 500), images=st.integers(500, 2000), epochs=st.integers(1, 8),
     warmup=st.floats(0, 1), rule=st.sampled_from(["none", "linear", "sqrt"]),
-    schedule=st.sampled_from([Constant(), Step(), Cosine(), Polynomial(power=2)]),
+    schedule=st.sampled_from([Constant(), StepDecay(), Cosine(), Polynomial(power=2)]),
     start=st.sampled_from(["base", "zero"]), adapted=st.booleans(),
 )  # fmt: skip
 def test_rates_are_positive_and_never_above_the_peak(
@@ -326,7 +326,7 @@ def test_rates_are_positive_and_never_above_the_peak(
     steps = images // (100 if adapted else batch)
     if climb * steps < 1:
         climb = 0  # less than a step is refused
-    if epochs * steps < 8 and isinstance(schedule, Step):
+    if epochs * steps < 8 and isinstance(schedule, StepDecay):
         schedule = Constant()  # so are milestones that come to one step
     plan = planned(
         images, batch_per_rank=batch, epochs=epochs, lr_scaling=rule, schedule=schedule,

@@ -10,7 +10,7 @@ from tests.invariants import Invariant
 from train.config.plan import RunPlan
 from train.config.schedule import CropFlip
 from train.data import batches
-from train.data.batches import process_batches
+from train.data.batches import Feed
 from train.data.dataset import Dataset, make_dataset
 from train.data.sampling import shuffled
 
@@ -29,7 +29,10 @@ def steps(epoch: int = 0, **changes: object):
     plan = RunPlan(of, N).epochs[epoch]
     used = np.arange(N)
     return [
-        [call.of_step(0) for call in process_batches(of, numbered(), used, plan, rank, of.gpus)]
+        [
+            list(zip(call.images[0], call.labels[0], strict=True))
+            for call in Feed(of, numbered(), used, rank, of.gpus).epoch(plan, [1] * plan.steps)
+        ]
         for rank in range(of.gpus)
     ]
 
@@ -102,13 +105,12 @@ def test_calls_of_several_steps_hold_the_same_batches_for_each_process() -> None
     of = config(gpus=4, batch_per_rank=5)
     plan = RunPlan(of, N).epochs[0]
     single = steps(gpus=4, batch_per_rank=5)
-    made = (of, numbered(), np.arange(N), plan, 1, 2, 2)
-    first, last = process_batches(*made, [plan.steps - 1, 1])
+    feed = Feed(of, numbered(), np.arange(N), 1, 2, 2)
+    first, last = feed.epoch(plan, [plan.steps - 1, 1])
     assert first.images.shape == (plan.steps - 1, 2, 5, 8, 8, 3) and len(last) == 1
-    found = [*(first.of_step(n) for n in range(len(first))), last.of_step(0)]
-    for number, own in enumerate(found):
-        for batch, rank in zip(own, (2, 3), strict=True):
-            assert np.array_equal(batch[0], single[rank][number][0][0])
+    for number, own in enumerate([*first.images, *last.images]):
+        for images, rank in zip(own, (2, 3), strict=True):
+            assert np.array_equal(images, single[rank][number][0][0])
     assert np.array_equal(first.after(2).labels, first.labels[2:])
 
 

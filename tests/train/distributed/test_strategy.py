@@ -75,12 +75,12 @@ def test_nobody_takes_the_port_of_a_worker_before_its_server_does(
             other.bind((host, int(port)))
 
     monkeypatch.setattr(strategy, "_multi_worker", opened_late)
-    monkeypatch.setattr(strategy, "_addresses", lambda own: [own])
+    monkeypatch.setattr(strategy, "_addresses", lambda own, size: [own])
     launch, asked = read_launch({}), config(gpus=1, framework="multi_worker_mirrored")
-    strategy.open_strategy(asked, launch)
+    strategy.open_strategy(asked, launch, 1)
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", "ib77")
     with pytest.raises(ConfigError, match="'ib77' is not there"):
-        strategy.open_strategy(asked, launch)
+        strategy.open_strategy(asked, launch, 1)
 
 
 @pytest.mark.ranks2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import builders
-from train.config.checks import last_map_side
+from train.config.consistency import last_map_side
 from train.config.networks import NETWORKS, smallest_side
 from train.errors import ConfigError
 

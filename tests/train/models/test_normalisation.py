@@ -270,7 +270,7 @@ def test_synchronised_over_one_rank_is_plain_batch_norm(
 @pytest.mark.ranks2
 def test_two_synchronised_ranks_are_one_large_batch(start_ranks: Any, invariant: Invariant) -> None:
     """Outputs, input gradients and moving statistics of two real ranks; the second case far from
-    zero, where float32 holds a mean to 6e-5, and E[x^2] - E[x]^2 has lost the variance 1."""
+    zero, where float32 holds a mean to 6e-5."""
     ranks = [json.loads(text) for text in start_ranks([str(PROGRAM)], 2)]
     for name, bound in (("images", 1e-5), ("vectors", 1e-5), ("far", 3e-4)):
         where = " (1000 deviations from 0)" if name == "far" else ""
@@ -279,6 +279,7 @@ def test_two_synchronised_ranks_are_one_large_batch(start_ranks: Any, invariant:
         x, dy = (np.concatenate([case[key] for case in cases]) for key in ("x", "dy"))
         gamma, beta = (np.asarray(cases[0][key]) for key in ("gamma_is", "beta_is"))
         expected = reference(x, gamma, beta, dy)
+        assert [case["messages"] for case in cases] == [2, 2], "one forward and one backward"
         for key, what in (("output", "outputs"), ("inputs", "input gradients")):
             found = np.concatenate([case[key] for case in cases])
             error = distance(found, expected[key])

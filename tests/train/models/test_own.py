@@ -100,7 +100,8 @@ SYNC = {"normalisation": "sync_batch_norm"}
 def test_the_network_runs_as_built_and_plain_keras_loads_its_weights(tmp_path: Path) -> None:
     import tensorflow as tf
 
-    from train.models.layers import all_layers, user_network
+    from train.models.layers import user_network
+    from train.tensorflow_internals import all_layers
 
     usual = own(tmp_path, NESTED, {"normalisation": "batch_norm"})
     assert usual.trainable_variables and sum(usual.losses) > 0.1, "a nested regulariser counts"

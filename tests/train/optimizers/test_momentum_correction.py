@@ -11,6 +11,7 @@ from tests.builders import row
 from tests.train.optimizers.toy import Toy
 from tests.train.references.momentum_rules import sgd
 from train.config.optimizer import Larc, Lars, Muon, NovoGradTfa, Sgd
+from train.data.batches import Batches
 
 pytestmark = pytest.mark.tf
 
@@ -24,7 +25,9 @@ def test_the_train_step_corrects(invariant: Any) -> None:
 
     from train.models.layers import StepSeed
     from train.optimizers.build import build_optimizer
-    from train.step.train_step import TrainStep
+    from train.step.loss_scale import NoLossScale
+    from train.step.reduction import OverRanks
+    from train.step.step import TrainStep
 
     technique = row(optimizer=Sgd(momentum=0.9))
     inputs = tf.keras.Input((1,), dtype="uint8")
@@ -32,11 +35,11 @@ def test_the_train_step_corrects(invariant: Any) -> None:
     logits = tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros")(scaled)
     model = tf.keras.Model(inputs, logits)
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
-    step = TrainStep(model, optimizer, technique, StepSeed(1), size=1)
-    step._reduce_over_ranks = lambda given, square: ([tf.ones_like(g) for g in given], square)
-    batch = (np.ones((2, 1), np.uint8), np.array([0, 1]))
-    for number, rate in enumerate(RISING):
-        step([batch], rate, number)
+    ranks = OverRanks(technique, 1, NoLossScale())
+    ranks._reduced = lambda given, squares: ([tf.ones_like(g) for g in given], squares)
+    step = TrainStep(model, optimizer, technique, StepSeed(1), ranks, NoLossScale())
+    count = len(RISING)
+    step(Batches(np.ones((count, 1, 2, 1), np.uint8), np.array([[[0, 1]]] * count)), RISING, 0)
     # u = m u + g, w -= lr u, which needs none
     *_, plain = sgd(np.zeros(1), [np.ones(1)] * len(RISING), RISING, momentum=0.9)
     assert float(plain[0]) == pytest.approx(-140.744, abs=5e-4)

@@ -48,13 +48,13 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.step.reduction import build_reducer
+    from train.step.reduction import reducer
 
-    reducer = build_reducer(row(reduction="adasum"), runtime.size)
+    reduced = reducer(row(reduction="adasum"), runtime.size)
 
     own = gradients(runtime.rank)
-    found, small = tf.function(reducer)(
-        [tf.constant(value) for value in own.values()], tf.constant(square(runtime.rank))
+    found, (small,) = tf.function(reduced)(
+        [tf.constant(value) for value in own.values()], [tf.constant(square(runtime.rank))]
     )
     saved = {name: value.numpy() for name, value in zip(own, found, strict=True)}
     np.savez(out / f"adasum-{runtime.rank}.npz", small=small.numpy(), **saved)

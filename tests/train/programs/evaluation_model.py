@@ -15,7 +15,9 @@ from tests.builders import row
 from train.config.optimizer import Sgd
 from train.distributed.communicator import UnequalRanks
 from train.optimizers.build import build_optimizer
-from train.step.tf_distribute import DistributedStep, ReplicaSeed
+from train.step.loss_scale import NoLossScale
+from train.step.step import TrainStep
+from train.step.tf_distribute import OverReplicas, ReplicaSeed
 
 ROWS, WIDTH = 500, 3
 
@@ -35,8 +37,8 @@ def main() -> None:
     with strategy.scope():
         trained = model()
         optimizer = build_optimizer(Sgd(momentum=0.9), trained.trainable_variables)
-    seed = ReplicaSeed(strategy, [1, 2])
-    step = DistributedStep(trained, optimizer, row(), seed, strategy, shown)
+    seed, replicas = ReplicaSeed(strategy, [1, 2]), OverReplicas(strategy, trained, shown)
+    step = TrainStep(trained, optimizer, row(), seed, replicas, NoLossScale())
     rng = np.random.default_rng(4)
     # far apart, so that the spread between the replicas counts
     rows = rng.normal([[[0.0]], [[5.0]]], [[[1.0]], [[2.0]]], (2, ROWS, WIDTH)).astype(np.float32)
@@ -44,12 +46,12 @@ def main() -> None:
         lambda context: tf.constant(rows[context.replica_id_in_sync_group])
     )
     tf.function(lambda: strategy.run(lambda x: trained(x, training=True), args=(given,)))()
-    step.pull()
+    replicas.pull()
     layer = shown.get_layer("bn")
     every = rows.reshape(-1, WIDTH).astype(np.float64)
     mean = float(np.abs(layer.moving_mean.numpy() - every.mean(0)).max())
     variance = float(np.abs(layer.moving_variance.numpy() - every.var(0)).max())
-    step.push()
+    replicas.push()
     statistics = trained.get_layer("bn").moving_mean
     first, second = strategy.experimental_local_results(statistics)
     adopted = float(np.abs(first.numpy() - second.numpy()).max())
@@ -57,14 +59,14 @@ def main() -> None:
     for variable in step.state:
         variable.assign(np.full(variable.shape, 7))
         assert (variable.numpy() == 7).all()
-    step.push()
+    replicas.push()
     gamma = strategy.experimental_local_results(trained.variables[0])
     momentum = strategy.experimental_local_results(optimizer.momentums[0])
     restored = max(float(np.abs(copy.numpy() - 7).max()) for copy in (*gamma, *momentum))
 
     gamma[1].assign(np.full(WIDTH, 8.0, np.float32))
     try:
-        step.pull()
+        replicas.pull()
         said = "nothing"
     except UnequalRanks as error:
         said = str(error)

@@ -53,7 +53,7 @@ def main() -> None:
     launch = read_launch(os.environ)
     runtime = start(config_for("naive", launch.size, batch, accumulation), launch)
 
-    from train.data.batches import process_batches
+    from train.data.batches import Feed
     from train.run.build import build_parts
 
     data = load("digits", None, Path(sys.argv[4]))
@@ -78,14 +78,15 @@ def main() -> None:
             steps = (1, wanted - 1)  # all but the first are grown
         else:
             steps = (len(data.train_y), 0)  # as many as it takes: a loss scale skips some
+        feed = Feed(config, data, parts.used, rank, runtime.size)
         batches = chain.from_iterable(
-            islice(process_batches(config, data, parts.used, plan, rank, runtime.size), count)
+            islice(feed.epoch(plan, [1] * plan.steps), count)
             for plan, count in zip(plans, steps, strict=True)
         )
         file = out / f"{name}-{runtime.size}-{accumulation}-{runtime.rank}.npz"
         applied = 0
         for number, own in enumerate(batches):
-            (done,) = parts.step.several(own, [parts.plan.rate(applied)], number)
+            (done,) = parts.step(own, [parts.plan.rate(applied)], number)
             applied += not done.skipped  # a loss scale finds its size first
             if applied == STEPS and not file.exists():
                 after = parts.model(probe, training=True).numpy()

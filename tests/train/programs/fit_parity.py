@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.builders import config, row
 from train.config.optimizer import Adam, Sgd
+from train.data.batches import Batches
 from train.data.registry import load
 from train.data.sampling import rank_batches
 from train.distributed.launch import read_launch
@@ -34,7 +35,9 @@ def main() -> None:
     from train.models.layers import StepSeed
     from train.models.networks import build_model
     from train.optimizers.build import build_optimizer
-    from train.step.train_step import TrainStep
+    from train.step.loss_scale import NoLossScale
+    from train.step.reduction import OverRanks
+    from train.step.step import TrainStep
 
     data = load("digits", None, Path(sys.argv[1]))
     plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, 2, BATCH)[:STEPS]
@@ -46,9 +49,11 @@ def main() -> None:
         seed = StepSeed(1)
         model = build_model(of, (8, 8, 1), 10, seed)
         optimizer = build_optimizer(ours, model.trainable_variables)
-        step = TrainStep(model, optimizer, row(optimizer=ours), seed, size=2)
-        for number, rows in enumerate(plan):
-            step([(data.train_x[rows], data.train_y[rows])], RATE, number)
+        technique, scale = row(optimizer=ours), NoLossScale()
+        ranks = OverRanks(technique, 2, scale)
+        step = TrainStep(model, optimizer, technique, seed, ranks, scale)
+        every = plan[:, np.newaxis]
+        step(Batches(data.train_x[every], data.train_y[every]), [RATE] * STEPS, 0)
 
         reference = build_model(of, (8, 8, 1), 10, StepSeed(1))
         reference.compile(

@@ -47,7 +47,7 @@ def factors_are_equal(parts) -> bool:
     show there first."""
     if parts.step.trust is None:
         return True
-    copies = parts.step._local_results(parts.step.trust.factors)
+    copies = parts.step.back_end.local(parts.step.trust.factors)
     return len({copy.numpy().tobytes() for copy in copies}) == 1
 
 
@@ -57,8 +57,9 @@ def main() -> None:
 
     import horovod.tensorflow as hvd
 
-    from train.data.batches import process_batches
+    from train.data.batches import Feed
     from train.run.build import build_parts
+    from train.step.measured import MeasuredStep
     from train.trainer.batch_statistics import reduce_statistics
 
     data = load("digits", None, data_folder)
@@ -66,29 +67,27 @@ def main() -> None:
     for name, case in CASES.items():
         config = config_for(framework, case)
         parts = build_parts(config, data, runtime)
-        batches = process_batches(
-            config, data, parts.used, parts.plan.epochs[0], runtime.rank, runtime.size,
-            runtime.replicas, [CALL, 1, CALL - 1, parts.plan.epochs[0].steps - 2 * CALL],
-        )  # fmt: skip
+        plan, measured = parts.plan.epochs[0], MeasuredStep(parts.step)
+        feed = Feed(config, data, parts.used, runtime.rank, runtime.size, runtime.replicas)
+        batches = feed.epoch(plan, [CALL, 1, CALL - 1, plan.steps - 2 * CALL])
         seen, number = [], 0
         for block in islice(batches, 3):
-            own = block.of_step(0)
             rates = [0.003 * (1 if n < CALL else 2) for n in range(number, number + len(block))]
             if len(block) == 1:  # in parts
-                results = [parts.step(own, rates[0], number)]
+                results = [measured(block, rates[0], number)]
                 told = results[0].parts
                 assert told.communication_s > 0 or runtime.size * runtime.replicas == 1
                 assert (told.waiting_s is None) == (framework != "horovod" or runtime.size == 1)
             else:
-                results = parts.step.several(block, rates, number)
+                results = parts.step(block, rates, number)
             number += len(block)
             assert factors_are_equal(parts), f"{name}: replicas' factors in step {number}"
             seen += [(done.small_sq, done.gradient_sq) for done in results]
             done = results[-1]
         assert number == STEPS
-        parts.step.pull()
+        parts.step.back_end.pull()
         reduce_statistics(parts.model, runtime.size)
-        parts.step.push()
+        parts.step.back_end.push()
         weights = [variable.numpy() for variable in parts.model.variables]
         trained = [variable.numpy() for variable in parts.step.model.trainable_variables]
         every = hashlib.sha256(b"".join(value.tobytes() for value in [*weights, *trained]))
@@ -97,7 +96,7 @@ def main() -> None:
         np.savez(file, *weights, np.array(seen, np.float64))
         result[name] = {
             "hash": every.hexdigest(), "state": state.hexdigest(), "file": str(file),
-            "rows": sum(len(labels) for _, labels in own), "last_loss": done.loss,
+            "rows": block.labels[0].size, "last_loss": done.loss,
         }  # fmt: skip
     print(json.dumps(result), flush=True)
     hvd.shutdown()  # as a rank does: one was seen to print its result and never to end

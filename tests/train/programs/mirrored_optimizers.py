@@ -14,7 +14,7 @@ import tensorflow as tf
 from tests.builders import row
 from tests.train.optimizers.cases import CASES
 from tests.train.optimizers.toy import Toy, gradients
-from tests.train.step.test_step_parts import batches, own_network, small
+from tests.train.step.test_step_parts import batches, own_network, small, together
 
 STEPS, RATE = 3, 0.01
 
@@ -42,17 +42,19 @@ def own_network_is_one_batch(strategy: Any) -> float:
     """Penalties and an embedding through the step itself: two replicas of 8 images are 16."""
     from train.config.optimizer import Adam
     from train.optimizers.build import build_optimizer
-    from train.step.tf_distribute import DistributedStep, ReplicaSeed
+    from train.step.loss_scale import NoLossScale
+    from train.step.step import TrainStep
+    from train.step.tf_distribute import OverReplicas, ReplicaSeed
 
     technique = row(optimizer=Adam())
     alone = small(model=own_network(), optimizer=Adam())
     with strategy.scope():
         model = own_network()
         optimizer = build_optimizer(Adam(), model.trainable_variables)
-    seed = ReplicaSeed(strategy, [1, 2])
-    step = DistributedStep(model, optimizer, technique, seed, strategy, own_network())
-    alone.step(batches(1, 16), RATE, 0)
-    step(batches(2, 8), RATE, 0)
+    seed, replicas = ReplicaSeed(strategy, [1, 2]), OverReplicas(strategy, model, own_network())
+    step = TrainStep(model, optimizer, technique, seed, replicas, NoLossScale())
+    alone.step(together([batches(1, 16)]), [RATE], 0)
+    step(together([batches(2, 8)]), [RATE], 0)
     both = np.concatenate([v.numpy().ravel() for v in model.trainable_variables])
     return float(np.abs(both - alone.weights()).max())
 

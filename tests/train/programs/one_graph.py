@@ -27,8 +27,8 @@ from train.distributed.world import start
 STEPS, BATCH, RATE = 12, 16, 0.003
 LATE_S = 1.0  # of rank 1 after rank 0, at each of the last steps of all
 LATE_STEPS = 3
-#: Of reduction.ALONE_BYTES: all gradients in one group, and each in one of its own.
-GROUPED, EACH, AS_TRAINED = 1 << 30, 1, 1 << 16
+#: Of reduction.BUCKET_BYTES and BUCKETS: all gradients in one bucket, and each in one of its own.
+JOINED, EACH, AS_TRAINED = (1 << 30, 1), (1, 1 << 30), (1 << 16, 6)
 
 
 def arrive(rank: int, ready: Path) -> None:
@@ -52,41 +52,49 @@ def main() -> None:
     from train.models.networks import build_model
     from train.optimizers.build import build_optimizer
     from train.step import reduction
-    from train.step.one_graph import OneGraphStep
+    from train.step.loss_scale import NoLossScale
+    from train.step.measured import MeasuredStep
+    from train.step.step import TrainStep
 
     data = load("digits", None, Path(sys.argv[1]))
     plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, size, BATCH)[:STEPS]
     given = [[(data.train_x[rows], data.train_y[rows])] for rows in plan]
+    singles = [block_of([own]) for own in given]
     result: dict[str, Any] = {}
-    for name, optimizer, compression, least in (
-        ("sgd, one group", Sgd(momentum=0.9), "none", GROUPED),
+    for name, optimizer, compression, cut in (
+        ("sgd, one bucket", Sgd(momentum=0.9), "none", JOINED),
         ("sgd, each by itself", Sgd(momentum=0.9), "none", EACH),
-        ("sgd, large ones by themselves", Sgd(momentum=0.9), "none", AS_TRAINED),
+        ("sgd, buckets as trained", Sgd(momentum=0.9), "none", AS_TRAINED),
+        ("lamb, fp16", Lamb(), "fp16", AS_TRAINED),
         ("lamb, bf16", Lamb(), "bf16", EACH),
     ):
         if sys.argv[2:] not in ([], [name]):
             continue
-        reduction.ALONE_BYTES = least
+        reduction.BUCKET_BYTES, reduction.BUCKETS = cut
         trained = []
         for together in (False, True):
             model = build_model(of, (8, 8, 1), 10, seed := StepSeed(1))
             first = [variable.numpy() for variable in model.trainable_variables]
             technique = row(optimizer=optimizer, compression=compression)
             made = build_optimizer(optimizer, model.trainable_variables)
-            step = OneGraphStep(model, made, technique, seed, size=size)
+            ranks = reduction.OverRanks(technique, size, NoLossScale())
+            step = TrainStep(model, made, technique, seed, ranks, NoLossScale())
+            measured = MeasuredStep(step)
             if together:
                 for begin in range(0, STEPS, 4):
-                    step.several(block_of(given[begin : begin + 4]), [RATE] * 4, begin)
+                    step(block_of(given[begin : begin + 4]), [RATE] * 4, begin)
             else:
-                for number, own in enumerate(given):
-                    step(own, RATE, number)
+                for number, own in enumerate(singles):
+                    measured(own, RATE, number)
             trained.append([variable.numpy() for variable in model.variables])
-        step(given[0], RATE, STEPS)  # traces the graphs of a sampled step: seconds, unlike ones
+        measured(
+            singles[0], RATE, STEPS
+        )  # traces the graphs of a sampled step: seconds, unlike ones
         parts = []
         for number in range(LATE_STEPS if size > 1 else 0):
             ready = Path(f"{os.environ[RENDEZVOUS]}-{len(result)}-{number}")
             step.beat = lambda *_, rank=runtime.rank, mark=ready: arrive(rank, mark)
-            parts.append(step(given[0], RATE, STEPS + 1 + number).parts._asdict())
+            parts.append(measured(singles[0], RATE, STEPS + 1 + number).parts._asdict())
         result[name] = {
             "parts": parts,
             "off": max(float(np.abs(a - b).max()) for a, b in zip(*trained, strict=True)),

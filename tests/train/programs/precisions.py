@@ -22,6 +22,7 @@ def config_for(precision: str) -> RunConfig:
 def main() -> None:
     runtime = start(config_for("mixed_bfloat16"), read_launch(os.environ))
 
+    from train.data.batches import Batches
     from train.data.dataset import make_dataset
     from train.run.build import build_parts
 
@@ -34,7 +35,7 @@ def main() -> None:
         parts = build_parts(config_for(precision), data, runtime)
         weights = parts.model.trainable_variables
         before = [weight.numpy() for weight in weights]
-        result = parts.step([(images, labels)], 0.1, 0)
+        (result,) = parts.step(Batches(images[None, None], labels[None, None]), [0.1], 0)
         moved = [np.abs(w.numpy() - b).max() for w, b in zip(weights, before, strict=True)]
         told[precision] = {
             "loss": result.loss, "norm": float(np.sqrt(result.gradient_sq)),

@@ -59,18 +59,18 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.step.reduction import build_reducer
+    from train.step.reduction import reducer
 
     rank, size = runtime.rank, runtime.size
     own = gradients(rank, size)
     told = {}
     for compression in COMPRESSIONS:
-        reduce = tf.function(build_reducer(row(compression=compression), size))
-        local = tf.constant(square(rank))
+        reduce = tf.function(reducer(row(compression=compression), size))
+        local = [tf.constant(square(rank))]
         values = [tf.constant(value) for value in own.values()]
         graph = reduce.get_concrete_function(values, local).graph
         operations = [o.type for o in graph.get_operations() if o.type.startswith("Horovod")]
-        reduced, small = reduce(values, local)
+        reduced, (small,) = reduce(values, local)
         saved = {name: value.numpy() for name, value in zip(own, reduced, strict=True)}
 
         weights, (x, y) = np.zeros(20, np.float32), regression(rank)

@@ -29,7 +29,7 @@ def main() -> None:
     from train.models.layers import StepSeed
     from train.models.networks import build_model
     from train.trainer.batch_statistics import reduce_statistics
-    from train.trainer.evaluate import Evaluator
+    from train.trainer.evaluate import Evaluation, Evaluator
 
     data = load("digits", None, Path(sys.argv[1]))
     model = build_model(of, (8, 8, 1), 10, StepSeed(1))
@@ -43,6 +43,10 @@ def main() -> None:
             for layer in layers
         ]
 
+    def evaluated(ranks: Ranks) -> Evaluation:
+        evaluator = Evaluator(of, model, data, ranks)
+        return evaluator.evaluation(ranks.summed(evaluator.counts()))
+
     told = {}
     # the second time far from zero and close together, where E[x^2] - E[x]^2 cancels in fp32
     for offset in (0, 1000):
@@ -50,14 +54,14 @@ def main() -> None:
         for layer in layers:
             layer.moving_mean.assign(offset + rng.normal(0, 0.1, layer.moving_mean.shape))
             layer.moving_variance.assign(rng.uniform(0.5, 2, layer.moving_variance.shape))
-        before, own_before = statistics(), Evaluator(of, model, data, Ranks(0, 1))()
+        before, own_before = statistics(), evaluated(Ranks(0, 1))
         reduce_statistics(model, runtime.size)
         told[offset] = {
             "before": before,
             "after": statistics(),
             "own_before": own_before,
-            "own_after": Evaluator(of, model, data, Ranks(0, 1))(),
-            "together_after": Evaluator(of, model, data, Ranks(runtime.rank, runtime.size))(),
+            "own_after": evaluated(Ranks(0, 1)),
+            "together_after": evaluated(Ranks(runtime.rank, runtime.size)),
         }
     world, _ = describe_world(runtime, collect(of, ()))
     print(json.dumps([*told.values(), world.oversubscribed]))

@@ -49,8 +49,10 @@ def case(name: str, rank: int, size: int) -> dict[str, Any]:
         return output, tape.gradient(loss, [inputs, layer.gamma, layer.beta])
 
     output, gradients = step(tf.constant(x))
+    operations = step.get_concrete_function(tf.constant(x)).graph.get_operations()
     told = dict(zip(("inputs", "gamma", "beta"), gradients, strict=True))
     return {
+        "messages": sum(operation.type == "HorovodAllreduce" for operation in operations),
         "x": x.tolist(),
         "dy": dy.tolist(),
         "gamma_is": gamma.tolist(),

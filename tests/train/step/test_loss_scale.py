@@ -65,7 +65,7 @@ def test_tf32_is_only_on_where_it_is_asked_for_and_can_be(monkeypatch):
     """TensorFlow's default is to round on every GPU that can."""
     import tensorflow as tf
 
-    from train.distributed.gpus import choose_products
+    from train.distributed.machine.gpus import choose_products
 
     capability = {"V100": (7, 0), "A100": (8, 0), "H100": (9, 0), "other maker": None}
     devices: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,8 @@ def test_reductions_over_two_ranks(start_ranks, tmp_path, invariant):
     none, fp16, bf16 = (found[name][0] for name in reductions.COMPRESSIONS)
     error = max(np.abs(none[name] - mean[name]).max() for name in reductions.SHAPES)
     invariant("T0 synchronous SGD", "reduced gradient is the mean over ranks", error, 1e-7)
-    # the scalar of the noise scale rides along
-    assert set(told["none"]["operations"]) == {"HorovodGroupedAllreduce"}
+    # the scalar of the noise scale travels with the gradients
+    assert told["none"]["operations"] == ["HorovodAllreduce"]
 
     worst = _relative(fp16["same_sign"], mean["same_sign"])
     invariant("T15 fp16", "relative error of elements, (k+1) 2^-11, k = 2", worst, 3 * 2**-11)
@@ -65,20 +66,23 @@ def test_reductions_over_two_ranks(start_ranks, tmp_path, invariant):
 @pytest.mark.tf
 def test_eight_ranks_of_fp16_emulated(invariant, monkeypatch):
     """Our casts with NumPy's float16 sum, in the order of a ring: one addition after another."""
+    import tensorflow as tf
+
     from train.step import reduction
 
     own = [reductions.same_sign(rank, 8) for rank in range(8)]
 
-    def summed(halves, op):
-        total = halves[0].numpy()
+    def summed(half, name):
+        total = half.numpy()
         for values in own[1:]:
             total = total + values.astype(total.dtype)
         assert total.dtype == np.float16
-        return [total]
+        return total
 
-    monkeypatch.setattr(reduction.hvd, "grouped_allreduce", summed)
-    monkeypatch.setattr(reduction.hvd, "allreduce", lambda square, op: square)
-    (found,), _ = reduction.build_reducer(row(compression="fp16"), 8)([own[0]], 1.0)
+    monkeypatch.setattr(reduction, "allreduce_sum", summed)
+    monkeypatch.setattr(reduction, "allreduce_mean", lambda squares, name: squares)
+    gradients, squares = [tf.constant(own[0])], [tf.constant(1.0)]
+    (found,), _ = reduction.reducer(row(compression="fp16"), 8)(gradients, squares)
     worst = _relative(found.numpy(), np.mean(np.float64(own), axis=0))
     invariant("T15 fp16", "relative error of elements, (k+1) 2^-11, k = 8", worst, 9 * 2**-11)
 
@@ -88,12 +92,29 @@ def test_a_world_of_one_reduces_nothing():
     """Not even Horovod is asked, which was never started here."""
     import tensorflow as tf
 
-    from train.step.reduction import build_reducer
+    from train.step.reduction import reducer
 
     gradients, square = [tf.constant([1e9, 1e-9])], tf.constant(1e18)
     for changes in ({}, {"compression": "fp16"}, {"compression": "bf16"}, {"reduction": "adasum"}):
-        found, small = build_reducer(row(**changes), 1)(gradients, square)
+        found, (small,) = reducer(row(**changes), 1)(gradients, [square])
         assert found[0] is gradients[0] and small is square
+
+
+@pytest.mark.tf
+def test_buckets_are_of_neighbours_and_large_gradients_travel_alone():
+    """Sizes in MiB, in the order of the forward pass; buckets in that of the backward pass."""
+    from train.step.reduction import buckets
+
+    def cut(*mib: float, **more: bool) -> list[list[int]]:
+        return buckets([int(size * 2**20) for size in mib], **more)
+
+    assert cut(0.1, 0.2, 0.3) == [[2, 1, 0]]
+    assert cut(0.01, 0.01, 6.1, 0.1, 0.1) == [[2], [4, 3, 1, 0]], "the last one waits for the end"
+    assert cut(9, 0.1, 0.1) == [[2, 1, 0]], "the first layer's gradient is the last one"
+    assert cut(0.6, 0.6, 0.6, 0.6) == [[3, 2], [1, 0]]
+    resnet50 = cut(*[0.5] * 188)
+    assert len(resnet50) == 6 and sorted(chain.from_iterable(resnet50)) == [*range(188)]
+    assert cut(0.6, 0.6, 9, 0.6, one=True) == [[3, 2, 1, 0]]
 
 
 def _relative(found: np.ndarray, exact: np.ndarray) -> float:

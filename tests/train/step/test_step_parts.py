@@ -49,6 +49,7 @@ class Small:
 
     model: Any
     step: Any
+    measured: Any  # the same step in parts
 
     def weights(self) -> np.ndarray:
         return np.concatenate([v.numpy().ravel() for v in self.model.trainable_variables])
@@ -68,7 +69,7 @@ class Small:
     def moved(self, given: Batches, rate: float = RATE, number: int = 0) -> tuple[Any, np.ndarray]:
         """What the step tells, and what it adds to the weights."""
         before = self.weights()
-        result = self.step(given, rate, number)
+        result = self.measured(together([given]), rate, number)
         return result, self.weights() - before
 
 
@@ -96,7 +97,10 @@ def small(
 
     from train.models.layers import StepSeed
     from train.optimizers.build import build_optimizer
-    from train.step.one_graph import OneGraphStep
+    from train.step.loss_scale import LossScale, NoLossScale
+    from train.step.measured import MeasuredStep
+    from train.step.reduction import OverRanks
+    from train.step.step import TrainStep
 
     fields = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}
     technique = Technique(**fields)
@@ -109,15 +113,17 @@ def small(
         x = layers.Dense(6, activation="relu", dtype=policy)(x)
         model = tf.keras.Model(inputs, layers.Dense(CLASSES)(tf.cast(x, tf.float32)))
     optimizer = build_optimizer(technique.optimizer, model.trainable_variables)
-    step = OneGraphStep(model, optimizer, technique, StepSeed(5), size=1, adascale=adascale)
-    return Small(model, step)
+    scale = LossScale() if technique.precision == "mixed_float16" else NoLossScale()
+    ranks = OverRanks(technique, 1, scale)
+    step = TrainStep(model, optimizer, technique, StepSeed(5), ranks, scale, adascale)
+    return Small(model, step, MeasuredStep(step))
 
 
 def test_noise_is_scaled_by_the_images_of_all_ranks() -> None:
     """s^2 = M / M0 - 1, M the global batch (1705.08741, section 4)."""
     step = small(noise_batch=8).step
-    step.size = 2
-    assert float(step._sigma(3 * 8)) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
+    step.back_end.size = 2
+    assert float(step.sigma(together([batches(3, 8)]))) == pytest.approx((2 * 3 * 8 / 8 - 1) ** 0.5)
 
 
 @pytest.fixture
@@ -127,12 +133,9 @@ def eight_ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     from train.step import reduction
 
-    def summed(halves: list[Any], op: Any) -> list[Any]:
-        return [tf.add_n([half] * 8) for half in halves]
-
-    monkeypatch.setattr(reduction.hvd, "grouped_allreduce", summed)
-    monkeypatch.setattr(reduction.hvd, "allreduce", lambda square, op: square)
-    return reduction.build_reducer(row(compression="fp16"), 8)
+    monkeypatch.setattr(reduction, "allreduce_sum", lambda half, name: tf.add_n([half] * 8))
+    monkeypatch.setattr(reduction, "allreduce_mean", lambda squares, name: squares)
+    return reduction.reducer(row(compression="fp16"), 8)
 
 
 # --- the loss ------------------------------------------------------------------------------------
@@ -212,8 +215,8 @@ def test_accumulated_batches_are_one_large_batch(invariant: Invariant, optimizer
     for number in range(6):
         rate = 0.01 * (number + 1)
         results = [
-            parts.step(batches(4, 4, seed=number), rate, number),
-            whole.step(batches(1, 16, seed=number), rate, number),
+            parts.moved(batches(4, 4, seed=number), rate, number)[0],
+            whole.moved(batches(1, 16, seed=number), rate, number)[0],
         ]
         assert results[0].loss == pytest.approx(results[1].loss, rel=1e-5)
         assert results[0].correct == results[1].correct and results[0].images == 16
@@ -235,14 +238,14 @@ def test_penalties_and_embeddings_are_in_the_gradient_and_not_in_the_loss(precis
     plain = -np.log(softmax(whole.model(images)))[np.arange(16), labels]
     assert sum(whole.model.losses) > 0.01
     for one, cut in ((parts, given), (whole, [(images, labels)])):
-        (result,) = one.step.several(together([cut]), [RATE], 0)
+        (result,) = one.step(together([cut]), [RATE], 0)
         assert result.loss == pytest.approx(plain.mean(), rel=1e-5)
         assert result.gradient_sq == pytest.approx((gradient**2).sum(), rel=1e-4)
     assert parts.weights() == pytest.approx(whole.weights(), abs=1e-6)
 
 
 def test_a_variable_without_a_gradient_is_refused_by_name() -> None:
-    for take in (Small.moved, lambda one, cut: one.step.several(together([cut]), [RATE], 0)):
+    for take in (Small.moved, lambda one, cut: one.step(together([cut]), [RATE], 0)):
         with pytest.raises(
             ConfigError, match=r"2 of the network's 7 .*left_out/kernel:0, left_out"
         ):
@@ -255,7 +258,7 @@ def test_the_squares_of_an_accumulated_step_are_of_single_batches_and_of_their_m
     """What the noise scale and AdaScale are made of, against gradients by a tape of its own."""
     one, given = small(), batches(3, 8)
     gradients = np.array([one.gradient([batch]) for batch in given])
-    result = one.step(given, RATE, 0)
+    result, _ = one.moved(given)
     wanted = np.array([(gradients**2).sum(axis=1).mean(), (gradients.mean(axis=0) ** 2).sum()])
     found = np.array([result.small_sq, result.gradient_sq])
     off = float(np.abs(found / wanted - 1).max())
@@ -300,11 +303,12 @@ def test_an_overflow_in_half_precision_skips_the_step_and_halves_the_loss_scale(
     one = small(precision="mixed_float16", optimizer=Lamb())
     given, scale = batches(1, 8), one.step.loss_scale.scale
     applied, moved = one.moved(given, 0.5 * RATE)
-    assert np.abs(moved).max() > 0 and applied.trust is not None and not applied.skipped
+    assert np.abs(moved).max() > 0 and not applied.skipped and len(one.step.trust_factors) == 1
     slots = [v.numpy().copy() for v in one.step.optimizer.variables()]
     scale.assign(2.0**60)
     result, moved = one.moved(given, RATE, 1)
-    assert not moved.any() and result.skipped and result.trust is None and not result.applied
+    assert not moved.any() and result.skipped and not result.applied
+    assert len(one.step.trust_factors) == 1
     assert not math.isfinite(result.small_sq)
     assert float(scale) == 2.0**59
     after = [v.numpy() for v in one.step.optimizer.variables()]
@@ -316,7 +320,7 @@ def test_an_overflow_in_half_precision_skips_the_step_and_halves_the_loss_scale(
 
 def test_an_overflow_on_the_wire_skips_the_step(eight_ranks: Any, invariant: Invariant) -> None:
     one = small(compression="fp16", brightness=1e4)
-    one.step._reduce_over_ranks = eight_ranks
+    one.step.back_end._reduced = eight_ranks
     (images, labels), *_ = batches(1, 8)
     results = []
     for number in range(4):
@@ -327,7 +331,7 @@ def test_an_overflow_on_the_wire_skips_the_step(eight_ranks: Any, invariant: Inv
     invariant("T15 fp16", "sums of 8 ranks beyond fp16: steps not told apart", missed, 0)
     assert [moved.any() for _, moved in results] == [True, False] * 2
     assert all(math.isfinite(result.small_sq) for result, _ in results)
-    assert results[1][0].trust is None and math.isinf(results[1][0].gradient_sq)
+    assert math.isinf(results[1][0].gradient_sq)
 
 
 def test_what_the_loss_scale_saved_survives_float16_on_the_wire(
@@ -338,9 +342,9 @@ def test_what_the_loss_scale_saved_survives_float16_on_the_wire(
     import tensorflow as tf
 
     one = small(compression="fp16", precision="mixed_float16")
-    one.step._reduce_over_ranks = eight_ranks
+    one.step.back_end._reduced = eight_ranks
     tiny = np.float32([1e-9, -3e-7, 0.01])
-    (found,), *_ = one.step._reduce([tf.constant(tiny)], tf.constant(1.0), False)
+    (found,), _ = one.step.back_end.reduce([tf.constant(tiny)], [tf.constant(1.0)])
     worst = np.abs(found.numpy() / tiny - 1).max()
     invariant("T15 fp16", "a gradient of 1e-9 survives under a loss scale, error", worst, 4e-3)
 
@@ -354,11 +358,11 @@ def test_what_the_loss_scale_saved_survives_float16_on_the_wire(
 
 
 def test_what_is_no_number_in_float32_is_no_overflow_and_has_no_trust_ratios() -> None:
-    """The run has diverged; its weights stay those of the last step."""
+    """The run has diverged, as the host sees when the call is over."""
     one = small(optimizer=Lamb(), brightness=math.inf)
-    result, moved = one.moved(batches(1, 8))
-    assert not result.skipped and not result.applied and result.trust is None
-    assert not moved.any() and one.step.last_rate is None
+    results = one.step(together([batches(1, 8)] * 2), [RATE] * 2, 0)
+    assert not any(result.skipped or result.applied for result in results)
+    assert not len(one.step.trust_factors[0]) and one.step.last_rate is None
 
 
 # --- precision -----------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from tests.builders import config, row
 from tests.train.trainer.test_trainer import cell, curve, of
 from tests.unreadable import stale
 from train.config.optimizer import Adam
-from train.errors import Unfinished
 from train.record.cell_folder import EXIT_UNFINISHED, STOP_NAME, read_unfinished
 from train.record.run import read_record
 
@@ -22,29 +21,36 @@ from train.record.run import read_record
 @pytest.mark.tf
 def test_another_epoch_must_fit_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch of at most 10 s; the end of a job moves by as long as the job was suspended."""
+    from train.trainer.trainer import STOPS
+
     run = cell(of(Adam()), tmp_path)
     monkeypatch.setattr(time, "time", lambda: 1e9)
     end = 1e9 + 1.15 * 10 + 5 - 60
+    run._longest_s, run._began, run._slept_before_s = 10, run.awake.now(), -60
     run.task = replace(run.task, stop_at=end + 0.1)
-    run._keep_within(10, 60)
+    assert run._why_stop() == 0
     run.task = replace(run.task, stop_at=end - 0.1)
-    with pytest.raises(Unfinished, match="no room for another epoch"):
-        run._keep_within(10, 60)
+    assert "no room for another epoch" in STOPS[run._why_stop()]
+    run._longest_save_s = 1
+    run.task = replace(run.task, stop_at=end + 0.1)
+    assert run._why_stop() == 2, "two checkpoints must fit, too"
 
 
 @pytest.mark.tf
 def test_a_file_server_that_is_away_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from train.trainer.trainer import STOPS
+
     run = cell(of(Adam()), tmp_path)
     ask = tmp_path / "logs" / STOP_NAME
     ask.parent.mkdir(exist_ok=True)
     ask.touch()
+    run._began = run._slept_before_s = 0.0
     with monkeypatch.context() as errors:
         stale(errors, ask)
-        run._keep_within(10, 0)
-    with pytest.raises(Unfinished, match="was asked for"):
-        run._keep_within(10, 0)
+        assert run._why_stop() == 0
+    assert "was asked for" in STOPS[run._why_stop()]
 
 
 RUN = """

@@ -18,7 +18,7 @@ def step(**changes: Any) -> Any:
 
     values = {
         "loss": 2.0, "correct": 3, "images": 4, "gradient_sq": 4.0, "small_sq": 6.0, "own_sq": 5.0,
-        "skipped": False, "rate": 0.1, "gain": 1.0, "trust": None, "parts": None,
+        "skipped": False, "rate": 0.1, "gain": 1.0, "parts": None,
     }  # fmt: skip
     return StepResult(**(values | changes))
 
@@ -29,14 +29,14 @@ def sums(*steps: Any) -> list[float]:
     return epoch_sums(steps).tolist()
 
 
-def record(*steps: Any, batch: int = 4, **more: Any) -> Any:
+def record(*steps: Any, batch: int = 4, trust: Any = None, **more: Any) -> Any:
     """Of an epoch with these steps, usually of one rank, broken off before its validation."""
     from train.config.plan import EpochPlan
     from train.trainer.epoch import epoch_record, epoch_sums
 
     plan = EpochPlan(0, 1, batch, len(steps), 0, 1.0)
     return epoch_record(
-        config(batch_per_rank=4, **more), plan, steps, epoch_sums(steps), None,
+        config(batch_per_rank=4, **more), plan, steps, epoch_sums(steps), None, trust,
         attempt=1, train_s=1.0, eval_s=0.0,
     )  # fmt: skip
 
@@ -83,9 +83,8 @@ def test_what_ends_a_run() -> None:
 
 
 def test_trust_is_over_all_steps_and_variables() -> None:
-    first = (np.array([0.1, 0.2], np.float32), np.array([0.0, 1.0], np.float32))
-    second = (np.array([0.3, 0.9], np.float32), np.array([0.0, 0.0], np.float32))
-    found = record(step(trust=first), step(trust=None), step(trust=second)).trust
+    of_steps = np.float32([[[0.1, 0.2], [0.0, 1.0]], [[0.3, 0.9], [0.0, 0.0]]])
+    found = record(step(), step(), trust=of_steps).trust
     assert (found.smallest, found.largest) == (pytest.approx(0.1), pytest.approx(0.9))
     assert found.median == pytest.approx(0.25) and found.clipped_share == 0.25
     assert found.layers == (0.2, 0.55), "a median for each variable"
@@ -94,11 +93,10 @@ def test_trust_is_over_all_steps_and_variables() -> None:
 
 def test_trust_leaves_out_what_is_no_number() -> None:
     """In the last step before weights overflow: the run has diverged, and its record says so."""
-    kept = np.zeros(2, np.float32)
-    fine, over = np.array([0.1, 0.2], np.float32), np.array([0.1, math.inf], np.float32)
-    found = record(step(trust=(fine, kept)), step(trust=(over, kept))).trust
+    fine, over = np.float32([[[0.1, 0.2], [0, 0]], [[0.1, math.inf], [0, 0]]])
+    found = record(step(), step(), trust=np.stack([fine, over])).trust
     assert found.largest == pytest.approx(0.2)
-    assert record(step(trust=(over, kept))).trust is None
+    assert record(step(), trust=over[np.newaxis]).trust is None
 
 
 def test_one_batch_a_step_and_equal_ones_have_no_noise_scale() -> None:

@@ -89,7 +89,11 @@ def on_ranks(size: int, work: Callable[[Rank], Any]) -> list[Any]:
 def evaluate(net: Any, given: Dataset, size: int) -> list[Any]:
     from train.trainer.evaluate import Evaluator
 
-    return on_ranks(size, lambda rank: Evaluator(config(), net, given, rank)())
+    def on_one(rank: Rank) -> Any:
+        evaluator = Evaluator(config(), net, given, rank)
+        return evaluator.evaluation(rank.summed(evaluator.counts()))
+
+    return on_ranks(size, on_one)
 
 
 @pytest.mark.parametrize("images", [1, 2, 501, 1203])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pydoc
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from train.config.schedule import Grow
 from train.data.dataset import Dataset, make_dataset
 from train.distributed.awake import Awake
 from train.distributed.launch import Task
+from train.distributed.watchdog import Watchdog
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
 from train.record.builder import throughput
@@ -38,26 +40,34 @@ def squares() -> Dataset:
     return make_dataset("squares", list("abcd"), brightness(83, 0), brightness(30, 1))
 
 
-def cell(of: Any, out: Path, beat: Any = lambda *_: None, attempt: int = 1, **origin: Any) -> Any:
+def cell(
+    of: Any, out: Path, beat: Any = lambda *_: None, attempt: int = 1, awake: Any = None,
+    **origin: Any,
+) -> Any:  # fmt: skip
     """A world of one, in this process."""
     runtime = Runtime(0, 1, 0, "none", ())
-    return trainer(of, runtime, out, attempt, beat, origin)
+    return trainer(of, runtime, out, attempt, beat, origin, awake)
 
 
 def trainer(
-    of: Any, runtime: Any, out: Path, attempt: int, beat: Any, origin: Any = (), **more: Any
+    of: Any, runtime: Any, out: Path, attempt: int, beat: Any, origin: Any = (), awake: Any = None
 ) -> Any:
     """Of the squares, on this rank of a world that has met; a later start goes on."""
     from train.run.build import build_parts
+    from train.run.session import train
     from train.trainer.checkpoint import Origin
     from train.trainer.trainer import Trainer
 
     data = squares()
     parts = build_parts(of, data, runtime)
+    watchdog = Watchdog(None, 300, None, print)
+    watchdog.beat, watchdog.awake = beat, awake or Awake()
     usual = {"device": "A", "ranks": 1, "nodes": 1, "commit": "c1", "image": ""}
     origin = Origin(**usual | dict(origin))
     task = Task(out, attempt=attempt, resume=attempt > 1)
-    return Trainer(of, runtime, data, parts, task, beat, origin, **more)
+    run = Trainer(of, runtime, data, parts, task, watchdog, origin, checkpoint_s=0)
+    run.train = partial(train, run)
+    return run
 
 
 def of(
@@ -84,14 +94,13 @@ def curve(epochs: Any) -> list[tuple[Any, ...]]:
 def steps_of(run: Any) -> list[Any]:
     """Fills up with the results of the steps that the run takes in its epochs."""
     steps: list[Any] = []
-    epoch = run.stepper.epoch
+    counted = run.epochs._counted
 
-    def noted(plan: Any) -> Any:
-        results, error = epoch(plan)
-        steps.extend(results)
-        return results, error
+    def noted(*taken: Any) -> Any:
+        steps.extend(results := counted(*taken))
+        return results
 
-    run.stepper.epoch = noted
+    run.epochs._counted = noted
     return steps
 
 
@@ -111,9 +120,9 @@ def killed_at(moment: str) -> Any:
 def test_all_graphs_are_made_before_the_first_epoch_is_timed(tmp_path: Path) -> None:
     """Re-estimated statistics had one of their own in each epoch."""
     run = cell(of(Sgd(), epochs=2, bn_statistics="reestimated"), tmp_path)
-    layer, epoch, traced, before = run.model.get_layer("hidden"), run.stepper.epoch, [], []
+    layer, watch, traced, before = run.model.get_layer("hidden"), run.epochs._watch, [], []
     layer.activation = lambda x: traced.append(layer) or x
-    run.stepper.epoch = lambda plan: before.append(len(traced)) or epoch(plan)
+    run.epochs._watch = lambda plan: before.append(len(traced)) or watch(plan)
     run.train()
     assert before == 2 * [len(traced)] and traced
 
@@ -159,7 +168,7 @@ def test_a_run_resumed_on_other_devices_or_code_or_on_shared_cores_says_so(tmp_p
             run.train()
     last = cell(given, tmp_path, attempt=3, **other)
     found = last.train()
-    assert last.oversubscribed and not last.runtime.cores.others
+    assert last.epochs.oversubscribed and not last.runtime.cores.others
     (alarm,) = found.alarms
     words = "device B (before: A), nodes 2 (before: 1), commit c2 (before: c1)"
     assert alarm.startswith(f"resumed after epoch 1 with {words}")
@@ -174,13 +183,12 @@ def test_ranks_that_part_in_a_deterministic_run_end_it_in_that_epoch(tmp_path: P
     from train.distributed.communicator import Ranks, UnequalRanks
 
     class Parted(Ranks):
-        def allgather(self, mine: Any) -> list[Any]:
-            hashed = isinstance(mine, tuple) and len(mine) == 6
-            return [mine, (*mine[:-1], "other")] if hashed else [mine]
+        def exchanged(self, sums: Any, row: Any) -> Any:
+            return sums, np.stack([row, [*row[:-1], row[-1] + 1]])
 
     run = cell(of(Sgd()), tmp_path)
-    run.ranks = Parted(0, 1)
-    with pytest.raises(UnequalRanks, match=r"weights differ after training: .*rank 1 other"):
+    run.epochs.ranks = Parted(0, 1)
+    with pytest.raises(UnequalRanks, match=r"weights differ after training: .*rank 1 "):
         run.train()
     assert not read_epochs(tmp_path) and not (tmp_path / CHECKPOINT_NAME).exists()
 
@@ -224,9 +232,9 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
 @pytest.mark.parametrize(
     "place",
     [
-        "train.step.train_step.backward",  # runs while a graph is made
-        "train.step.train_step.TrainStep._meet",  # runs in a step that is taken in parts
-        "train.trainer.trainer.weights_hash",
+        "train.step.step.backward",  # runs while a graph is made
+        "train.step.measured.MeasuredStep._meet",  # runs in a step that is taken in parts
+        "train.trainer.epoch.weights_hash",
     ],
 )
 def test_what_a_user_s_training_would_not_do_is_in_no_seconds(
@@ -261,16 +269,15 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
         moment[0] += 0.1
         awake.look()
 
-    run = cell(given, tmp_path, beat)
-    run.awake, run.stepper.clock = awake, awake.now
+    run = cell(given, tmp_path, beat, awake=awake)
     found = run.train()
     epochs = found.epochs
     assert found.target.met and found.target.seconds < 10, "two hours are not on its clock"
     # while the checkpoint of the second was written, the third names it
     assert [round(epoch.suspended_s) for epoch in epochs] == [0, 7200, 3600]
     for epoch in epochs:
-        assert 0.4 < epoch.train_s < 1.5 and epoch.eval_s < 3
-    assert run.stepper.samples.epochs == 1, "step times are of epochs without a suspension"
+        assert 0.1 < epoch.train_s < 1.5 and epoch.eval_s < 3
+    assert run.epochs.samples.epochs == 1, "step times are of epochs without a suspension"
 
 
 @pytest.mark.tf
@@ -289,7 +296,7 @@ def test_an_alarm_of_equal_images_is_raised_once_and_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after two epochs and then given other images, the record still has the alarm."""
-    from train.data.batches import Batches, process_batches
+    from train.data.batches import Batches, Feed
 
     # a batch that grows: alarms of later epochs differ in their numbers
     grow = Grow(milestones=(0.3,), factor=2, largest=64)
@@ -297,13 +304,15 @@ def test_an_alarm_of_equal_images_is_raised_once_and_for_good(
     cut = {"batch_per_rank": 8, "accumulation": 2}
     given = config(model="linear", technique=technique, epochs=4, **cut)
 
+    epoch = Feed.epoch
+
     def same(*given: Any) -> Any:
-        for call in process_batches(*given):
+        for call in epoch(*given):
             every = np.zeros(call.images.shape[1], int)
             yield Batches(call.images[:, every], call.labels[:, every])
 
     with monkeypatch.context() as wrong:
-        wrong.setattr("train.trainer.trainer.process_batches", same)
+        wrong.setattr(Feed, "epoch", same)
         beat = killed_at("settling the batch-norm statistics after epoch 3")
         with pytest.raises(Killed):
             cell(given, tmp_path, beat).train()
@@ -335,19 +344,21 @@ def test_an_epoch_tells_what_was_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.tf
-def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(tmp_path: Path) -> None:
+def test_weights_that_explode_in_the_very_last_step_are_a_diverged_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All gradients were finite and the training loss is low: only validation tells."""
     given = of(Adam(), epochs=2)
     run = cell(given, tmp_path)
-    several = run.step.several
+    call = type(run.step).__call__
 
-    def last_one_overflows(steps: Any, rates: Any, first: int) -> Any:
-        results = several(steps, rates, first)
+    def last_one_overflows(step: Any, steps: Any, rates: Any, first: int) -> Any:
+        results = call(step, steps, rates, first)
         if first + len(results) == 2 * STEPS:
             run.model.trainable_variables[-1].assign(np.inf * np.ones(4))
         return results
 
-    run.step.several = last_one_overflows
+    monkeypatch.setattr(type(run.step), "__call__", last_one_overflows)
     found = run.train()
     last = found.epochs[-1]
     assert len(found.epochs) == 2 and last.train_accuracy > 0.4 and last.validation_loss is None
@@ -372,9 +383,9 @@ def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path, opti
     skipped = sum(epoch.skipped_steps for epoch in found.epochs)
     assert found.error is None and 3 <= skipped < 20
     assert float(run.step.loss_scale.scale) == 2.0 ** (32 - skipped)
-    assert run.stepper.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
+    assert run.epochs.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
     assert sum(step.skipped for step in steps) == skipped
-    assert run.stepper.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
+    assert run.epochs.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
 
 
 @pytest.mark.tf

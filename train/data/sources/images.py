@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from train.data.dataset import Pixels
 from train.data.waiting import progress, say
-from train.distributed.quota import free_memory
+from train.distributed.machine.quota import free_memory
 from train.errors import DataError
 
 #: What is meant to be an image by its name. One that cannot be decoded is an error, not a skip.

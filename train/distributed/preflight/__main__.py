@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.distributed.gpus import driver_cuda
+from train.distributed.machine.gpus import driver_cuda
 from train.distributed.preflight import checks
 from train.distributed.preflight.checks import Hopeless, Report
 from train.program import open_streams
@@ -123,8 +123,8 @@ def _import(report: Report, options: argparse.Namespace) -> Launch:
     try:
         interface = own_interface(os.environ, nodes=launch.nodes)
         report.facts["interface"] = interface.name
-        told = f"{interface.name} ({interface.address})"
-        report.add(checks.finding("interface", True, told, "one with an IPv4 address", ""))
+        address = f"{interface.name} ({interface.address})"
+        report.add(checks.finding("interface", True, address, "one with an IPv4 address", ""))
     except ValueError as error:
         fix = "name one that is there as `interface` of the site file"
         report.add(checks.finding("interface", False, str(error), "one with an address", fix))
@@ -214,7 +214,7 @@ def _import_frameworks(report: Report, launch: Launch, options: argparse.Namespa
 
 
 def _meet(report: Report, launch: Launch, world: int) -> None:
-    from train.distributed.libraries import mpi_versions  # noqa: PLC0415
+    from train.distributed.machine.libraries import mpi_versions  # noqa: PLC0415
     from train.distributed.world import choose_transport, own_gpus  # noqa: PLC0415
 
     choose_transport(launch, os.environ)

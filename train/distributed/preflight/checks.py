@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from train.distributed.gpus import unusable
+from train.distributed.machine.gpus import unusable
 from train.distributed.watchdog import EXIT_STALLED, REPORT_S, end_process
 from train.errors import FULL, remedy
 from train.record.atomic import write_atomically
@@ -137,13 +137,13 @@ def check_gpu(names: list[str], local_size: int, *, wanted: bool) -> Finding:
 def check_cuda(driver: tuple[int, int] | None, built: str | None, *, wanted: bool) -> Finding:
     """A driver serves programs built for its own CUDA and older ones, and within one major version
     also for newer minor ones."""
-    told = "no CUDA driver" if driver is None else "driver for CUDA {}.{}".format(*driver)
+    newest = "no CUDA driver" if driver is None else "driver for CUDA {}.{}".format(*driver)
     expected = f"a driver for CUDA {built}" if built else "a TensorFlow that was built for CUDA"
     if not wanted:
-        return finding("CUDA", True, told, "none needed", "")
+        return finding("CUDA", True, newest, "none needed", "")
     fix = "make image IMAGE=gpu" if not built else "a newer driver on that node, or an older image"
     ok = bool(built and driver and driver[0] >= int(built.split(".")[0]))
-    return finding("CUDA", ok, told if built else "a TensorFlow for CPUs", expected, fix)
+    return finding("CUDA", ok, newest if built else "a TensorFlow for CPUs", expected, fix)
 
 
 def check_gpu_models(
@@ -155,9 +155,9 @@ def check_gpu_models(
         gpus: name -> compute capability.
     """
     reasons = [unusable(*gpu, built) for gpu in gpus.items()] if wanted and built else []
-    told = ", ".join(f"{name} ({major}.{minor})" for name, (major, minor) in gpus.items())
+    models = ", ".join(f"{name} ({major}.{minor})" for name, (major, minor) in gpus.items())
     return finding(
-        "GPU model", not any(reasons), next(filter(None, reasons), told or "none"),
+        "GPU model", not any(reasons), next(filter(None, reasons), models or "none"),
         f"GPUs that CUDA {built} runs on" if wanted else "none needed",
         "ask for another type of GPU (`gpu_type` or `constraint` of the site file), or use an "
         "image with another CUDA",
@@ -172,8 +172,8 @@ class Report:
     """What is known so far, on disk after each phase (preflight_report reads it)."""
 
     def __init__(self, folder: Path, limit_s: float) -> None:
-        told = os.environ.get("SLURM_PROCID") or os.environ.get("HOROSCALE_RANK")
-        procid = int(told) if told and told.isdecimal() else None
+        number = os.environ.get("SLURM_PROCID") or os.environ.get("HOROSCALE_RANK")
+        procid = int(number) if number and number.isdecimal() else None
         host = socket.gethostname()
         # process numbers repeat where each container has its own
         name = f"{host}-{uuid.uuid4().hex[:8]}" if procid is None else str(procid)

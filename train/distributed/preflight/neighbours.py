@@ -57,7 +57,7 @@ class Seen(NamedTuple):
     paths: tuple[Way, ...]  # broken ones
 
 
-class Trouble(NamedTuple):
+class NodeProblem(NamedTuple):
     """what: name of the check. hosts: whose."""
 
     what: str
@@ -151,7 +151,7 @@ def _try_paths(own: Neighbour, nodes: Sequence[Neighbour], count: int) -> list[W
         return [Way(own.node, other.node, broken) for other, broken in found if broken]
 
 
-def troubles(seen: Seen, *, by_gloo: bool) -> tuple[Trouble, ...]:
+def troubles(seen: Seen, *, by_gloo: bool) -> tuple[NodeProblem, ...]:
     """What keeps ranks of these nodes from talking. by_gloo: they use the names that the nodes
     wrote and what these stand for, which under MPI they may not."""
     found = []
@@ -159,7 +159,7 @@ def troubles(seen: Seen, *, by_gloo: bool) -> tuple[Trouble, ...]:
         hosts = tuple(dict.fromkeys(node.name for node in own))
         where = own[0].interface if address == own[0].address else "of the host name"
         found.append(
-            Trouble(
+            NodeProblem(
                 "shared address", hosts, shared_address(address, where, *hosts),
                 "an address of each node's own",
                 "name the interface between the nodes as `interface` of the site file",
@@ -169,7 +169,7 @@ def troubles(seen: Seen, *, by_gloo: bool) -> tuple[Trouble, ...]:
         hosts = tuple(node.name for node in own)
         numbers = ", ".join(str(node.node) for node in own)
         found.append(
-            Trouble(
+            NodeProblem(
                 "host name", hosts, f"nodes {numbers} ({', '.join(hosts)}) are all called {host}",
                 "a name of each node's own, by which Horovod tells them apart",
                 "give each node a host name of its own",
@@ -189,7 +189,7 @@ def _held(
     return [(v, own) for v, own in sorted(held.items()) if len({n.network for n in own}) > 1]
 
 
-def _broken(seen: Seen) -> list[Trouble]:
+def _broken(seen: Seen) -> list[NodeProblem]:
     """One of each cause."""
     nodes = {node.node: node for node in seen.nodes}
     by_cause: dict[Broken, list[tuple[Neighbour, Neighbour]]] = {}
@@ -212,5 +212,5 @@ def _broken(seen: Seen) -> list[Trouble]:
                 "MTU", "packets as large as the interfaces send", "set the MTU of the nodes' "
                 "interfaces to what the switches between them pass, or the switches' to theirs",
             )  # fmt: skip
-        found.append(Trouble(what, tuple(sorted(own)), f"{shown}{more}: {why}", expected, fix))
+        found.append(NodeProblem(what, tuple(sorted(own)), f"{shown}{more}: {why}", expected, fix))
     return found

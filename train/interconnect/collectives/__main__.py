@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from train.distributed.cores import take_cores
 from train.distributed.interfaces import NAME, own_interface
 from train.distributed.launch import read_launch
+from train.distributed.machine.cores import take_cores
 from train.distributed.rendezvous import RendezvousError
 from train.distributed.world import choose_transport
 from train.errors import ConfigError, WorldError

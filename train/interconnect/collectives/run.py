@@ -14,11 +14,11 @@ from typing import Any
 
 import horovod.tensorflow as hvd
 
-from train.distributed.claims import Claims
 from train.distributed.interfaces import Interface, machine
 from train.distributed.launch import Launch
-from train.distributed.libraries import mpi_versions
-from train.distributed.quota import quotas_here
+from train.distributed.machine.claims import Claims
+from train.distributed.machine.libraries import mpi_versions
+from train.distributed.machine.quota import quotas_here
 from train.distributed.world import own_gpus, share_cores
 from train.interconnect.collectives.measure import Budget, Measured, series
 from train.interconnect.collectives.operations import Maker, What, raw_maker

@@ -20,8 +20,8 @@ from train.distributed.preflight import neighbours, paths
 from train.distributed.preflight.checks import Hopeless
 from train.distributed.preflight.neighbours import (
     Neighbour,
+    NodeProblem,
     Seen,
-    Trouble,
     Way,
     look_on,
     meeting_folder,
@@ -186,7 +186,7 @@ def neighbour(node: int, **changes: object) -> Neighbour:
     return replace(own, **changes)
 
 
-def found(*nodes: Neighbour, ways: tuple[Way, ...] = (), by_gloo: bool = True) -> list[Trouble]:
+def found(*nodes: Neighbour, ways: tuple[Way, ...] = (), by_gloo: bool = True) -> list[NodeProblem]:
     return list(troubles(Seen(nodes, ways), by_gloo=by_gloo))
 
 

@@ -37,14 +37,14 @@ class Quota(NamedTuple):
 
 def quotas_here(root: Path = Path("/")) -> tuple[Quota, ...]:
     """All CPU quotas that this process is under, of its own group and of those above."""
-    found: dict[str, Quota] = {}
+    quotas: dict[str, Quota] = {}
     for folder in _folders("cpu", root):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
             cores = _cores(folder)
             group = str(folder.stat().st_ino)
             if cores is not None:
-                found.setdefault(group, Quota(group, cores))
-    return tuple(found.values())
+                quotas.setdefault(group, Quota(group, cores))
+    return tuple(quotas.values())
 
 
 def free_memory(root: Path = Path("/")) -> int | None:

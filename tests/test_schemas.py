@@ -1,18 +1,18 @@
-"""Export the JSON Schemas of the contracts to docs/schema: `python -m train.schemas`."""
+"""The exported JSON Schemas of the contracts; `make golden` writes them."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 
+import pytest
 from pydantic import BaseModel
 
+from tests.sweeps import ROOT
 from train.config.run import RunConfig
 from train.interconnect.collectives.record import Collectives
 from train.interconnect.facts.record import NodeFacts
 from train.interconnect.record import JobNote, Tournament
-from train.program import run
-from train.record.atomic import write_atomically
 from train.record.run import RunRecord
 
 SCHEMAS: dict[str, type[BaseModel]] = {
@@ -25,12 +25,10 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 }
 
 
-def main() -> None:
-    folder = Path(__file__).resolve().parent.parent / "docs" / "schema"
-    for name, model in SCHEMAS.items():
-        text = json.dumps(model.model_json_schema(), indent=2) + "\n"
-        write_atomically(folder / f"{name}.schema.json", text)
-
-
-if __name__ == "__main__":
-    run(main)
+@pytest.mark.parametrize(("name", "model"), SCHEMAS.items())
+def test_exported_schemas_are_those_of_the_contracts(name: str, model: type[BaseModel]) -> None:
+    file = ROOT / "docs" / "schema" / f"{name}.schema.json"
+    text = json.dumps(model.model_json_schema(), indent=2) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text(), "if meant, see it with make golden"

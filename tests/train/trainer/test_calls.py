@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from pathlib import Path
 
 import pytest
 
+from tests.builders import config
+from tests.train.trainer.test_trainer import cell
 from train.config.plan import EpochPlan
 
 pytestmark = pytest.mark.tf
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.tf
 
 def sampled(per_pass: int, steps: int) -> list[int]:
     """Numbers of the first eight epochs that have a sampled step."""
-    from train.trainer.stepper import sampled_step
+    from train.trainer.epoch import sampled_step
 
     plans = [EpochPlan(n, 1, 8, steps, n * steps, 1.0, per_pass) for n in range(8)]
     return [plan.number for plan in plans if sampled_step(plan) is not None]
@@ -26,20 +27,14 @@ def test_one_step_of_a_pass_is_sampled_however_many_epochs_it_has() -> None:
     assert sampled(4, 1) == sampled(4, 5) == [3, 7]
 
 
-def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take() -> None:
-    from train.trainer.stepper import Stepper
-
-    parts: Any = SimpleNamespace(step=SimpleNamespace(adascale=None))
-    stepper = Stepper(parts, cast(Any, None), print, float)
-    plan, found = EpochPlan(0, 1, 8, 5, 0, 1.0), []
-    for call_s in (None, 0.011, 3.0, 0.0, 0.1):
-        stepper.usual_s = None if call_s is None else (9.0, call_s)
-        found.append(stepper.wanted_per_call(plan))
-    assert found == [1, 22, 1, 64, 2]
+def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take(tmp_path: Path) -> None:
+    epochs, plan = cell(config(), tmp_path).epochs, EpochPlan(0, 1, 8, 5, 0, 1.0)
+    usual = [None, (9.0, 0.011), (9.0, 3.0), (9.0, 0.0), (9.0, 0.1)]
+    assert [epochs._wanted_per_call(plan, of) for of in usual] == [1, 22, 1, 64, 2]
 
 
 def test_the_sampled_step_is_a_call_of_its_own() -> None:
-    from train.trainer.stepper import calls
+    from train.trainer.epoch import calls
 
     assert calls(10, 4, None) == [4, 4, 2] and calls(8, 4, None) == [4, 4]
     assert calls(10, 4, 5) == [4, 1, 1, 4] and calls(10, 64, 0) == [1, 9]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.sweeps import ROOT
-from train.distributed.libraries import loaded_libraries, mpi_version, mpi_versions
+from train.distributed.machine.libraries import loaded_libraries, mpi_version, mpi_versions
 
 MAPS = """\
 7f1e2c000000-7f1e2c021000 rw-p 00000000 00:00 0
@@ -32,7 +32,7 @@ def test_what_is_loaded_and_how_it_names_itself() -> None:
 def test_the_real_libraries() -> None:
     code = (
         "import ctypes\nfor name in ('libmpi.so.40', 'libpmix.so.2'): ctypes.CDLL(name)\n"
-        "from train.distributed.libraries import mpi_versions; print(mpi_versions())"
+        "from train.distributed.machine.libraries import mpi_versions; print(mpi_versions())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT

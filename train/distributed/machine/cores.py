@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, groupby, product, zip_longest
 from pathlib import Path
 
-from train.distributed.claims import Claims, claim
-from train.distributed.gpus import gpu_addresses
 from train.distributed.launch import Launch
-from train.distributed.quota import Quota, quotas_here, usable_cores
+from train.distributed.machine.claims import Claims, claim
+from train.distributed.machine.gpus import gpu_addresses
+from train.distributed.machine.quota import Quota, quotas_here, usable_cores
 from train.errors import ConfigError, text_of
 
 SYS = Path("/sys")

@@ -15,10 +15,10 @@ from jobs.cell.launch import core_groups
 from jobs.config.sweep import Sweep
 from jobs.local import sweep
 from tests.builders import config
-from train.distributed import cores as planning
-from train.distributed.cores import near_gpus, plan_processors
 from train.distributed.launch import Launch
-from train.distributed.quota import Quota
+from train.distributed.machine import cores as planning
+from train.distributed.machine.cores import near_gpus, plan_processors
+from train.distributed.machine.quota import Quota
 
 #: So many processors are no mask in these tests, which is then a job's own.
 MACHINE = 1000
@@ -40,10 +40,10 @@ def fake_sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(f"{text}\n")
-        monkeypatch.setattr("train.distributed.cores.gpu_addresses", lambda: addresses)
+        monkeypatch.setattr("train.distributed.machine.cores.gpu_addresses", lambda: addresses)
 
-    monkeypatch.setattr("train.distributed.cores.SYS", tmp_path)
-    monkeypatch.setattr("train.distributed.cores.gpu_addresses", list)
+    monkeypatch.setattr("train.distributed.machine.cores.SYS", tmp_path)
+    monkeypatch.setattr("train.distributed.machine.cores.gpu_addresses", list)
     return make
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from train.distributed.quota import Quota, free_memory, quotas_here, usable_cores
+from train.distributed.machine.quota import Quota, free_memory, quotas_here, usable_cores
 from train.distributed.world import share_cores
 
 V2 = "41 31 0:38 {shown} /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate"

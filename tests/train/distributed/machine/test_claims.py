@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from tests.acting import acting
 from tests.sweeps import ROOT
-from train.distributed import cores, world
-from train.distributed.claims import Claims, claim, is_held
-from train.distributed.cores import take_cores
+from train.distributed import world
 from train.distributed.launch import Launch, read_launch
+from train.distributed.machine import cores
+from train.distributed.machine.claims import Claims, claim, is_held
+from train.distributed.machine.cores import take_cores
 
 #: Numbers of cores that no machine has, and no real rank claims.
 A, B, C, D = range(2_000_000 + 10 * os.getpid(), 2_000_004 + 10 * os.getpid())
@@ -78,7 +79,9 @@ def test_what_is_not_enough_is_given_back() -> None:
 
 
 def test_the_kernel_ends_a_claim_of_a_killed_process() -> None:
-    code = f"import time; from train.distributed.claims import claim; c = claim(({A},), ()); "
+    code = (
+        f"import time; from train.distributed.machine.claims import claim; c = claim(({A},), ()); "
+    )
     code += "print(c.own, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as other:
         assert other.stdout and other.stdout.readline()
