@@ -51,7 +51,7 @@ def plan_here(wanted: Sweep, results: Path, machine: Machine) -> None:
     """Print what the sweep would do on this machine."""
     folder = results / wanted.name
     cells = checked([recorded(c, folder / c.cell_id()) for c in wanted.configs])
-    images = train_images(wanted.configs, machine.data, machine.store, fetch=False)
+    images = train_images(wanted.configs, machine.data, machine.store)
     rates = known_rates(completed_cells(results, (cell.config for cell in cells if not cell.done)))
     rows = plan_rows(wanted.configs, images, rates)
     # one line for each number of processes and cores: within it, only names differ
@@ -70,7 +70,7 @@ def _shown_line(config: RunConfig, folder: Path, machine: Machine) -> list[str]:
 
 def sweep_here(wanted: Sweep, folder: Path, *, force: bool, machine: Machine) -> int:
     """Run every cell that has no good record; returns the exit code."""
-    plans_of(wanted.configs, train_images(wanted.configs, machine.data, machine.store))
+    plans_of(wanted.configs, train_images(wanted.configs, machine.data, machine.store, folder))
     lay_out(wanted.configs, folder, manifest_of(wanted), force=force)
     keep_networks(wanted, folder)
     cells = checked([stand(c, folder / c.cell_id()) for c in wanted.configs], force=force)

@@ -44,7 +44,7 @@ def plan_cluster(wish: SweepRequest) -> None:
     todo = [cell for cell in cells if cell.to_run]
     completed = completed_cells(wish.results, (cell.config for cell in todo))
     sending = context_for(wish, _image(wish))
-    images = train_images(configs, wish.data, wish.store, fetch=False)
+    images = train_images(configs, wish.data, wish.store)
     rows = plan_rows(configs, images, known_rates(completed))
     plans = {row.cell_id: row.plan for row in rows}
     limits = time_limits(wish.site, wish.results, plans, todo, completed)

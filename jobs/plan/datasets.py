@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jobs.messages import ROOT
-from train.config.datasets import ARRAYS_PREFIX, DATASETS
+from train.config.datasets import ARRAYS_PREFIX, DATASETS, FORMS_NAME, forms_key, read_forms
 from train.config.run import RunConfig
 from train.environment import environment_of
 from train.errors import ConfigError, is_writable
+from train.record.atomic import write_atomically
 
 
 def store_for(data: Path, results: Path) -> Path:
@@ -27,10 +28,13 @@ def store_for(data: Path, results: Path) -> Path:
 
 
 def train_images(
-    configs: Iterable[RunConfig], data: Path, store: Path, *, fetch: bool = True
+    configs: Iterable[RunConfig], data: Path, store: Path, sweep: Path | None = None
 ) -> dict[tuple[str, int | None], int]:
-    """(data set, image size) -> training images, of every data set in use; makes the data ready for
-    the ranks. Without ``fetch`` it leaves published sets alone, since their sizes are known.
+    """(data set, image size) -> training images, of every data set in use.
+
+    With ``sweep``, the folder of its results, it makes all data ready for the ranks, and notes
+    there which prepared forms are theirs. A plan leaves published sets alone, since their sizes are
+    known.
 
     Raises:
         ConfigError: a data set is missing or damaged (its program has printed what to do), or a
@@ -39,17 +43,25 @@ def train_images(
     cells: dict[tuple[str, int | None], list[RunConfig]] = {}
     for config in sorted(configs, key=lambda c: (c.dataset, c.image_size or 0)):
         cells.setdefault((config.dataset, config.image_size), []).append(config)
-    return {
-        key: DATASETS[key[0]].train_images
-        if key[0] in DATASETS and not fetch
-        else _fetched(*key, data, store, own)
-        for key, own in cells.items()
-    }
+    images, forms = {}, {}
+    for key, own in cells.items():
+        if key[0] in DATASETS and sweep is None:
+            images[key] = DATASETS[key[0]].train_images
+        else:
+            images[key], forms[forms_key(*key)] = _fetched(*key, data, store, own)
+    if sweep is not None:
+        # of an earlier form of the sweep, whose cells may be in the queue
+        known = read_forms(sweep)
+        if known | forms != known:
+            sweep.mkdir(parents=True, exist_ok=True)
+            write_atomically(sweep / FORMS_NAME, json.dumps(known | forms, indent=2))
+    return images
 
 
 def _fetched(
     dataset: str, image_size: int | None, data: Path, store: Path, cells: Iterable[RunConfig]
-) -> int:
+) -> tuple[int, str]:
+    """Training images, and the name of the prepared form."""
     argv = [sys.executable, "-m", "train.data", "prepare", dataset]
     argv += ["--root", str(data), "--store", str(store)]
     argv += [] if image_size is None else ["--image-size", str(image_size)]
@@ -59,14 +71,14 @@ def _fetched(
         raise ConfigError(f"the data set {dataset} is not ready (see above); nothing was started")
     try:
         facts = json.loads(done.stdout)
-        images = int(facts["train_images"])
+        images, form = int(facts["train_images"]), str(facts["form"])
         shape = tuple(facts["shape"]) if dataset.startswith(ARRAYS_PREFIX) else ()
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"the program that reads the data set {dataset} printed {done.stdout[:200]!r}, "
-            'expected {"train_images": N}: report it as a fault of the suite'
+            'expected {"train_images": N, "form": NAME}: report it as a fault of the suite'
         ) from error
     for config in cells if shape else ():
         if text := config.image_problem(shape):
             raise ConfigError(f"cell {config.cell_id()}: {text}")
-    return images
+    return images, form

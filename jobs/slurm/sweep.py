@@ -39,7 +39,7 @@ def sweep_cluster(request: SweepRequest, *, force: bool, wait: bool, preflight: 
     """
     wanted, context = request.wanted, prepare(request)
     with only_sweep(request.folder), slurm_refusals(request.site):
-        images = train_images(wanted.configs, request.data, request.store)
+        images = train_images(wanted.configs, request.data, request.store, request.folder)
         plans = plans_of(wanted.configs, images)
         lay_out(wanted.configs, request.folder, manifest_of(wanted), force=force)
         keep_networks(wanted, request.folder)

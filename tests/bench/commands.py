@@ -131,7 +131,7 @@ def main(count: int) -> None:
         size = write_records(folder / "done" / "many", configs)
         print(f"{len(configs):,} cells, records of {size / 1e3:.0f} KB", flush=True)
         fake = fake_slurm(folder / "bin")
-        train_images(configs, folder / "data", folder / "store")
+        train_images(configs, folder / "data", folder / "store", folder)
         for results, command, *options in commands(folder, fake):
             argv = [command, str(folder / "many.yaml"), "--results", str(folder / results)]
             seconds, spent, peak = measure(fake, [*argv, *options])

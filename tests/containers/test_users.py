@@ -131,7 +131,7 @@ from jobs.config.site import own_sites
 from jobs.plan.datasets import store_for, train_images
 from tests.builders import config
 data, results = map(Path, sys.argv[1:])
-print(*train_images([config()], data, store_for(data, results)).values())
+print(*train_images([config()], data, store_for(data, results), results / "s").values())
 own_sites()
 """
 

@@ -5,18 +5,22 @@ Loads the standard library alone, as the preflight must, which reads it in any i
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from train.config.networks import split_hash
-from train.errors import ConfigError, expanded, unknown
+from train.errors import ConfigError, expanded, read_whole, unknown
 
 #: ``folder:PATH`` is a data set, too: a folder of images.
 FOLDER_PREFIX = "folder:"
 #: ``arrays:FILE.npz@SHA256`` is one, too: a file of arrays.
 ARRAYS_PREFIX = "arrays:"
+#: File of a sweep's results: which prepared form is that of each data set. Its ranks list no raw
+#: files: the sweep has.
+FORMS_NAME = "forms.json"
 #: Side in pixels of a folder's images where nothing is said.
 FOLDER_SIDE = 64
 
@@ -72,3 +76,21 @@ def place_of(written: str, data: Path) -> Path:
     """Where a file or folder is that a config names: ``~`` is the home folder, and what is relative
     lies in the folder of the data sets, the same for all ranks wherever they are started."""
     return data / expanded(written)
+
+
+def forms_key(dataset: str, image_size: int | None) -> str:
+    """Of a data set in ``FORMS_NAME``."""
+    return dataset if image_size is None else f"{dataset} {image_size}"
+
+
+def read_forms(sweep: Path) -> dict[str, str]:
+    """What ``FORMS_NAME`` of a sweep's folder has; nothing where it is missing or damaged.
+
+    Raises:
+        Unreadable: it cannot be read now.
+    """
+    try:
+        found = json.loads(read_whole(sweep / FORMS_NAME) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

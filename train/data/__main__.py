@@ -7,14 +7,15 @@ import json
 import os
 from collections.abc import Sequence
 
-from train.data.registry import load
+from train.data.dataset import read_prepared
+from train.data.registry import prepare
 from train.data.waiting import say
-from train.errors import ConfigError
+from train.errors import ConfigError, explained
 from train.program import DEFAULT_DATA, place, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints counts and shape as one JSON line.
+    """Prints counts, shape and the prepared form's folder name as one JSON line.
 
     Exit code: 0 well, 2 the request or the data are wrong.
     """
@@ -28,12 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         root = options.root or place(os.environ.get("DATA") or DEFAULT_DATA)
-        data = load(options.dataset, options.image_size, root, options.store)
+        form = prepare(options.dataset, options.image_size, root, store_root=options.store)
+        with explained(f"loading {options.dataset}", root):
+            data = read_prepared(form)
     except ConfigError as error:
         say(str(error))
         return 2
     facts = {
         "name": data.name,
+        "form": form.name,
         "train_images": len(data.train_y),
         "validation_images": len(data.validation_y),
         "shape": data.train_x.shape[1:],

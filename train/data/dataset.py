@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -34,6 +34,7 @@ Labels = NDArray[np.int64]
 #: Names of the four arrays, in the order in which they are stored and hashed.
 ARRAYS = ("train_x", "train_y", "validation_x", "validation_y")
 _CHUNK = 1 << 24  # bytes hashed or written at once
+_PIXELS_AT_ONCE = 1 << 20  # which become eight bytes each while they are counted
 #: Raised whenever the same raw files would give other arrays; prepared forms of old stay unused.
 FORMAT = 1
 META = "meta.json"
@@ -56,6 +57,13 @@ class Rows:
         return len(self.rows), *self.images.shape[1:]
 
 
+class ChannelStatistics(NamedTuple):
+    """Per channel, of pixels from 0 to 1; the deviation is the root of the biased variance."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Images uint8 [N, H, W, C] and labels int64 [N] for training and for validation."""
@@ -67,6 +75,7 @@ class Dataset:
     validation_y: Labels = field(repr=False)
     classes: tuple[str, ...]
     fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
+    channels: ChannelStatistics | None = None  # of all training images; None: not counted yet
 
 
 def make_dataset(
@@ -104,6 +113,30 @@ def chunks(array: NDArray[Any] | Rows) -> Iterator[memoryview]:
         yield array[start : start + step].reshape(-1).view(np.uint8).data
 
 
+def channel_statistics(images: Pixels | Rows, used: NDArray[np.int64]) -> ChannelStatistics:
+    """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one, read in parts.
+
+    From how often each of the 256 values occurs, in whole numbers.
+    """
+    height, width, channels = images.shape[1:]
+    counts = np.zeros((channels, 256), np.int64)
+    step = max(1, _PIXELS_AT_ONCE // (height * width))
+    for start in range(0, len(used), step):
+        progress(f"{start:,} of {len(used):,} images counted")
+        part = images[used[start : start + step]]
+        for channel in range(channels):
+            counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
+    values = np.arange(256)
+    sums, squares = (counts @ values).tolist(), (counts @ values**2).tolist()
+    number = len(used) * height * width
+    # N sum x^2 - (sum x)^2 in Python's whole numbers: exact, and 0 for a constant channel
+    spreads = [number * q - s * s for s, q in zip(sums, squares, strict=True)]
+    return ChannelStatistics(
+        mean=tuple(s / (255 * number) for s in sums),
+        deviation=tuple(math.sqrt(spread) / (255 * number) for spread in spreads),
+    )
+
+
 def cut(images: Pixels, labels: Labels, at: int) -> tuple[tuple[Pixels, Labels], ...]:
     """(images, labels) before and from position ``at``."""
     return (images[:at], labels[:at]), (images[at:], labels[at:])
@@ -126,6 +159,7 @@ class Meta(Frozen, extra="ignore"):  # earlier versions wrote more
     name: str
     classes: tuple[str, ...]
     fingerprint: str
+    channels: ChannelStatistics | None = None  # of a form of an earlier version
 
 
 def write_prepared(folder: Path, data: Dataset) -> None:
@@ -148,7 +182,10 @@ def write_prepared(folder: Path, data: Dataset) -> None:
         building.mkdir()
         for name in ARRAYS:
             _write(building / f"{name}.npy", getattr(data, name))
-        meta = Meta(name=data.name, classes=data.classes, fingerprint=data.fingerprint)
+        counted = channel_statistics(data.train_x, np.arange(len(data.train_y)))
+        meta = Meta(
+            name=data.name, classes=data.classes, fingerprint=data.fingerprint, channels=counted
+        )
         write_atomically(building / META, meta.model_dump_json(indent=2))
         try:
             building.rename(folder)
@@ -182,13 +219,23 @@ def read_prepared(folder: Path) -> Dataset:
         meta = Meta.model_validate_json(file.read_bytes())
         for name in ARRAYS:
             file = folder / f"{name}.npy"
-            # a plain view: NumPy's memmap class makes each slice dearer
-            arrays[name] = np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
+            arrays[name] = _mapped(file)
     except (FileNotFoundError, EOFError, ValueError) as error:
         raise _damaged(folder, file, explain(error).strip()) from error
     for name in ("train_y", "validation_y"):
         arrays[name] = np.array(arrays[name], np.int64)
     return Dataset(**dict(meta), **arrays)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """As np.load does, which opens the file three times."""
+    with path.open("rb") as file:
+        if (version := npy.read_magic(file)) != (1, 0):  # type: ignore[no-untyped-call]
+            raise ValueError(f"version {version} of the format, expected (1, 0)")
+        shape, by_columns, kind = npy.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+        order: Literal["F", "C"] = "F" if by_columns else "C"
+        found = np.memmap(file, kind, "r", file.tell(), shape, order)
+        return np.asarray(found)  # a plain view: NumPy's memmap class makes each slice dearer
 
 
 def _damaged(folder: Path, file: Path, what: str) -> DataError:

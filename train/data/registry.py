@@ -30,16 +30,32 @@ _SIZES = range(8, 1025)  # as in RunConfig.image_size
 
 
 def load(
-    dataset: str, image_size: int | None, root: Path, store_root: Path | None = None
+    dataset: str,
+    image_size: int | None,
+    root: Path,
+    store_root: Path | None = None,
+    forms: Sequence[str] = (),
 ) -> Dataset:
     """The data set from its prepared form, which is made first if it is not there."""
-    made = prepare(dataset, image_size, root, store_root=store_root)
+    made = prepare(dataset, image_size, root, store_root=store_root, forms=forms)
     with explained(f"loading {dataset}", root):
         return read_prepared(made)
 
 
+def find_forms(dataset: str, image_size: int | None, root: Path) -> tuple[str, ...]:
+    """Folder names of the prepared forms that the raw files in ``root`` give: all files of a folder
+    of images are listed. Raises as :func:`prepare`."""
+    with explained(f"preparing {dataset}", root):
+        return tuple(source.folder_name for source in _find(dataset, image_size, root))
+
+
 def prepare(
-    dataset: str, image_size: int | None, root: Path, *, store_root: Path | None = None
+    dataset: str,
+    image_size: int | None,
+    root: Path,
+    *,
+    store_root: Path | None = None,
+    forms: Sequence[str] = (),
 ) -> Path:
     """Make the prepared form under ``store_root`` (``root``/prepared) unless it is there; return
     its folder.
@@ -47,7 +63,9 @@ def prepare(
     Raw files are looked for in ``root``. If they are gone, the form that was made of them is used;
     else published ones are downloaded, to ``store_root`` if ``root`` is read-only. Any number of
     processes may ask for it at the same time, as ranks that were started by hand: one does it, the
-    others wait. image_size: side in pixels of a folder's images; None for all other sets.
+    others wait. image_size: side in pixels of a folder's images; None for all other sets. forms: of
+    :func:`find_forms`, earlier or by another rank; where one of them is prepared, no raw file is
+    looked at.
 
     Raises:
         ConfigError: unknown data set.
@@ -58,16 +76,21 @@ def prepare(
     # the second store may be another user's
     stores = (kept, root / "prepared")
 
-    def made() -> Path | None:
-        sources = _find(dataset, image_size, root)
-        folders = (store / source.folder_name for source in sources for store in stores)
+    def made(forms: Sequence[str]) -> Path | None:
+        folders = (store / form for form in forms for store in stores)
         return next((folder for folder in folders if (folder / META).exists()), None)
 
     with explained(f"preparing {dataset}", root):
-        if folder := made():
+        forms = forms or find_forms(dataset, image_size, root)
+        if folder := made(forms):
             return folder
         with one_at_a_time(kept, dataset):  # another process may have made it meanwhile
-            return made() or _make(dataset, image_size, root, kept)
+            if folder := made(forms):
+                return folder
+            # the raw files may be others than those that gave ``forms``
+            if folder := made(find_forms(dataset, image_size, root)):
+                return folder
+            return _make(dataset, image_size, root, kept)
 
 
 def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.config.run import tenth, used_train_images
-from train.data.dataset import Dataset, Labels, Rows, make_dataset
+from train.data.dataset import Dataset, Labels, Rows, fingerprint
 
 Indices = NDArray[np.int64]
 _SEED = 2017  # any fixed number; another one gives other held-out images
@@ -93,13 +93,16 @@ def take(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, Indices]:
     return np.flatnonzero(taken), np.flatnonzero(~taken)
 
 
-def for_tuning(data: Dataset) -> Dataset:
-    """The training images alone, a tenth of them (stratified, always the same) to validate on."""
+def for_tuning(data: Dataset, known: str | None = None) -> Dataset:
+    """The training images alone, a tenth of them (stratified, always the same) to validate on.
+
+    ``known``: the fingerprint of the result; by default all its images are read for it.
+    """
     validated = tenth(len(data.train_y))
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
     checked, trained = take(data.train_y, apportion(counts, validated))
-    train, validation = (
-        (Rows(data.train_x, part), data.train_y[part]) for part in (trained, checked)
-    )
+    x, y = Rows(data.train_x, trained), data.train_y[trained]
+    held_out_x, held_out_y = Rows(data.train_x, checked), data.train_y[checked]
     name = f"{data.name}, a tenth of its training images to validate on"
-    return make_dataset(name, data.classes, train, validation)
+    known = known or fingerprint([x, y, held_out_x, held_out_y])
+    return Dataset(name, x, y, held_out_x, held_out_y, data.classes, known)

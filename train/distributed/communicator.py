@@ -8,7 +8,7 @@ order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +17,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+
+from train.errors import ConfigError
 
 T = TypeVar("T")
 Sums = npt.NDArray[np.float64]
@@ -110,6 +112,32 @@ class Ranks:
         if variables:
             hvd.broadcast_variables(variables, root_rank=0)
         return hvd.broadcast_object(value, root_rank=0)
+
+    def made_by_first(self, make: Callable[[], T]) -> T:
+        """What ``make`` returns on rank 0, which alone calls it. What it raises there ends all
+        ranks, which would otherwise wait for ever: a ConfigError as such, others as RuntimeError.
+        """
+        if self.size == 1:
+            return make()
+        made: list[T] = []
+        failure: Exception = RuntimeError()
+        if self.rank == 0:
+            try:
+                made = [make()]
+            except Exception as error:  # noqa: BLE001  (whatever it is, the others must learn it)
+                failure = error
+        refused = isinstance(failure, ConfigError)
+        text = str(failure) if refused else f"on rank 0: {type(failure).__name__}: {failure}"
+        made, refused, text = self.of_first((made, refused, text))
+        if made:
+            return made[0]
+        if self.rank == 0:
+            raise failure
+        raise ConfigError(text) if refused else RuntimeError(text)
+
+
+#: A world of one, which needs no Horovod.
+ALONE = Ranks(0, 1)
 
 
 def weights_hash(variables: Sequence[Any]) -> str:

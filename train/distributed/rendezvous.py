@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import resource
 import socket
 import threading
 import time
@@ -26,10 +27,12 @@ from train.distributed.interfaces import (
     this_host,
 )
 from train.distributed.launch import Launch
-from train.errors import ConfigError
+from train.errors import ConfigError, WorldError
 from train.record.atomic import write_atomically
 
 PATIENCE_S = 600.0
+#: Open files of a rank besides Gloo's sockets: 60 were seen.
+OTHER_FILES = 120
 _FIX = (
     "Have the name stand for the address of the network between the nodes (DNS or /etc/hosts of "
     "each node), or let ranks meet by PMIx (mpi: pmix in the site's file)"
@@ -62,7 +65,9 @@ def meet(
         ConfigError: there is no such interface, Horovod would not send its data over it, rank 0's
             address is this node's, too, or the nodes hold unequal numbers of ranks.
         RendezvousError: rank 0 published no address within ``patience_s`` seconds.
+        WorldError: a process may not open as many files as Gloo needs.
     """
+    allow_files(launch.size)
     if launch.size != launch.nodes * launch.local_size:
         raise ConfigError(
             f"found {launch.size} ranks on {launch.nodes} nodes, {launch.local_size} of them on "
@@ -96,6 +101,21 @@ def meet(
         HOROVOD_CROSS_RANK=str(launch.node),
         HOROVOD_CROSS_SIZE=str(launch.nodes),
     )
+
+
+def allow_files(size: int) -> None:
+    """Raise this process's limit of open files, if need be: Gloo opens two sockets to each other
+    rank of ``size``, and a rank that may not ends in native code."""
+    needed = 2 * (size - 1) + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise WorldError(
+                f"{size} ranks over Gloo open {needed:,} files each, the hard limit is {hard:,}: "
+                "raise it (ulimit -Hn, LimitNOFILE of slurmd), or let ranks meet by PMIx (mpi: "
+                "pmix in the site's file), which needs fewer"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def shared_address(address: str, interface: str, *hosts: str) -> str:

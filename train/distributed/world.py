@@ -201,6 +201,8 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     )  # fmt: skip
     them = zip(*Ranks(runtime.rank, runtime.size).allgather(mine), strict=True)
     hosts, machines, cores, quotas, shared, gpus, provenances = them
+    firsts = (provenances[hosts.index(host)] for host in hosts)  # of the same node
+    provenances = tuple(map(_with_git, provenances, firsts))
     # one per rank, of which a process of tf.distribute may have several
     ranks = [
         (host, _facts(of) | {"gpu": gpu or "none"})
@@ -233,6 +235,12 @@ def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance
     )
     differing = unequal([facts for _, facts in ranks])
     return world, provenances[0].model_copy(update={"unequal": differing})
+
+
+def _with_git(own: Provenance, first: Provenance) -> Provenance:
+    """With what git answered to ``first``, of the same node, which alone has asked."""
+    found = {name: getattr(first, name) for name in ("git_commit", "git_dirty")}
+    return own.model_copy(update=found)
 
 
 def _facts(of: Provenance) -> dict[str, str]:

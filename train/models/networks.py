@@ -10,11 +10,13 @@ import tensorflow as tf
 from train.config.datasets import place_of
 from train.config.run import RunConfig
 from train.config.technique import Technique
+from train.data.dataset import ChannelStatistics
+from train.distributed.communicator import ALONE, Ranks
 from train.errors import ConfigError
 from train.models.layers import StepSeed, seed_random_layers
 from train.models.normalisation import batch_norms, replace_batch_norms
-from train.models.own import Shape, own_network
-from train.models.pixels import ChannelStatistics, scaled
+from train.models.own import Shape, load_by_first, own_network
+from train.models.pixels import scaled
 from train.tensorflow_internals import policy_scope
 
 L = tf.keras.layers
@@ -23,28 +25,28 @@ L = tf.keras.layers
 def build_model(
     config: RunConfig, shape: Shape, classes: int, seed: StepSeed,
     pixels: ChannelStatistics | None = None, folder: Path = Path(), file: Path | None = None,
-    rank: int = 0,
+    ranks: Ranks = ALONE,
 ) -> tf.keras.Model:  # fmt: skip
     """Build ``config.model`` for images of ``shape``.
 
     Weights are drawn from ``config.seed``: equal on all ranks before the broadcast already. They
     and the logits are float32 in any precision. pixels: of the training images, for a technique
     that standardises. folder: of the data sets, where a relative path of pretrained weights begins.
-    file: the copy of the file that ``config.model`` names, if it names one. rank: 0 prints how many
-    layers were pretrained.
+    file: the copy of the file that ``config.model`` names, if it names one. ranks: the first one
+    reads pretrained weights, and all get them; the replicas of a strategy get none here.
 
     Raises:
         ConfigError: the network or the weights file does not fit, or ``pixels`` are missing or
             cannot be divided by.
     """
     if config.runs_as_built:
-        return own_network(config, shape, classes, seed, pixels, folder, file, rank)
+        return own_network(config, shape, classes, seed, pixels, folder, file, ranks)
     tf.keras.utils.set_random_seed(config.seed)
     make = _LayerFactory(config.technique)
     with policy_scope(config.technique.keras_policy):
         if config.model == "resnet50":
             weights = place_of(config.pretrained, folder) if config.pretrained else None
-            return _resnet50(shape, classes, config.technique, weights)
+            return _resnet50(shape, classes, config.technique, weights, ranks)
         images = tf.keras.Input(shape, dtype="uint8", name="images")
         x = scaled(images, config.technique, pixels)
         if config.model == "linear":  # softmax regression: the loss is convex
@@ -141,14 +143,15 @@ def _bottleneck(
 
 
 def _resnet50(
-    shape: Shape, classes: int, technique: Technique, pretrained: Path | None
+    shape: Shape, classes: int, technique: Technique, pretrained: Path | None, ranks: Ranks
 ) -> tf.keras.Model:
     """Keras' own with a new head. Its published weights expect BGR, and ImageNet's channel means
     subtracted."""
     inputs = tf.keras.Input(shape, dtype="uint8", name="images")
     x = tf.cast(inputs, tf.float32)[..., ::-1] - tf.constant([103.939, 116.779, 123.68])
     body = tf.keras.applications.ResNet50(include_top=False, weights=None, input_shape=shape)
-    if pretrained is not None:
+
+    def read() -> None:
         try:
             body.load_weights(pretrained)
         except (OSError, ValueError) as error:
@@ -157,6 +160,9 @@ def _resnet50(
                 "ResNet-50 weights without the top "
                 "(resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5)"
             ) from error
+
+    if pretrained is not None and not tf.distribute.has_strategy():
+        load_by_first(ranks, body, read)
     for layer in batch_norms(body):
         layer.momentum = technique.bn_momentum
     x = L.GlobalAveragePooling2D()(body(x))

@@ -13,9 +13,10 @@ import sys
 import traceback
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import tensorflow as tf
@@ -24,25 +25,27 @@ from train.config.datasets import place_of
 from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
+from train.data.dataset import ChannelStatistics
+from train.distributed.communicator import Ranks
 from train.errors import ConfigError, read_whole
 from train.models.layers import OwnNetwork, StepSeed, seed_random_layers, stream_of
 from train.models.normalisation import replace_batch_norms
-from train.models.pixels import ChannelStatistics, scaled
+from train.models.pixels import scaled
 from train.models.refusals import network_as_built_problem, training_problem
 from train.tensorflow_internals import (
     RandomGenerator,
-    all_layers,
     layers_within,
     load_attributes_from_hdf5_group,
     policy_scope,
 )
 
+T = TypeVar("T")
 Shape = tuple[int, int, int]  # height, width, channels
 
 
 def own_network(
     config: RunConfig, shape: Shape, classes: int, seed: StepSeed,
-    pixels: ChannelStatistics | None, folder: Path, file: Path | None, rank: int,
+    pixels: ChannelStatistics | None, folder: Path, file: Path | None, ranks: Ranks,
 ) -> tf.keras.Model:  # fmt: skip
     """As :func:`train.models.networks.build_model`. Weights depend on ``config.seed``, whatever
     seeds the network's code sets."""
@@ -60,9 +63,10 @@ def own_network(
                 network.build((None, *shape))
             if text := network_as_built_problem(network, shape, classes, config):
                 raise ConfigError(f"{label}: {text}")
-            if config.pretrained is not None:
-                text = _load_by_name(network, config.pretrained, folder)
-                if rank == 0 and not known:
+            if config.pretrained is not None and not known:
+                read = partial(_load_by_name, network, config.pretrained, folder)
+                text = load_by_first(ranks, network, read)
+                if ranks.rank == 0:
                     print(text, flush=True)
             replace_batch_norms(network, technique, config.gpus)
             images = tf.keras.Input(shape, dtype="uint8", name="images")
@@ -176,6 +180,14 @@ def _contained(seed: int) -> Iterator[None]:
                 write(value)
 
 
+def load_by_first(ranks: Ranks, network: tf.keras.Model, read: Callable[[], T]) -> T:
+    """Collective: rank 0 reads weights into its network, and all get them. Returns what ``read``
+    does, and raises what it raises, on all ranks."""
+    result, weights = ranks.made_by_first(lambda: (read(), network.get_weights()))
+    network.set_weights(weights)  # layers as Normalization make copies of theirs then
+    return result
+
+
 def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str:
     """Into the layers of the network, and of the networks within it whose own name is not in the
     file; how many of them."""
@@ -205,8 +217,6 @@ def _load_by_name(network: tf.keras.Model, pretrained: str, folder: Path) -> str
             f"pretrained: cannot load {file}: {error} (a layer that is to start with random "
             "weights needs a name that is not in the file)"
         ) from error
-    for layer in all_layers(network):
-        layer.finalize_state()  # Normalization computes with copies of its weights
     return f"pretrained: {len(loaded)} of {len(places)} layers"
 
 

@@ -5,51 +5,19 @@ first filters that whiten what they see, the principal components of the images'
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.technique import Technique
-from train.data.dataset import Pixels, Rows
+from train.data.dataset import ChannelStatistics, Pixels, Rows
 from train.data.sampling import Indices
 from train.errors import ConfigError
 
-_PIXELS_AT_ONCE = 1 << 20  # which become eight bytes each while they are counted
 _WHITENED_BY = 2000  # images of the training set, evenly spaced
 _PLACES = 16  # along each side of an image, at most
 _AT_ONCE = 200  # images whose patches are held at a time
-
-
-class ChannelStatistics(NamedTuple):
-    """Per channel, of pixels from 0 to 1; the deviation is the root of the biased variance."""
-
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-
-
-def channel_statistics(images: Pixels | Rows, used: Indices) -> ChannelStatistics:
-    """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one, read in parts.
-
-    From how often each of the 256 values occurs, in whole numbers.
-    """
-    height, width, channels = images.shape[1:]
-    counts = np.zeros((channels, 256), np.int64)
-    step = max(1, _PIXELS_AT_ONCE // (height * width))
-    for start in range(0, len(used), step):
-        part = images[used[start : start + step]]
-        for channel in range(channels):
-            counts[channel] += np.bincount(part[..., channel].ravel(), minlength=256)
-    values = np.arange(256)
-    sums, squares = (counts @ values).tolist(), (counts @ values**2).tolist()
-    number = len(used) * height * width
-    # N sum x^2 - (sum x)^2 in Python's whole numbers: exact, and 0 for a constant channel
-    spreads = [number * q - s * s for s, q in zip(sums, squares, strict=True)]
-    return ChannelStatistics(
-        mean=tuple(s / (255 * number) for s in sums),
-        deviation=tuple(math.sqrt(spread) / (255 * number) for spread in spreads),
-    )
 
 
 def scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | None) -> tf.Tensor:
@@ -68,8 +36,10 @@ def scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | 
     return tf.keras.layers.Rescaling(scale, offset, name="scale", dtype="float32")(images)
 
 
-def whiten_first_layer(model: tf.keras.Model, images: Pixels | Rows, used: Indices) -> None:
-    """Set the filters of ``conv1`` to the principal components of what it sees, and the opposites.
+def whitened_filters(
+    model: tf.keras.Model, images: Pixels | Rows, used: Indices
+) -> npt.NDArray[np.float32]:
+    """Filters of ``conv1``, [h, w, C, n]: principal components of what it sees, and opposites.
 
     Each component c gives the filters c and -c, since the ReLU behind keeps one half of each, and
     batch norm between them divides by the deviation: together a whitening of the patch, as in Page
@@ -77,7 +47,7 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels | Rows, used: Indic
     theirs fixed; here they train on. Filters beyond twice the patch's numbers stay as drawn.
 
     images: uint8 [N, H, W, C], the training set; used: sorted indices of those that the run trains
-    on, of which evenly spaced ones are looked at: equal on all ranks, whatever the seed.
+    on, of which evenly spaced ones are looked at, whatever the seed.
     """
     layer, seen = model.get_layer("conv1"), model.get_layer("scale")  # padding may stand between
     chosen = used[np.linspace(0, len(used) - 1, min(len(used), _WHITENED_BY)).astype(np.int64)]
@@ -91,7 +61,7 @@ def whiten_first_layer(model: tf.keras.Model, images: Pixels | Rows, used: Indic
     pair = math.sqrt(2) * np.concatenate([components, -components])
     kernel = layer.kernel.numpy()
     kernel[..., : len(pair)] = np.moveaxis(pair.reshape(-1, height, width, channels), 0, -1)
-    layer.kernel.assign(kernel)
+    return np.asarray(kernel)
 
 
 def principal_patches(

@@ -1,30 +1,78 @@
-"""What one rank needs to train one cell, built from its config: all parts, no order of events."""
+"""What one rank needs to train one cell, made from its config: its data and all parts, no order of
+events. What costs reading is read by rank 0 and sent to the others."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from train.config.datasets import forms_key, read_forms
 from train.config.optimizer import Muon
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
-from train.data.dataset import Dataset
-from train.data.sampling import used_subset
+from train.data.dataset import ChannelStatistics, Dataset, channel_statistics
+from train.data.registry import find_forms, load
+from train.data.sampling import for_tuning, used_subset
+from train.distributed.communicator import Ranks
+from train.distributed.launch import Task
 from train.distributed.world import Runtime
 from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of, user_network
 from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
-from train.models.pixels import channel_statistics, whiten_first_layer
+from train.models.pixels import whitened_filters
 from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
 from train.step.loss_scale import LossScale, NoLossScale
 from train.step.reduction import OverRanks
 from train.step.step import BackEnd, TrainStep
 from train.step.tf_distribute import OverReplicas, ReplicaSeed
+from train.tensorflow_internals import all_layers
 from train.trainer.epoch import Parts
+
+T = TypeVar("T")
+
+
+def open_data(
+    config: RunConfig,
+    task: Task,
+    ranks: Ranks,
+    beat: Callable[..., None],
+    patience_s: float,
+    *,
+    supervised: bool,
+) -> Dataset:
+    """Collective. Of a sweep's cell no raw file is looked at, since the sweep noted the prepared
+    form; of one that was started by hand rank 0 lists them, so that it never trains on old files. A
+    node whose stores lack that form makes its own. If its images are others than rank 0's, so is
+    the fingerprint.
+
+    ``beat``: of Watchdog.beat; ``patience_s``: for ranks that wait for others.
+
+    Raises:
+        ConfigError: as :func:`train.data.registry.prepare`; what rank 0 raises, all raise.
+    """
+    which = config.dataset, config.image_size
+
+    def by_first(make: Callable[[], T]) -> T:
+        beat("looking at the data, or waiting for rank 0, which does", patience_s)
+        return ranks.made_by_first(make)
+
+    def forms() -> tuple[str, ...]:
+        noted = read_forms(task.out.parent).get(forms_key(*which)) if supervised else None
+        return (noted,) if noted else find_forms(*which, task.data)
+
+    known = by_first(forms)
+    beat("loading the data")
+    data = load(*which, task.data, task.store, known)
+    if config.validate_on == "held_out":
+        return data
+    whole, part = by_first(lambda: (data.fingerprint, for_tuning(data).fingerprint))
+    return for_tuning(data, part if data.fingerprint == whole else data.fingerprint)
 
 
 def build_parts(
@@ -34,43 +82,51 @@ def build_parts(
     folder: Path = Path(),
     model_file: Path | None = None,
 ) -> Parts:
-    """folder: of the data sets; model_file: the copy of the file that ``config.model`` names.
+    """Collective. folder: of the data sets; model_file: the copy of the file that ``config.model``
+    names.
 
     Raises:
         ConfigError: the data, the images or the network do not fit the config.
     """
-    technique = config.technique
+    technique, ranks = config.technique, Ranks(runtime.rank, runtime.size)
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, config.data_fraction)
     height, width, channels = data.train_x.shape[1:]
     shape = (height, width, channels)
     if text := config.image_problem(shape):
         raise ConfigError(f"cell {config.cell_id()}: {text}")
-    pixels = channel_statistics(data.train_x, used) if technique.standardise else None
 
-    def build(seed: StepSeed) -> tf.keras.Model:
-        model = build_model(
-            config, shape, len(data.classes), seed, pixels, folder, model_file, runtime.rank
-        )
-        if technique.initialisation == "whitened":
-            whiten_first_layer(model, data.train_x, used)
-        return model
+    def count_pixels() -> ChannelStatistics:
+        counted = data.channels if len(used) == len(data.train_y) else None
+        return counted or channel_statistics(data.train_x, used)
+
+    pixels = ranks.made_by_first(count_pixels) if technique.standardise else None
+    build = partial(
+        build_model, config, shape, len(data.classes), pixels=pixels, folder=folder,
+        file=model_file, ranks=ranks,
+    )  # fmt: skip
 
     first = runtime.rank * runtime.replicas
     streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
     seed, strategy = StepSeed(streams[0]), runtime.strategy
     half = technique.precision == "mixed_float16"
     loss_scale = LossScale() if half else NoLossScale()
-    model = trained = build(seed)
+    model = trained = build(seed=seed)
+    if technique.initialisation == "whitened":
+        filters = ranks.made_by_first(partial(whitened_filters, model, data.train_x, used))
+        model.get_layer("conv1").kernel.assign(filters)
     if strategy is None:
         optimizer = _optimizer(config, model)
         back_end: BackEnd = OverRanks(technique, runtime.size, loss_scale)
-    else:  # from the same first weights
+    else:  # with the weights of ``model``
         seed = ReplicaSeed(strategy, streams)
         with strategy.scope():
-            trained = build(seed)
+            trained = build(seed=seed)
             optimizer = _optimizer(config, trained)
         back_end = OverReplicas(strategy, trained, model)
+        with strategy.scope():
+            for layer in all_layers(trained):
+                layer.finalize_state()  # Normalization computes with copies of its weights
     gains = None
     if technique.lr_scaling == "adascale":
         gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)

@@ -35,12 +35,13 @@ ENVIRONMENT = (
 
 #: What decides a result: the code, its locks and the rows of techniques.
 CODE = ("train", "jobs", "containers", "pyproject.toml")
-NEW_CODE = ("train/*.py", "jobs/*.py")
+NEW_CODE = ("train/", "jobs/")  # folders whose new Python files do so, too
 
 
-def collect(config: RunConfig, gpus: Sequence[str]) -> Provenance:
-    """Of this process. ``gpus``: models of those that it uses."""
-    commit, dirty = git_state(Path(__file__).resolve().parents[2])
+def collect(config: RunConfig, gpus: Sequence[str], *, asks_git: bool = True) -> Provenance:
+    """Of this process. ``gpus``: models of those that it uses. ``asks_git``: one rank of each node
+    is enough."""
+    commit, dirty = git_state(Path(__file__).resolve().parents[2]) if asks_git else (None, None)
     return Provenance(
         git_commit=commit,
         git_dirty=dirty,
@@ -95,16 +96,22 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
         return commit or None, os.environ.get("HOROSCALE_GIT_DIRTY") == "1" if commit else None
     try:
         # of a repository that the folder only lies in, as a release that was unpacked in another
-        # project, the commit says nothing
-        if _git(folder, "rev-parse", "--show-prefix"):
+        # project, the commit says nothing; nor does that of one that does not have our code
+        prefix, commit, _ = _git(
+            folder, "rev-parse", "--show-prefix", "HEAD", ":train/__main__.py"
+        ).split("\n")
+        if prefix:
             return None, None
-        _git(folder, "ls-files", "--error-unmatch", "train/__main__.py")
-        commit = _git(folder, "rev-parse", "HEAD")
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *CODE)
-        new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", *NEW_CODE)
-        return commit, bool(changed or new)
+        status = ["status", "--porcelain", "-z", "--untracked-files=all", "--", *CODE]
+        return commit, any(map(_decides, _git(folder, *status).split("\0")))
     except (OSError, subprocess.CalledProcessError):
         return None, None
+
+
+def _decides(entry: str) -> bool:
+    """Whether a file that git status reports, in its short format, changes results."""
+    untracked = entry.startswith("?? ")
+    return entry.endswith(".py") and entry[3:].startswith(NEW_CODE) if untracked else bool(entry)
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -116,4 +123,4 @@ def _git(folder: Path, *arguments: str) -> str:
         capture_output=True, text=True, errors="replace", check=True,
         env=environment_of("git", os.environ),
     )  # fmt: skip
-    return done.stdout.strip()
+    return done.stdout.removesuffix("\n")

@@ -7,8 +7,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
-from train.data.registry import load
-from train.data.sampling import for_tuning
 from train.data.waiting import heard_by
 from train.distributed.launch import Launch, Task
 from train.distributed.watchdog import Watchdog
@@ -31,6 +29,9 @@ from train.run.provenance import collect
 if TYPE_CHECKING:
     from train.trainer.trainer import Trainer
 
+#: So long may rank 0 read data for the others, seconds: its own watchdog, which gets signs of
+#: progress, ends it if it hangs, and its end reaches the others.
+READING_S = 3600.0
 _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
     "(images may repeat across ranks)"
@@ -55,25 +56,27 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     runtime = start(config, launch, patience_s)
     watchdog.file = rank_file(task.out, launch.rank, "beat")  # rank 0 has the cell's lock
     # only now: it loads TensorFlow, which reads its environment once
+    from train.distributed.communicator import Ranks  # noqa: PLC0415
     from train.models.layers import user_network  # noqa: PLC0415
-    from train.run.build import build_parts  # noqa: PLC0415
+    from train.run.build import build_parts, open_data  # noqa: PLC0415
     from train.trainer.checkpoint import Origin, weights_file  # noqa: PLC0415
     from train.trainer.sharpness import check_sharpness  # noqa: PLC0415
     from train.trainer.trainer import Trainer  # noqa: PLC0415
 
-    beat("loading the data")
+    ranks = Ranks(runtime.rank, runtime.size)
+    reading_s = max(patience_s, READING_S) if runtime.rank else patience_s
     with heard_by(beat):
-        data = load(config.dataset, config.image_size, task.data, task.store)
-    if config.validate_on == "train_part":
-        data = for_tuning(data)
-    beat("building the model, and waiting for ranks that still load the data", patience_s)
-    parts = build_parts(config, data, runtime, task.data, task.model_file)
+        data = open_data(config, task, ranks, beat, reading_s, supervised=launch.supervised)
+        beat("building the model", reading_s)
+        parts = build_parts(config, data, runtime, task.data, task.model_file)
+    beat("waiting for ranks that still load the data", patience_s)
     # what could only fail once all epochs are done
     if config.keep_weights:
         weights_file(user_network(parts.model))
     if config.sharpness_images is not None:
         check_sharpness(parts.model, data)
-    world, provenance = describe_world(runtime, collect(config, runtime.gpus))
+    asks_git = runtime.local_rank == 0
+    world, provenance = describe_world(runtime, collect(config, runtime.gpus, asks_git=asks_git))
     origin = Origin(
         device=world.device, ranks=world.size, nodes=world.nodes,
         commit=(provenance.git_commit or "") + ", changed" * bool(provenance.git_dirty),

@@ -96,7 +96,7 @@ def stage(folder: Path, body: str, configs: Sequence[RunConfig]) -> Path:
         f"""#!/bin/sh
 case "$1 $2" in
 "-m train") exec {real} -I -S {shlex.quote(str(play))} "$@" ;;
-"-m train.data") echo '{{"train_images": 1437}}' ;;
+"-m train.data") echo '{{"train_images": 1437, "form": "digits-0"}}' ;;
 *) exec {real} "$@" ;;
 esac
 """,

@@ -11,7 +11,9 @@ import pytest
 from jobs.config.load import load_sweep
 from jobs.plan.datasets import store_for, train_images
 from jobs.plan.rows import plans_of
-from tests.builders import refusal
+from tests.builders import config, refusal
+from tests.train.data.raw_files import class_folders, picture
+from train.config.datasets import read_forms
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_arrays_of_a_sweep_are_hashed_prepared_and_planned(tmp_path: Path) -> No
 
     def planned() -> dict[str, int]:
         configs = load_sweep(str(tmp_path / "mine.yaml"), data=tmp_path).configs
-        images = train_images(configs, tmp_path, tmp_path / "prepared", fetch=False)
+        images = train_images(configs, tmp_path, tmp_path / "prepared")
         return {name: plan.total_steps for name, plan in plans_of(configs, images).items()}
 
     save(12)
@@ -74,3 +76,25 @@ def test_arrays_of_a_sweep_are_hashed_prepared_and_planned(tmp_path: Path) -> No
     assert planned().keys() != first.keys(), "another content, another cell"
     save(6)
     assert "have 6 pixels: use at most 5" in refusal(planned)
+
+
+def test_a_sweep_notes_the_forms_of_its_data_and_those_of_changed_files_again(
+    tmp_path: Path,
+) -> None:
+    """Its ranks go by them, and list no raw files."""
+    pets = class_folders(tmp_path / "pets", {"cat": 3, "dog": 3})
+    cells, sweep = [config(dataset="folder:pets", image_size=8)], tmp_path / "sweep"
+
+    def noted() -> dict[str, str]:
+        train_images(cells, tmp_path, tmp_path / "prepared", sweep)
+        assert all((tmp_path / "prepared" / name).is_dir() for name in read_forms(sweep).values())
+        return read_forms(sweep)
+
+    first = noted()
+    assert list(first) == ["folder:pets 8"]
+    picture(pets / "cat" / "new.png")
+    assert noted() != first
+    cells[:] = [config()]
+    assert sorted(noted()) == ["digits", "folder:pets 8"], "cells of before may be in the queue"
+    (sweep / "forms.json").write_text("[")
+    assert list(noted()) == ["digits"]

@@ -62,7 +62,7 @@ class Desk:
             with (
                 patch.dict(os.environ, {"PATH": self.fake.path}),
                 # each time a Python of its own would count the digits
-                patch("jobs.plan.datasets._fetched", return_value=1437),
+                patch("jobs.plan.datasets._fetched", return_value=(1437, "digits-0")),
             ):
                 found = CliRunner().invoke(app, [*argv, *options])
         finally:

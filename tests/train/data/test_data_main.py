@@ -16,7 +16,7 @@ import pytest
 from tests.sweeps import ROOT, wait_until
 from tests.train.data.raw_files import class_folders, picture
 from train.data.__main__ import main
-from train.data.registry import load
+from train.data.registry import find_forms, load
 
 Done = subprocess.CompletedProcess[str]
 
@@ -48,6 +48,7 @@ def test_one_json_line(pets: Path, tmp_path: Path) -> None:
     assert done.stdout.count("\n") == 1
     assert json.loads(done.stdout) == {
         "name": "pets",
+        "form": find_forms(dataset, 12, root)[0],
         "train_images": 24,
         "validation_images": 6,
         "shape": [12, 12, 3],

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -80,15 +81,19 @@ def test_array_that_cannot_be_read_now_is_not_damaged(
 ) -> None:
     """Nobody is to delete what running cells use because a file server does not answer."""
     stale = OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(made / "train_x.npy"))
-    monkeypatch.setattr(np, "load", lambda *_, **__: (_ for _ in ()).throw(stale))
+    monkeypatch.setattr(np, "memmap", Mock(side_effect=stale))
     with pytest.raises(OSError, match="Stale"):
         store.read_prepared(made)
 
 
 def test_a_form_of_an_earlier_version_is_read(made: Path) -> None:
     meta = json.loads((made / "meta.json").read_text())
+    counted = store.channel_statistics(small().train_x, np.arange(3))
+    assert store.read_prepared(made).channels == counted, "to the bit"
+    del meta["channels"]
     (made / "meta.json").write_text(json.dumps({"format": 1, "labelled": True, **meta}))
-    assert store.read_prepared(made).name == "Small"
+    data = store.read_prepared(made)
+    assert (data.name, data.channels) == ("Small", None)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}'])

@@ -4,6 +4,7 @@ where the name of a host leads, since Horovod sends its data there."""
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import threading
 import urllib.request
@@ -17,7 +18,7 @@ from tests.pretend_hosts import Host, ended, ip, name_them, pretend_hosts, start
 from train.distributed import interfaces, rendezvous
 from train.distributed.launch import Launch
 from train.distributed.rendezvous import RendezvousError, address_of, data_interface, meet
-from train.errors import ConfigError
+from train.errors import ConfigError, WorldError
 from train.record.run import read_record
 
 
@@ -48,6 +49,21 @@ def test_rank_0_serves_on_one_address_and_the_others_find_it(tmp_path: Path) -> 
 def test_unequal_nodes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="3 ranks on 2 nodes"):
         meet(launch(0, 3, tmp_path / "meet", local=2), {})
+
+
+def test_the_limit_of_open_files_is_raised_to_what_gloo_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Near 500 ranks the usual soft limit of 1,024 ended ranks in native code."""
+    limits = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: limits.append(both))
+    rendezvous.allow_files(128)
+    assert limits == [(1024, 4096)], "enough"
+    rendezvous.allow_files(512)
+    assert limits[1:] == [(2 * 511 + rendezvous.OTHER_FILES, 4096)]
+    with pytest.raises(WorldError, match=r"3000 ranks .* hard limit is 4,096: raise it"):
+        meet(launch(1, 3000, tmp_path / "meet", local=3000), {})
 
 
 def test_a_rank_0_that_never_comes_is_told(tmp_path: Path) -> None:

@@ -164,13 +164,13 @@ def test_he_initialisation_of_every_kernel() -> None:
 @pytest.mark.parametrize("at_once", [1, 1000, 1 << 20])
 def test_mean_and_deviation_of_each_channel_of_the_images_used(at_once: int, monkeypatch) -> None:
     """Exact, however the images are read; a constant channel has the deviation 0."""
-    from train.models import pixels
+    from train.data import dataset
 
-    monkeypatch.setattr(pixels, "_PIXELS_AT_ONCE", at_once)
+    monkeypatch.setattr(dataset, "_PIXELS_AT_ONCE", at_once)
     images = np.random.default_rng(0).integers(0, 256, (23, 8, 6, 3), dtype=np.uint8)
     images[..., 1] = 7
     used = np.flatnonzero(np.arange(23) % 4)
-    found = pixels.channel_statistics(images, used)
+    found = dataset.channel_statistics(images, used)
     exact = images[used].astype(np.float64) / 255
     np.testing.assert_allclose(found.mean, exact.mean((0, 1, 2)), rtol=1e-13)
     np.testing.assert_allclose(found.deviation, exact.std((0, 1, 2)), rtol=1e-12, atol=1e-15)
@@ -178,7 +178,7 @@ def test_mean_and_deviation_of_each_channel_of_the_images_used(at_once: int, mon
 
 
 def test_standardised_images_have_mean_0_and_deviation_1() -> None:
-    from train.models.pixels import channel_statistics
+    from train.data.dataset import channel_statistics
 
     images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
     images[..., 1] //= 7
@@ -193,7 +193,7 @@ def test_standardised_images_have_mean_0_and_deviation_1() -> None:
     ("mean", "deviation"), [(None, None), ((0.5,), (0.2,)), ((0.5,) * 3, (0.2, 0.0, 0.2))]
 )
 def test_standardising_needs_the_images_statistics(mean, deviation) -> None:
-    from train.models.pixels import ChannelStatistics
+    from train.data.dataset import ChannelStatistics
 
     pixels = None if mean is None else ChannelStatistics(mean, deviation)
     with pytest.raises(ConfigError, match=r"mean and deviation \(not 0\) of 3 channels"):

@@ -73,8 +73,11 @@ def config_of(model: str, row: Any = None, **changes: Any) -> RunConfig:
     return builders.config(model=model, technique=technique, **{"batch_per_rank": 4} | changes)
 
 
-def own(folder: Path, body: str, row: Any = None, draws: Any = None, **changes: Any) -> Any:
-    """A network of a file, as a rank makes it. draws: a StepSeed."""
+def own(
+    folder: Path, body: str, row: Any = None, draws: Any = None, ranks: Any = None, **changes: Any
+) -> Any:
+    """A network of a file, as a rank makes it. draws: a StepSeed; ranks: a Ranks."""
+    from train.distributed.communicator import ALONE
     from train.models.layers import StepSeed
     from train.models.networks import build_model
 
@@ -82,7 +85,9 @@ def own(folder: Path, body: str, row: Any = None, draws: Any = None, **changes: 
     file.write_text(HEAD + body)
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     config = config_of(f"net.py:build@{sha256}", row, **changes)
-    return build_model(config, SHAPE, CLASSES, draws or StepSeed(7), None, folder, file)
+    return build_model(
+        config, SHAPE, CLASSES, draws or StepSeed(7), None, folder, file, ranks or ALONE
+    )
 
 
 def plain(file: Path) -> Any:
@@ -272,6 +277,32 @@ def test_weights_are_loaded_by_the_names_of_layers(name: str, tmp_path: Path, ca
     assert same(user_network(other), base) == [True] * 4 + [False] * 2
 
 
+def test_rank_0_alone_reads_weights_and_all_check_the_network_that_has_them(tmp_path: Path) -> None:
+    from train.distributed.communicator import Ranks
+    from train.models.layers import network_digest, user_network
+
+    sent: list[Any] = []
+
+    class First(Ranks):
+        def made_by_first(self, make: Any) -> Any:
+            sent.append(make())
+            return sent[0]
+
+    class Second(Ranks):
+        def made_by_first(self, make: Any) -> Any:
+            return sent[0]
+
+    body = flat("x = L.Normalization(name='range')(L.Rescaling(1)(x))",
+                made="L.Dense(n, name='head')(x)")  # fmt: skip
+    base, file = stored(tmp_path, body)
+    first = own(tmp_path, body, ranks=First(0, 2), pretrained=file)
+    (tmp_path / "base.h5").unlink()
+    second = own(tmp_path, body, ranks=Second(1, 2), pretrained=file)
+    assert all(same(user_network(second), base))
+    assert np.array_equal(first(IMAGES), second(IMAGES)), "Normalization has copies of its weights"
+    assert network_digest(first) == network_digest(second) != network_digest(own(tmp_path, body))
+
+
 BLOCK = """
 class Block(L.Layer):
     def __init__(self):
@@ -373,8 +404,8 @@ def test_published_weights_of_efficient_nets_are_refused(tmp_path: Path) -> None
 def test_networks_of_keras_get_the_range_that_they_expect() -> None:
     import tensorflow as tf
 
+    from train.data.dataset import channel_statistics
     from train.models.own import _prepared
-    from train.models.pixels import channel_statistics
 
     row = builders.row()
     images = tf.constant(IMAGES)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.train.models.test_networks import build
-from train.models.pixels import channel_statistics
+from train.data.dataset import channel_statistics
 
 pytestmark = pytest.mark.tf
 SIDE = 32
@@ -23,14 +23,14 @@ def images() -> np.ndarray:
 
 
 def whitened(images: np.ndarray, model: str = "resnet_mini"):
-    from train.models.pixels import whiten_first_layer
+    from train.models.pixels import whitened_filters
 
     row = {"initialisation": "whitened", "standardise": True}
     used = np.arange(len(images))
     pixels = channel_statistics(images, used)
     net = build(model, images.shape[1:], 10, "batch_norm", row, pixels)
     before = net.get_layer("conv1").kernel.numpy()
-    whiten_first_layer(net, images, used)
+    net.get_layer("conv1").kernel.assign(whitened_filters(net, images, used))
     return net, before
 
 

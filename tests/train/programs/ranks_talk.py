@@ -10,6 +10,11 @@ import numpy as np
 from tests.builders import config
 from train.distributed.launch import read_launch
 from train.distributed.world import start
+from train.errors import DataError
+
+
+def raises(error: Exception) -> None:
+    raise error
 
 
 def main() -> None:
@@ -33,6 +38,12 @@ def main() -> None:
         "value": value,
         "equal": len(equal_hash(ranks.allgather(weights_hash([shared])))) == 64,
     }
+    found["made"] = ranks.made_by_first(lambda: f"by rank {rank}")
+    for raised in (DataError("no file"), KeyError("x")):
+        try:
+            ranks.made_by_first(lambda error=raised: raises(error))
+        except Exception as error:  # noqa: BLE001
+            found[type(raised).__name__] = f"{type(error).__name__}: {error}"
     try:
         equal_hash(ranks.allgather(weights_hash([tf.Variable([float(rank)])])))
     except UnequalRanks as error:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,6 +16,7 @@ import pytest
 from tests import builders
 from tests.builders import config
 from tests.invariants import Invariant
+from tests.train.data.raw_files import class_folders, picture
 from tests.train.trainer.test_trainer import cell, squares, steps_of
 from train.config.optimizer import Sgd
 from train.config.schedule import Grow, Polynomial
@@ -24,12 +30,61 @@ def row(**changes: Any) -> Technique:
     return builders.row(**(fields | changes))
 
 
+def test_a_cell_of_a_sweep_lists_no_raw_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from train.data.registry import find_forms, prepare
+    from train.distributed.communicator import ALONE
+    from train.distributed.launch import Task
+    from train.run.build import open_data
+
+    pets = class_folders(tmp_path / "pets", {"cat": 20, "dog": 20})
+    asked = config(dataset="folder:pets", image_size=8, validate_on="train_part")
+    task, seen = Task(tmp_path / "sweep" / "cell", tmp_path), list[object]()
+
+    def opened(*, supervised: bool) -> tuple[int, int]:
+        """Images, and how often the folder was listed."""
+        seen.clear()
+        data = open_data(asked, task, ALONE, lambda *_: None, 1.0, supervised=supervised)
+        return len(data.train_y) + len(data.validation_y), seen.count(pets)
+
+    listed = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: seen.append(folder) or listed(folder))
+    form = prepare("folder:pets", 8, tmp_path)
+    task.out.mkdir(parents=True)
+    (task.out.parent / "forms.json").write_text(json.dumps({"folder:pets 8": form.name}))
+    assert opened(supervised=True) == (32, 0)
+    picture(pets / "cat" / "new.png")
+    assert opened(supervised=True) == (32, 0), "as the sweep planned it"
+    images, times = opened(supervised=False)
+    assert images == 33 and times, "a person's start takes the files as they are"
+    assert opened(supervised=False) == (33, 1)
+    shutil.rmtree(form)
+    assert opened(supervised=True)[0] == 33, "a form that is gone is made of what is there"
+    assert find_forms("folder:pets", 8, tmp_path) != (form.name,)
+
+
+def test_a_start_counts_no_pixels_that_were_counted_when_the_data_were_prepared() -> None:
+    from train.data.dataset import channel_statistics
+
+    standard, data = row(standardise=True), squares()
+    counted = channel_statistics(data.train_x, np.arange(len(data.train_y)))
+    with patch("train.run.build.channel_statistics", side_effect=AssertionError):
+        known = replace(data, channels=counted)
+        found = built(technique=standard, data=known).model.get_layer("scale")
+        with pytest.raises(AssertionError):
+            built(technique=standard, data=known, data_fraction=0.5)
+    usual = built(technique=standard).model.get_layer("scale")
+    assert (found.scale, found.offset) == (usual.scale, usual.offset)
+
+
 def built(rank: int = 0, size: int = 1, **changes: Any) -> Any:
     from train.distributed.world import Runtime
     from train.run.build import build_parts
 
+    data = changes.pop("data", None) or squares()
     given = config(**({"batch_per_rank": 8} | changes))
-    return build_parts(given, squares(), Runtime(rank, size, 0, "none", ()))
+    return build_parts(given, data, Runtime(rank, size, 0, "none", ()))
 
 
 def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import config
+from tests.sweeps import ROOT
 from train.run.provenance import collect, git_state, slurm_job_id
 
 
@@ -92,6 +93,20 @@ def test_a_checkout_whose_repository_is_elsewhere(checkout: Path, tmp_path: Path
     _git(checkout, "worktree", "add", "-q", str(place := tmp_path / "place"))
     assert (place / ".git").is_file()
     assert git_state(place) == (commit, False)
+
+
+def test_git_is_asked_in_two_processes_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOROSCALE_GIT_COMMIT", raising=False)
+    started, run = [], subprocess.run
+
+    def counted(argv: list[str], **how: object) -> object:
+        started.append(argv[0])
+        return run(argv, **how)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    assert git_state(ROOT)[0] is not None and started == ["git", "git"]
+    collected = collect(config(), (), asks_git=False)
+    assert (collected.git_commit, started.count("git")) == (None, 2)
 
 
 def test_inside_an_image_the_supervisor_tells(
