@@ -115,11 +115,11 @@ class TrainStep:
             finite = tf.math.is_finite(squares[-1])
             if self.may_overflow:
                 # the reduced gradient decides, so that all ranks take the same number of steps
-                done = tf.cond(
-                    finite,
-                    lambda: self.update(mean, rates[n], corrections[n]),
-                    lambda: tf.zeros([len(mean)]),
-                )
+                def updated() -> tf.Tensor:
+                    with tf.control_dependencies([self.update(mean, rates[n], corrections[n])]):
+                        return tf.constant(True)
+
+                finite = done = tf.cond(finite, updated, lambda: tf.constant(False))
                 self.loss_scale.update(finite)
             else:
                 # a host that waits for a number of a GPU at each step leaves the GPU idle: what is
