@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from train.config.technique import Technique
 from train.data.batches import Batches
+from train.distributed.watchdog import WAITING
 from train.models.layers import StepSeed, draw_number, graph
 from train.optimizers.layerwise import trust_log, velocities
 from train.step.adascale import AdaScale
@@ -28,9 +29,7 @@ from train.step.backward import Backward, backward, sigma_for, squared_norm
 from train.step.loss_scale import LossScale, NoLossScale
 from train.step.result import StepResult
 
-#: Parts of a step as the watchdog reads them: what a rank does that waits for the others.
-_COMPUTING, _REDUCING = 0, 1
-REDUCING = ", adding up over the ranks"
+_COMPUTING, _REDUCING = 0, 1  # parts of a step, as ``progress`` has them
 
 
 @dataclass(eq=False, repr=False)
@@ -273,7 +272,7 @@ class TrainStep:
         drawn, part = self.progress.numpy().tolist()
         micro, number = divmod(drawn, draw_number(0, 1))
         batch = f", batch {micro + 1} of {micro + 1}" if micro else ""
-        return number, REDUCING if part == _REDUCING else batch
+        return number, WAITING if part == _REDUCING else batch
 
     def _graph_for(
         self, batches: Batches, earlier: Backward | None, sigma: tf.Tensor | None
