@@ -36,6 +36,8 @@ REPORT_S = 10.0
 #: Seconds between two life signs of a rank; a quarter of the limit of a stall if that is shorter.
 #: The first one comes at the start, the last one at the end or at a stall.
 BEAT_S = 15.0
+#: How the phase of a rank ends that waits for the others.
+WAITING = ", adding up over the ranks"
 #: A life sign is a line of JSON, filled with blanks, so that the size of its file stays the same.
 SIGN_BYTES = 512
 

@@ -64,8 +64,10 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
     choose_transport(launch, os.environ, patience_s, EXCHANGE_S)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_HOME", NOTHING)  # of ranks that are started by hand, too
-    # which groups are in one buffer, a matter of time, decides in which order a ring adds up
-    os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
+    if config.deterministic and config.processes > 2:
+        # messages that are ready at the same time share a buffer, and their places in it decide in
+        # which order a ring adds up; two numbers have one sum
+        os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
     if config.technique.precision == "mixed_bfloat16":
         # virtual machines list AMX units that end a process with SIGILL at the first use
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

@@ -27,9 +27,9 @@ from train.models.normalisation import muon_kernels
 from train.models.pixels import whitened_filters
 from train.optimizers.build import build_optimizer
 from train.step.adascale import AdaScale
+from train.step.back_end import BackEnd, OverRanks
 from train.step.loss_scale import LossScale, NoLossScale
-from train.step.reduction import OverRanks
-from train.step.step import BackEnd, TrainStep
+from train.step.step import TrainStep
 from train.step.tf_distribute import OverReplicas, ReplicaSeed
 from train.tensorflow_internals import all_layers
 from train.trainer.epoch import Parts

@@ -20,72 +20,19 @@ rounded once more on its way back: relative error at most about 2 x 2^-8 whateve
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.technique import Technique
 from train.distributed.communicator import allreduce_mean, allreduce_sum
 from train.step.adasum import collect, hand_back, over_ranks
-from train.step.backward import squared_norm
-from train.step.loss_scale import LossScale, NoLossScale
 
 #: A bucket has at least so many bytes, and at least this share of all gradients. More messages
 #: overlap no more of a pass, and each costs a negotiation.
 BUCKET_BYTES, BUCKETS = 1 << 20, 6
 
 Tensors = list[tf.Tensor]
-
-
-class OverRanks:
-    """The back end by Horovod: this process is one rank."""
-
-    replicas = 1
-
-    def __init__(
-        self, technique: Technique, size: int, loss_scale: LossScale | NoLossScale
-    ) -> None:
-        self.size = size
-        self._reduced = reducer(technique, size)
-        # what float16 would lose on its way between the ranks it loses in the backward pass too
-        self._wire_scale = loss_scale if technique.compression == "fp16" else NoLossScale()
-
-    def place(self, values: npt.NDArray[Any]) -> tf.Tensor:
-        return tf.constant(np.ascontiguousarray(values[:, 0]))
-
-    def run(self, function: Callable[..., Any], *values: Any) -> Any:
-        return function(*values)
-
-    def reduce(self, gradients: Tensors, squares: Tensors) -> tuple[Tensors, Tensors]:
-        scaled, means = self._reduced(self._wire_scale.scaled(gradients), squares)
-        mean = self._wire_scale.unscaled(scaled)
-        return mean, [*means, squared_norm(mean)]
-
-    def update(self, variable: tf.Variable, function: Callable[..., Any], *values: Any) -> Any:
-        return function(variable, *values)
-
-    def local(self, value: tf.Tensor) -> Sequence[tf.Tensor]:
-        return (value,)
-
-    def state(self, model: tf.keras.Model, others: Sequence[tf.Variable]) -> list[tf.Variable]:
-        return [*model.variables, *others]
-
-    def pull(self) -> None:
-        """The evaluated model is the trained one."""
-
-    push = pull
-
-    def round_s(self) -> float | None:
-        if self.size == 1:
-            return None
-        begin = time.perf_counter()
-        with tf.device("CPU"):  # a GPU's own queue is another matter
-            float(allreduce_sum(tf.constant(1.0), "meeting"))
-        return time.perf_counter() - begin
 
 
 def reducer(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,52 +20,16 @@ import tensorflow as tf
 
 from train.config.technique import Technique
 from train.data.batches import Batches
+from train.distributed.watchdog import WAITING
 from train.models.layers import StepSeed, draw_number, graph
 from train.optimizers.layerwise import trust_log, velocities
 from train.step.adascale import AdaScale
+from train.step.back_end import BackEnd
 from train.step.backward import Backward, backward, sigma_for, squared_norm
 from train.step.loss_scale import LossScale, NoLossScale
 from train.step.result import StepResult
 
-#: Parts of a step as the watchdog reads them: what a rank does that waits for the others.
-_COMPUTING, _REDUCING = 0, 1
-REDUCING = ", adding up over the ranks"
-
-
-class BackEnd(Protocol):
-    """Who computes and reduces: the ranks of Horovod, or the replicas of tf.distribute. A value is
-    a tensor there, or one of each replica."""
-
-    size: int  # ranks of the world, each with batches of its own
-    replicas: int  # of them in this process
-
-    def place(self, values: npt.NDArray[Any]) -> Any:
-        """[steps, replicas, b, ...] as an argument of a graph: [steps, b, ...] of each replica."""
-
-    def run(self, function: Callable[..., Any], *values: Any) -> Any:
-        """``function`` on each replica."""
-
-    def reduce(self, gradients: list[Any], squares: list[Any]) -> tuple[list[Any], list[tf.Tensor]]:
-        """Over all ranks: the mean gradient, and of each of the squares its mean, followed by the
-        squared norm of the mean gradient."""
-
-    def update(self, variable: Any, function: Callable[..., Any], *values: Any) -> Any:
-        """``function`` of a variable that all replicas have in common."""
-
-    def local(self, value: Any) -> Sequence[tf.Tensor]:
-        """The tensors of this process."""
-
-    def state(self, model: tf.keras.Model, others: Sequence[tf.Variable]) -> list[tf.Variable]:
-        """All variables that a checkpoint holds."""
-
-    def round_s(self) -> float | None:
-        """Seconds of the smallest all-reduce; None if there is none to time."""
-
-    def pull(self) -> None:
-        """Bring the model that is evaluated up to the trained one, if that is another."""
-
-    def push(self) -> None:
-        """Give the model that is trained what the evaluated one has, if that is another."""
+_COMPUTING, _REDUCING = 0, 1  # parts of a step, as ``progress`` has them
 
 
 @dataclass(eq=False, repr=False)
@@ -150,11 +114,11 @@ class TrainStep:
             finite = tf.math.is_finite(squares[-1])
             if self.may_overflow:
                 # the reduced gradient decides, so that all ranks take the same number of steps
-                done = tf.cond(
-                    finite,
-                    lambda: self.update(mean, rates[n], corrections[n]),
-                    lambda: tf.zeros([len(mean)]),
-                )
+                def updated() -> tf.Tensor:
+                    with tf.control_dependencies([self.update(mean, rates[n], corrections[n])]):
+                        return tf.constant(True)
+
+                finite = done = tf.cond(finite, updated, lambda: tf.constant(False))
                 self.loss_scale.update(finite)
             else:
                 # a host that waits for a number of a GPU at each step leaves the GPU idle: what is
@@ -308,7 +272,7 @@ class TrainStep:
         drawn, part = self.progress.numpy().tolist()
         micro, number = divmod(drawn, draw_number(0, 1))
         batch = f", batch {micro + 1} of {micro + 1}" if micro else ""
-        return number, REDUCING if part == _REDUCING else batch
+        return number, WAITING if part == _REDUCING else batch
 
     def _graph_for(
         self, batches: Batches, earlier: Backward | None, sigma: tf.Tensor | None

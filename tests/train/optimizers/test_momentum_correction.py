@@ -25,8 +25,8 @@ def test_the_train_step_corrects(invariant: Any) -> None:
 
     from train.models.layers import StepSeed
     from train.optimizers.build import build_optimizer
+    from train.step.back_end import OverRanks
     from train.step.loss_scale import NoLossScale
-    from train.step.reduction import OverRanks
     from train.step.step import TrainStep
 
     technique = row(optimizer=Sgd(momentum=0.9))

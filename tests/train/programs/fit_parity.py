@@ -35,8 +35,8 @@ def main() -> None:
     from train.models.layers import StepSeed
     from train.models.networks import build_model
     from train.optimizers.build import build_optimizer
+    from train.step.back_end import OverRanks
     from train.step.loss_scale import NoLossScale
-    from train.step.reduction import OverRanks
     from train.step.step import TrainStep
 
     data = load("digits", None, Path(sys.argv[1]))

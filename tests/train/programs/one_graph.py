@@ -52,6 +52,7 @@ def main() -> None:
     from train.models.networks import build_model
     from train.optimizers.build import build_optimizer
     from train.step import reduction
+    from train.step.back_end import OverRanks
     from train.step.loss_scale import NoLossScale
     from train.step.measured import MeasuredStep
     from train.step.step import TrainStep
@@ -77,7 +78,7 @@ def main() -> None:
             first = [variable.numpy() for variable in model.trainable_variables]
             technique = row(optimizer=optimizer, compression=compression)
             made = build_optimizer(optimizer, model.trainable_variables)
-            ranks = reduction.OverRanks(technique, size, NoLossScale())
+            ranks = OverRanks(technique, size, NoLossScale())
             step = TrainStep(model, made, technique, seed, ranks, NoLossScale())
             measured = MeasuredStep(step)
             if together:

@@ -97,9 +97,9 @@ def small(
 
     from train.models.layers import StepSeed
     from train.optimizers.build import build_optimizer
+    from train.step.back_end import OverRanks
     from train.step.loss_scale import LossScale, NoLossScale
     from train.step.measured import MeasuredStep
-    from train.step.reduction import OverRanks
     from train.step.step import TrainStep
 
     fields = {"name": "t", "base_lr": RATE, "base_batch": 8, "optimizer": Sgd(), **changes}

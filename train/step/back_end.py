@@ -1,0 +1,101 @@
+"""What carries a step: the ranks of Horovod here, the replicas of tf.distribute in a file of their
+own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from train.config.technique import Technique
+from train.distributed.communicator import allreduce_sum
+from train.step.backward import squared_norm
+from train.step.loss_scale import LossScale, NoLossScale
+from train.step.reduction import Tensors, reducer
+
+
+class BackEnd(Protocol):
+    """Who computes and reduces: the ranks of Horovod, or the replicas of tf.distribute. A value is
+    a tensor there, or one of each replica."""
+
+    size: int  # ranks of the world, each with batches of its own
+    replicas: int  # of them in this process
+
+    def place(self, values: npt.NDArray[Any]) -> Any:
+        """[steps, replicas, b, ...] as an argument of a graph: [steps, b, ...] of each replica."""
+
+    def run(self, function: Callable[..., Any], *values: Any) -> Any:
+        """``function`` on each replica."""
+
+    def reduce(self, gradients: list[Any], squares: list[Any]) -> tuple[list[Any], list[tf.Tensor]]:
+        """Over all ranks: the mean gradient, and of each of the squares its mean, followed by the
+        squared norm of the mean gradient."""
+
+    def update(self, variable: Any, function: Callable[..., Any], *values: Any) -> Any:
+        """``function`` of a variable that all replicas have in common."""
+
+    def local(self, value: Any) -> Sequence[tf.Tensor]:
+        """The tensors of this process."""
+
+    def state(self, model: tf.keras.Model, others: Sequence[tf.Variable]) -> list[tf.Variable]:
+        """All variables that a checkpoint holds."""
+
+    def round_s(self) -> float | None:
+        """Seconds of the smallest all-reduce; None if there is none to time."""
+
+    def pull(self) -> None:
+        """Bring the model that is evaluated up to the trained one, if that is another."""
+
+    def push(self) -> None:
+        """Give the model that is trained what the evaluated one has, if that is another."""
+
+
+class OverRanks:
+    """The back end by Horovod: this process is one rank."""
+
+    replicas = 1
+
+    def __init__(
+        self, technique: Technique, size: int, loss_scale: LossScale | NoLossScale
+    ) -> None:
+        self.size = size
+        self._reduced = reducer(technique, size)
+        # what float16 would lose on its way between the ranks it loses in the backward pass too
+        self._wire_scale = loss_scale if technique.compression == "fp16" else NoLossScale()
+
+    def place(self, values: npt.NDArray[Any]) -> tf.Tensor:
+        return tf.constant(np.ascontiguousarray(values[:, 0]))
+
+    def run(self, function: Callable[..., Any], *values: Any) -> Any:
+        return function(*values)
+
+    def reduce(self, gradients: Tensors, squares: Tensors) -> tuple[Tensors, Tensors]:
+        scaled, means = self._reduced(self._wire_scale.scaled(gradients), squares)
+        mean = self._wire_scale.unscaled(scaled)
+        return mean, [*means, squared_norm(mean)]
+
+    def update(self, variable: tf.Variable, function: Callable[..., Any], *values: Any) -> Any:
+        return function(variable, *values)
+
+    def local(self, value: tf.Tensor) -> Sequence[tf.Tensor]:
+        return (value,)
+
+    def state(self, model: tf.keras.Model, others: Sequence[tf.Variable]) -> list[tf.Variable]:
+        return [*model.variables, *others]
+
+    def pull(self) -> None:
+        """The evaluated model is the trained one."""
+
+    push = pull
+
+    def round_s(self) -> float | None:
+        if self.size == 1:
+            return None
+        begin = time.perf_counter()
+        with tf.device("CPU"):  # a GPU's own queue is another matter
+            float(allreduce_sum(tf.constant(1.0), "meeting"))
+        return time.perf_counter() - begin
