@@ -1,8 +1,8 @@
 """All that ranks send each other: tensors within a graph, small values between graphs. The only
 file that imports Horovod.
 
-Every message has a name, the same on all ranks: Horovod matches by names what ranks send in any
-order.
+In a graph every message has a name, by which Horovod matches what ranks send in any order. Between
+graphs all ranks send the same messages in the same order.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._watcher.join()
+        self._watcher.join(REPORT_S)
         self._reporter.join(REPORT_S)
 
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
@@ -94,20 +94,21 @@ class Watchdog:
             self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
 
     def watch(self, ask: Callable[[], str] | None) -> None:
-        """From now on a graph makes progress, too, whose phase ``ask`` tells at once; None: none
-        does."""
+        """From now on a graph makes progress, too: ``ask`` returns its phase, at once. None: no
+        graph does."""
         with self._replacing:
             self._ask, self._answer = ask, ask() if ask else ""
 
-    def _look(self) -> None:
-        with self._replacing:
+    def _poll(self) -> None:
+        # this thread must live on, whatever becomes of what it asks
+        with self._replacing, contextlib.suppress(Exception):
             if self._ask and (answer := self._ask()) != self._answer:
                 self._answer = answer
                 self._doing = _Doing(answer, self._doing.limit_s, *self.awake.read())
 
     def _watch(self) -> None:
         while not self._stop.wait(PERIOD_S):
-            self._look()
+            self._poll()
             doing = self._doing
             idle = self.awake.look() - doing.since
             if self.supervisor is not None and is_orphan(self.supervisor):

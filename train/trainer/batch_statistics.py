@@ -45,6 +45,7 @@ def settle_statistics(
     if config.technique.bn_statistics == "reestimated":
         reestimate_statistics(model, estimated_from(), ranks.size)
     else:
+        beat(WAITING)
         reduce_statistics(model, ranks.size)
 
 
