@@ -150,7 +150,8 @@ invariants: setup-dev ## prove each technique: technique x invariant x observed 
 	@$(PY) -m pytest -q -m invariant --whole-proof tests
 
 bench: setup-dev ## what a step, the ghost layer, a report and the commands with 10,000 runs cost
-	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.ghost && $(PY) -m tests.bench.records && \
+	@$(PY) -m tests.bench $$CASES && $(PY) -m tests.bench.parts && $(PY) -m tests.bench.messages && \
+	  $(PY) -m tests.bench.latency && $(PY) -m tests.bench.ghost && $(PY) -m tests.bench.records && \
 	  $(PY) -m tests.bench.commands && $(PY) -m tests.bench.start
 
 lint: setup-dev ## style and types; changes nothing

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from jobs.cell.stop import Reason
 from train.distributed.awake import Awake
-from train.distributed.watchdog import BEAT_S
+from train.distributed.watchdog import BEAT_S, WAITING
 from train.record.cell_folder import rank_file
 
 #: The supervisor looks at the ranks' files this often, seconds.
@@ -120,7 +120,7 @@ def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     ``first``: the rank whose watchdog ended it first; its last sign is the moment of the hang.
     What all ranks were suspended for together is nobody's fault. To blame is a rank that wrote
     nothing at all, else one whose sign was overdue then, or that slept since its last progress;
-    else the one whose last progress is the longest ago.
+    else the one whose last progress is the longest ago, of those that do not wait for others.
     """
     signs = [read_sign(cell, rank) for rank in range(size)]
     moment = signs[first].at or max((sign.at or 0.0 for sign in signs), default=0.0)
@@ -139,7 +139,8 @@ def blame(cell: Path, size: int, first: int) -> tuple[str, str, int]:
     culprit = max(range(size), key=overdue_s)
     state = "shows no life"
     if overdue_s(culprit) <= LATE_S:
-        culprit = max(range(size), key=idle_s)
+        busy = [rank for rank in range(size) if not signs[rank].phase.endswith(WAITING)]
+        culprit = max(busy or range(size), key=idle_s)
         state = f"made no progress for {signs[culprit].idle_s:.0f} s"
     what = f"a hang: rank {culprit} {state} (while: {signs[culprit].phase})"
     others = "; ".join(f"rank {rank}: {sign.phase}" for rank, sign in enumerate(signs))

@@ -86,7 +86,7 @@ def lines(case: Case, found: Found) -> Iterator[str]:
             passed = statistics.median(ratios) >= BAR and not high < 1
             text += "  passed" if passed else "  FAILED"
         yield text
-        if first == "parts" and case.ranks > 1:
+        if first == "parts" and case.link:
             yield f"{case.name:40} {name:>13} {overlap(case, found, speeds[first], own)}"
     if found.delay_line is not None:
         yield f"{case.name:40}    delay line took {found.delay_line:.2f} of a core"

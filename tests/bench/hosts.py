@@ -14,6 +14,8 @@ import psutil
 
 from tests.pretend_hosts import Host, address, ip, name_them, pretend_hosts, switch_of
 
+#: Before a command: the kernel ends it with the bench, also if that is killed.
+TIED = ("setpriv", "--pdeathsig", "KILL")
 _DELAY_LINE = str(Path(__file__).with_name("delay_line.py"))
 
 
@@ -45,8 +47,8 @@ def two_hosts(link: Link) -> Iterator[TwoHosts]:
             for port in ports:
                 ip("-n", switch, "link", "set", port, "nomaster")
             running = subprocess.Popen(
-                ["nsenter", f"--net=/run/netns/{switch}", sys.executable, _DELAY_LINE, *ports,
-                 str(link.delay_ms / 1000)], stdout=subprocess.PIPE, text=True,
+                ["nsenter", f"--net=/run/netns/{switch}", *TIED, sys.executable, _DELAY_LINE,
+                 *ports, str(link.delay_ms / 1000)], stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             stack.callback(running.wait)
             stack.callback(running.kill)

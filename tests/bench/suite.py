@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def main() -> None:
     if asked.bucket_mib:
         from train.step import reduction
 
-        reduction.BUCKET_BYTES = asked.bucket_mib << 20
+        # no size follows from the network's
+        reduction.BUCKET_BYTES, reduction.BUCKETS = asked.bucket_mib << 20, sys.maxsize
     take = build_step(config, runtime, data, asked.form)
     per_call = int(asked.form) if asked.form.isdecimal() else 1
     take(per_call)  # makes the graph
@@ -111,31 +113,40 @@ def turn(take: Callable[[int], list[Any]], per_call: int, steps: int, batch: int
 
 def build_step(config: RunConfig, runtime: Any, data: Any, form: str) -> Callable[[int], list[Any]]:
     """Takes up to so many steps in one call; their results."""
-    from train.data.batches import Batches, process_batches
+    from train.data import batches
     from train.run.build import build_parts
 
     parts = build_parts(config, data, runtime)
     plan = parts.plan.epochs[0]
+    ours = config, data, parts.used
+    if hasattr(batches, "Feed"):
+        several = parts.step
+        of_calls = partial(
+            batches.Feed(*ours, runtime.rank, runtime.size).epoch, plan, following=plan
+        )
+    else:  # an older commit
+        several = parts.step.several
+        of_calls = partial(batches.process_batches, *ours, plan, runtime.rank, runtime.size, 1)
 
-    def epochs(per_call: int) -> Iterator[Batches]:
+    def epochs(per_call: int) -> Iterator[Any]:
         whole, rest = divmod(plan.steps, per_call)
-        calls = [per_call] * whole + [rest] * (rest > 0)
         while True:
-            yield from process_batches(
-                config, data, parts.used, plan, runtime.rank, runtime.size, 1, calls
-            )
+            yield from of_calls(calls=[per_call] * whole + [rest] * (rest > 0))
 
-    # older commits train by `several`, and measure parts by the call
-    several = getattr(parts.step, "several", parts.step)
-    batches: dict[int, Iterator[Batches]] = {}
+    measured: Any = None
+    if form == "parts":
+        from train.step.measured import MeasuredStep
+
+        measured = MeasuredStep(parts.step)
+    blocks: dict[int, Iterator[Any]] = {}
     first = 0
 
     def take(per_call: int) -> list[Any]:
         nonlocal first
-        own = next(batches.setdefault(per_call, epochs(per_call)))
+        own = next(blocks.setdefault(per_call, epochs(per_call)))
         number, first = first, first + len(own)
-        if form == "parts":
-            return [parts.step(own.of_step(0), RATE, number)]
+        if measured:
+            return [measured(own, RATE, number)]
         return several(own, [RATE] * len(own), number)
 
     return take

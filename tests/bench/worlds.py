@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobs.cell.launch import core_groups
+from tests.bench.hosts import TIED
 from tests.bench.suite import Asked
 from tests.pretend_hosts import Host, address
 from tests.sweeps import ROOT
@@ -55,7 +56,7 @@ class Place(NamedTuple):
     def commands(self, program: Sequence[str]) -> list[list[str]]:
         hosts = self.hosts or [[]] * self.size
         return [
-            [*host, "taskset", "--cpu-list", cores, sys.executable, *program]
+            [*host, *TIED, "taskset", "--cpu-list", cores, sys.executable, *program]
             for host, cores in zip(hosts, self.own_cores(), strict=True)
         ]
 
@@ -165,7 +166,7 @@ def plain(exported: Path, batch: int, place: Place, folder: Path, **more: str) -
     } | more  # fmt: skip
     with ExitStack() as stack:
         server = subprocess.Popen(
-            [*enter, sys.executable, "-c", _RENDEZVOUS, host], stdout=subprocess.PIPE,
+            [*enter, *TIED, sys.executable, "-c", _RENDEZVOUS, host], stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, process_group=0,
         )  # fmt: skip
         stack.callback(kill, [server])

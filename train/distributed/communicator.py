@@ -1,5 +1,8 @@
 """All that ranks send each other: tensors within a graph, small values between graphs. The only
-file that imports Horovod, which matches by equal names what ranks send in any order.
+file that imports Horovod.
+
+In a graph every message has a name, by which Horovod matches what ranks send in any order. Between
+graphs all ranks send the same messages in the same order.
 """
 
 from __future__ import annotations

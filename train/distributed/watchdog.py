@@ -33,6 +33,8 @@ REPORT_S = 10.0
 #: Seconds between two life signs of a rank; a quarter of the limit of a stall if that is shorter.
 #: The first one comes at the start, the last one at the end or at a stall.
 BEAT_S = 15.0
+#: How the phase of a rank ends that waits for the others.
+WAITING = ", adding up over the ranks"
 #: A life sign is a line of JSON, filled with blanks, so that the size of its file stays the same.
 SIGN_BYTES = 512
 
@@ -76,7 +78,7 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._watcher.join()
+        self._watcher.join(REPORT_S)
         self._reporter.join(REPORT_S)
 
     def beat(self, phase: str, patience_s: float = 0.0) -> None:
@@ -86,20 +88,21 @@ class Watchdog:
             self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
 
     def watch(self, ask: Callable[[], str] | None) -> None:
-        """From now on a graph makes progress, too, whose phase ``ask`` tells at once; None: none
-        does."""
+        """From now on a graph makes progress, too: ``ask`` returns its phase, at once. None: no
+        graph does."""
         with self._replacing:
             self._ask, self._answer = ask, ask() if ask else ""
 
-    def _look(self) -> None:
-        with self._replacing:
+    def _poll(self) -> None:
+        # this thread must live on, whatever becomes of what it asks
+        with self._replacing, contextlib.suppress(Exception):
             if self._ask and (answer := self._ask()) != self._answer:
                 self._answer = answer
                 self._doing = _Doing(answer, self._doing.limit_s, *self.awake.read())
 
     def _watch(self) -> None:
         while not self._stop.wait(PERIOD_S):
-            self._look()
+            self._poll()
             doing = self._doing
             idle = self.awake.look() - doing.since
             if self.supervisor is not None and is_orphan(self.supervisor):

@@ -34,7 +34,8 @@ class StepSeed(tf.Module):
             self.value = tf.Variable([stream, 0], dtype=tf.int64, trainable=False, name="step_seed")
 
     def set_step(self, number: tf.Tensor) -> None:
-        self.value.assign(tf.stack([self.value[0], tf.cast(number, tf.int64)]))
+        with tf.device("CPU"):
+            self.value.assign(tf.stack([self.value[0], tf.cast(number, tf.int64)]))
 
 
 class SeededGenerator(RandomGenerator):

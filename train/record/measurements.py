@@ -83,9 +83,10 @@ class TrustRatios(Frozen):
 
 
 class EpochRecord(Frozen):
-    """One epoch. Seconds are wall time on rank 0 between barriers of all ranks, without what its
-    ranks were suspended for and what the suite does for itself: making graphs, comparing weights,
-    and what a sampled step takes longer than the others."""
+    """One epoch. Seconds are wall time, of training on the rank that began last, of evaluation on
+    the one that took longest: without what ranks were suspended for and what the suite does for
+    itself, as making graphs, comparing weights, and what a sampled step takes longer than others.
+    """
 
     epoch: Positive
     attempt: Positive  # which start of the program ran it

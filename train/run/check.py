@@ -209,7 +209,7 @@ def _trained(trainer: Any, folder: Path) -> Any:
     """As a run trains, with its first checkpoint in ``folder``, too; collective."""
     trainer.start()
     for plan in trainer.left():
-        trainer.add(trainer.epochs.run_epoch(plan))
+        trainer.add(trainer.loop.run_epoch(plan))
         if plan.number == 0 and trainer.runtime.rank == 0:
             shutil.copy(trainer.out / CHECKPOINT_NAME, folder)
     return trainer.finish()
@@ -243,6 +243,7 @@ def _accumulation(
     build: Callable[[RunConfig], Any], config: RunConfig, data: Dataset, rank: int
 ) -> Row:
     """Collective: a step of SGD without dropout, by two batches and by both as one."""
+    from train.data.batches import Batches  # noqa: PLC0415
     from train.models.layers import random_layers  # noqa: PLC0415
 
     sgd = config.technique.model_copy(update={"optimizer": Sgd()})
@@ -255,8 +256,12 @@ def _accumulation(
     for images, number in ((both, 0), (both // 2, 0), (both, 1)):
         for variable, value in zip(parts.step.state, before, strict=True):
             variable.assign(value)
-        cuts = [slice(n, n + images) for n in range(both * rank, both * (rank + 1), images)]
-        parts.step([(data.train_x[cut], data.train_y[cut]) for cut in cuts], 1.0, number)
+        own = slice(both * rank, both * (rank + 1))
+        cut = (1, both // images, images)  # one step of so many batches
+        batches = Batches(
+            data.train_x[own].reshape(*cut, *data.train_x.shape[1:]), data.train_y[own].reshape(cut)
+        )
+        parts.step(batches, [1.0], number)
         moved = (v.numpy() - value for v, value in zip(parts.step.state, before, strict=True))
         steps.append(np.concatenate([np.ravel(part) for part in moved]))
     if not np.array_equal(steps[2], steps[0], equal_nan=True):

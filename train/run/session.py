@@ -85,7 +85,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     trainer = Trainer(config, runtime, data, parts, task, watchdog, origin, world.oversubscribed)
 
     def announced() -> Announcement:
-        shared = {"oversubscribed": trainer.epochs.oversubscribed}  # so far
+        shared = {"oversubscribed": trainer.loop.oversubscribed}  # so far
         return Announcement(
             world=world.model_copy(update=shared),
             data=DataRecord(
@@ -144,5 +144,5 @@ def train(trainer: Trainer) -> AttemptResult:
     """
     trainer.start()
     for plan in trainer.left():
-        trainer.add(trainer.epochs.run_epoch(plan))
+        trainer.add(trainer.loop.run_epoch(plan))
     return trainer.finish()

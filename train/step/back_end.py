@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from train.config.technique import Technique
 from train.distributed.communicator import allreduce_sum
+from train.models.layers import graph
 from train.step.backward import squared_norm
 from train.step.loss_scale import LossScale, NoLossScale
 from train.step.reduction import Tensors, reducer
@@ -64,6 +65,7 @@ class OverRanks:
     ) -> None:
         self.size = size
         self._reduced = reducer(technique, size)
+        self._round = graph(_round)  # only in a graph does Horovod know its name
         # what float16 would lose on its way between the ranks it loses in the backward pass too
         self._wire_scale = loss_scale if technique.compression == "fp16" else NoLossScale()
 
@@ -96,6 +98,10 @@ class OverRanks:
         if self.size == 1:
             return None
         begin = time.perf_counter()
-        with tf.device("CPU"):  # a GPU's own queue is another matter
-            float(allreduce_sum(tf.constant(1.0), "meeting"))
+        float(self._round())
         return time.perf_counter() - begin
+
+
+def _round() -> tf.Tensor:
+    with tf.device("CPU"):  # a GPU's own queue is another matter
+        return allreduce_sum(tf.constant(1.0), "meeting")

@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.batches import Batches
+from train.distributed.watchdog import WAITING
 from train.models.layers import graph
 from train.step.result import StepParts, StepResult
-from train.step.step import REDUCING, TrainStep
+from train.step.step import TrainStep
 
 
 class MeasuredStep:
@@ -35,7 +36,7 @@ class MeasuredStep:
         for square in ends.local(own.square):
             float(square)  # made of all gradients: they are there when it is
         if ends.size > 1:  # who waits for the others must not look as if it computed
-            step.beat(number, REDUCING)
+            step.beat(number, WAITING)
         waiting_s, negotiation_s = self._meet()
         begin = time.perf_counter()
         gradients, *means = self._reduce(own, accumulates=count > 1)

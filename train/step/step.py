@@ -4,7 +4,8 @@ Own, because ``model.fit`` hides what must be measured, and a ``DistributedOptim
 in ``minimize``: with a tape and ``apply_gradients`` it trains every rank alone, without an error.
 
 A call takes several steps in one graph. No host is between them, and gradients travel while others
-are computed. No part is a function of its own there: it would give all its results at once.
+are computed. The parts are not functions of their own there: a function returns all its results at
+once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tensorflow as tf
 
 from train.config.technique import Technique
 from train.data.batches import Batches
+from train.distributed.watchdog import WAITING
 from train.models.layers import StepSeed, draw_number, graph
 from train.step.adascale import AdaScale
 from train.step.back_end import BackEnd
@@ -28,9 +30,7 @@ from train.step.loss_scale import LossScale, NoLossScale
 from train.step.optimizers.layerwise import trust_log, velocities
 from train.step.result import StepResult
 
-#: Parts of a step as the watchdog reads them: what a rank does that waits for the others.
-_COMPUTING, _REDUCING = 0, 1
-REDUCING = ", adding up over the ranks"
+_COMPUTING, _REDUCING = 0, 1  # parts of a step, as ``progress`` has them
 
 
 @dataclass(eq=False, repr=False)
@@ -81,10 +81,12 @@ class TrainStep:
         earlier = self.summed(batches, first, accumulated - 1, sigma)
         if earlier is not None:
             self.beat(first, f", batch {accumulated} of {accumulated}")
-        numbers = [draw_number(first + n, accumulated - 1) for n in range(len(rates))]
+        drawn = [draw_number(first + n, accumulated - 1) for n in range(len(rates))]
+        with tf.device("CPU"):
+            numbers = tf.constant(drawn, tf.int64)
         table, ratios, taken = self._graph_for(batches, earlier, sigma)(
             *self.placed(batches, accumulated - 1),
-            tf.constant(numbers, tf.int64), tf.constant(rates, tf.float32),
+            numbers, tf.constant(rates, tf.float32),
             tf.constant(self.corrections(rates), tf.float32), sigma, earlier,
             tf.constant(accumulated, tf.float32),
         )  # fmt: skip
@@ -105,25 +107,27 @@ class TrainStep:
         steps = tf.shape(rates)[0]
 
         def step(n: tf.Tensor, _: tf.Tensor, table: Any, ratios: Any) -> tuple[Any, ...]:
-            with tf.control_dependencies([self._report(numbers[n], _COMPUTING)]):
-                own = self._gradients(images, labels, n, numbers[n], sigma)
+            with tf.device("CPU"):  # where it is read, so that a GPU need not answer
+                number = numbers[n]
+            with tf.control_dependencies([self._report(number, _COMPUTING)]):
+                own = self._gradients(images, labels, n, number, sigma)
             if earlier is not None:
                 own = self.average(self._add(earlier, own), accumulated)
             if self.back_end.size > 1:  # who waits must not look as if it were computing
-                self._report(numbers[n], _REDUCING, *self.back_end.local(own.square))
+                self._report(number, _REDUCING, *self.back_end.local(own.square))
             mean, *squares = self.reduce(own, accumulates=earlier is not None)
             finite = tf.math.is_finite(squares[-1])
             if self.may_overflow:
                 # the reduced gradient decides, so that all ranks take the same number of steps
-                done = tf.cond(
-                    finite,
-                    lambda: self.update(mean, rates[n], corrections[n]),
-                    lambda: tf.zeros([len(mean)]),
-                )
+                def updated() -> tf.Tensor:
+                    with tf.control_dependencies([self.update(mean, rates[n], corrections[n])]):
+                        return tf.constant(True)
+
+                finite = done = tf.cond(finite, updated, lambda: tf.constant(False))
                 self.loss_scale.update(finite)
             else:
-                # a host that waits for a number of a GPU at each step leaves the GPU idle: what is
-                # no number is seen when the call is over, and has ended the run in any case
+                # a host that waits for a number of a GPU at each step leaves the GPU idle; a NaN is
+                # found at the end of the call, and ends the run
                 done, finite = self.update(mean, rates[n], corrections[n]), tf.constant(True)
             hits = tf.add_n([tf.cast(x, tf.float32) for x in self.back_end.local(own.hits)])
             loss = tf.reduce_mean(tf.stack(self.back_end.local(own.loss)))
@@ -135,8 +139,12 @@ class TrainStep:
 
         width = len(self.trust.names) if self.trust else 0
         empty = [tf.TensorArray(tf.float32, steps, element_shape=s) for s in ([5], [2, width])]
+
+        def goes_on(n: tf.Tensor, finite: tf.Tensor, *_: Any) -> tf.Tensor:
+            return (n < steps) & finite if self.may_overflow else n < steps
+
         taken, _, table, ratios = tf.while_loop(
-            lambda n, finite, *_: (n < steps) & finite,
+            goes_on,
             step,
             (tf.constant(0), tf.constant(True), *empty),
             parallel_iterations=1,  # the next step needs this one's weights, and its names
@@ -186,8 +194,6 @@ class TrainStep:
         """The part that begins when ``after`` are computed; on a GPU, when they are queued."""
         with tf.device("CPU"), tf.control_dependencies(after):
             return self.progress.assign(tf.stack([number, tf.constant(part, tf.int64)])).op
-
-    # --- what the host does of a step ------------------------------------------------------------
 
     def result(
         self, loss: float, correct: int, images: int, squares: Sequence[float], rate: float,
@@ -262,18 +268,12 @@ class TrainStep:
         others = [*self.optimizer.variables(), *self.loss_scale.variables]
         return self.back_end.state(self.model, others)
 
-    @property
-    def wire_bytes(self) -> int:
-        """Of one gradient, as it travels."""
-        count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
-        return count * (4 if self.technique.compression == "none" else 2)
-
     def doing(self) -> tuple[int, str]:
         """Number of the step that a graph is taking, and its part; for another thread."""
         drawn, part = self.progress.numpy().tolist()
         micro, number = divmod(drawn, draw_number(0, 1))
         batch = f", batch {micro + 1} of {micro + 1}" if micro else ""
-        return number, REDUCING if part == _REDUCING else batch
+        return number, WAITING if part == _REDUCING else batch
 
     def _graph_for(
         self, batches: Batches, earlier: Backward | None, sigma: tf.Tensor | None

@@ -17,6 +17,7 @@ from train.data.batches import estimation_batches
 from train.data.dataset import Dataset, Pixels
 from train.data.sampling import Indices
 from train.distributed.communicator import Ranks, allreduce_mean
+from train.distributed.watchdog import WAITING
 from train.models.layers import graph
 from train.models.normalisation import (
     GhostBatchNormalization,
@@ -39,11 +40,12 @@ def settle_statistics(
         for number, images in enumerate(islice(batches, most), 1):
             beat(f", batch {number}")
             yield images
-        beat(", adding up over the ranks")
+        beat(WAITING)
 
     if config.technique.bn_statistics == "reestimated":
         reestimate_statistics(model, estimated_from(), ranks.size)
     else:
+        beat(WAITING)
         reduce_statistics(model, ranks.size)
 
 

@@ -74,7 +74,8 @@ def needed_bytes(
         for variables in (parts.model.trainable_variables, parts.step.state)
     )
     images = (AHEAD + 1) * config.batch_per_rank * config.accumulation * runtime.replicas
-    gradients = 0 if runtime.gpus else 2 * 4 * trained
+    copies = 2 if runtime.size == 1 else 4  # before and after; joined in buckets before and after
+    gradients = 0 if runtime.gpus else copies * 4 * trained
     checkpoint = 2 * 4 * state if runtime.rank == 0 else 0
     return {
         "training": images * math.prod(data.train_x.shape[1:]) + gradients + checkpoint,

@@ -16,7 +16,7 @@ from train.data.batches import Feed
 from train.data.dataset import Dataset
 from train.data.sampling import Indices
 from train.distributed.communicator import Ranks, equal_hash, weights_hash
-from train.distributed.watchdog import Watchdog
+from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import Runtime
 from train.record.measurements import EpochRecord
 from train.record.run import RunError
@@ -47,7 +47,7 @@ class Parts:
 
 
 @dataclass
-class Epochs:
+class EpochLoop:
     """The epochs of one run on this rank.
 
     One step of each epoch is taken in parts, to measure them (:func:`sampled_step`). All others are
@@ -60,8 +60,11 @@ class Epochs:
     data: Dataset
     parts: Parts
     watchdog: Watchdog
-    why_stop: Callable[[], int] = lambda: 0  # on rank 0: a number that all ranks get as ``stop``
+    #: On rank 0, at the end of an epoch: why to stop and whether a checkpoint is due, which all
+    #: ranks get as ``stop`` and ``saves``.
+    what_next: Callable[[], tuple[int, bool]] = lambda: (0, False)
     stop: int = 0
+    saves: bool = False
     error: RunError | None = None  # what broke the last epoch off
     alarms: list[str] = field(default_factory=list)
     oversubscribed: bool = False  # in an epoch so far, of earlier starts, too
@@ -72,8 +75,10 @@ class Epochs:
     skipped_in_a_row: int = 0  # steps, up to the last one
     per_call: int = 1  # steps, at most, in the next epoch; equal on all ranks
     usual_s: tuple[float, float] | None = None  # a usual step, and its call, by the last epochs
-    _suspended_s: float = 0.0  # of this process, as far as epochs have counted it
-    _warm: set[int] = field(default_factory=set)  # accumulated batches whose graphs are there
+    #: of this process, as far as epochs have counted it
+    _suspended_s: float = field(default=0.0, init=False)
+    #: accumulated batches whose graphs are there
+    _warm: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         config, runtime, parts = self.config, self.runtime, self.parts
@@ -141,26 +146,29 @@ class Epochs:
             trained_s - extra_s, ended - began, sampled_s - extra_s, slept_s,
             float(self.runtime.shares()),
             self._wanted_per_call(self._following(plan), None if slept_s else usual),
-            self.why_stop() if self.ranks.rank == 0 else 0,
+            *(self.what_next() if self.ranks.rank == 0 else (0, False)),
         ]  # fmt: skip
+        self.watchdog.beat(f"ending epoch {plan.number + 1}{WAITING}")
         weights = bytes.fromhex(weights_hash(self.parts.model.variables))
         sums, every = self.ranks.exchanged(
             np.concatenate([own, counts]), np.array([*mine, *weights])
         )
-        equal_hash([bytes(map(int, of[len(mine) :])).hex() for of in every])
-        *times, suspensions, shared, per_call, stop = every.T[: len(mine)]
-        self.per_call, self.stop = int(per_call[0]), int(stop[0])
+        if self.error is None:  # two NaN need not have the same bits
+            equal_hash([bytes(map(int, of[len(mine) :])).hex() for of in every])
+        *times, suspensions, shared, per_call, stop, saves = every.T[: len(mine)]
+        self.per_call, self.stop, self.saves = int(per_call[0]), int(stop[0]), bool(saves[0])
         self.oversubscribed |= bool(shared.any())
         self.checked = self.evaluator.evaluation(sums[len(own) :]) if len(counts) else None
         suspended_s = float(suspensions.max())
         if not suspended_s:
             self.samples.add(steps)
             self.usual_s = usual
-        # ranks end the last step together, and evaluate until the last one is done; all others wait
-        # for a rank that is suspended, and their clocks go on
-        trained_s, evaluated_s, sampled_s = (
-            float(of.min() if suspended_s else of.max()) for of in times
-        )
+        # all ranks end the last step together, so the shortest time is that of the rank which began
+        # last; they evaluate until the last one is done. A rank's clock goes on while it waits for
+        # one that is suspended
+        last = int(times[0].argmin())
+        trained_s, sampled_s = float(times[0][last]), float(times[2][last])
+        evaluated_s = float(times[1].min() if suspended_s else times[1].max())
         # the first one: later epochs say the same, with other numbers of steps
         alarm = alarm_of(self.config, plan, results)
         if alarm and not any(earlier.startswith("epoch ") for earlier in self.alarms):
@@ -201,17 +209,17 @@ class Epochs:
         if plan.accumulation in self._warm:
             return
         self._warm.add(plan.accumulation)
-        step, evaluating = self.parts.step, "preparing the evaluation"
+        step = self.parts.step
         phase = f"preparing the steps of epoch {plan.number + 1}"
         step.beat = lambda _, part: self.watchdog.beat(phase + part, PREPARING_S)
         values = [variable.numpy() for variable in step.state]
         kept = step.last_rate, step.adascale
-        (batches,) = self.feed.epoch(replace(plan, steps=1), [1], plan)
+        (batches,) = self.feed.epoch(replace(plan, steps=1), [1])
         rate = self.parts.plan.rate(self.position)
         step.beat(plan.first_step, "")
         step(batches, [rate], plan.first_step)
         self.measured(batches, rate, plan.first_step)
-        self._settle(evaluating, PREPARING_S, most=1)
+        self._settle("preparing the evaluation", PREPARING_S, most=1)
         self.evaluator.answers(np.zeros(1, np.int64))
         for variable, value in zip(step.state, values, strict=True):
             variable.assign(value)

@@ -41,7 +41,7 @@ class Evaluator:
         self, config: RunConfig, model: tf.keras.Model, data: Dataset, ranks: Ranks,
         beat: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self.ranks, self.beat = ranks, beat
+        self.beat = beat
         watched = a_sigmoid_input(model)
         self.watches = watched is not None
         outputs = [model.output, watched] if self.watches else [model.output]

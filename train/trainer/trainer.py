@@ -17,7 +17,7 @@ from train.data.dataset import Dataset
 from train.distributed.communicator import Ranks, equal_hash, weights_hash
 from train.distributed.interfaces import moved, read_counters
 from train.distributed.launch import Task
-from train.distributed.watchdog import Watchdog
+from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import Runtime
 from train.errors import Unfinished
 from train.models.layers import network_digest
@@ -30,7 +30,7 @@ from train.trainer import checkpoint
 from train.trainer.checks import check_nodes
 from train.trainer.classification import classification
 from train.trainer.divergence import divergence
-from train.trainer.epoch import Epochs, Parts
+from train.trainer.epoch import EpochLoop, Parts
 from train.trainer.evaluate import images_at_once
 from train.trainer.sharpness import sharpness
 
@@ -38,6 +38,8 @@ from train.trainer.sharpness import sharpness
 MARGIN = 1.15
 #: and then ranks leave and the supervisor writes down what became of them: seconds.
 LEAVE_S = 5.0
+#: Bytes per second that a slow file server writes.
+SLOW_DISK = 5e7
 #: Why a run stops at the end of an epoch, by number; 0: it goes on.
 STOPS = (
     "",
@@ -65,18 +67,19 @@ class Trainer:
         self.beat, self.awake = self.watchdog.beat, self.watchdog.awake
         self.ranks = Ranks(self.runtime.rank, self.runtime.size)
         self.fingerprint = self.data.fingerprint + network_digest(self.model)
-        self.epochs = Epochs(
+        self.loop = EpochLoop(
             self.config, self.runtime, self.ranks, self.data, self.parts, self.watchdog,
-            why_stop=self._why_stop, oversubscribed=self.oversubscribed,
+            what_next=self._what_next, oversubscribed=self.oversubscribed,
         )  # fmt: skip
         self.plans = self.parts.plan.epochs
         self.done: list[EpochRecord] = []  # of all starts
         self.pursuit: Pursuit | None = None
         self.resumed_from = 0
         self.origin_from = 0  # epochs before the first one of this origin
-        self._counters = read_counters()
         self._saved_at = -math.inf
-        self._longest_s = self._longest_save_s = 0.0  # of an epoch with all that belongs to it
+        self._longest_s = 0.0  # an epoch, without its checkpoint
+        size = sum(math.prod(variable.shape) for variable in self.step.state)
+        self._longest_save_s = 4 * size / SLOW_DISK  # until one has been timed
 
     def start(self) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked.
@@ -97,7 +100,7 @@ class Trainer:
                 )
         # also the number of the start, or ranks with other views of the folder would judge the pace
         # of epochs, and so their target, each in its own way
-        restored, self.epochs.alarms, self.epochs.attempt = self.ranks.of_first(
+        restored, self.loop.alarms, self.loop.attempt = self.ranks.of_first(
             (restored, alarms, self.task.attempt), self.step.state
         )
         self.step.back_end.push()
@@ -109,19 +112,20 @@ class Trainer:
             # cut to the checkpoint, which may be some epochs older
             lines = "".join(epoch.model_dump_json() + "\n" for epoch in self.done)
             write_atomically(self.out / EPOCHS_NAME, lines)
+        self._counters = read_counters()
         self._began, self._slept_before_s = self.awake.now(), self.awake.suspended_s()
 
     def _continue(self, progress: checkpoint.Progress, epochs: list[EpochRecord]) -> None:
         self.done, self.resumed_from = epochs, len(epochs)
         self.step.last_rate, self.step.adascale = progress.last_rate, progress.adascale
-        self.epochs.position = progress.position
-        self.epochs.skipped_in_a_row = progress.skipped_in_a_row
-        self.epochs.oversubscribed |= progress.oversubscribed
-        self.epochs.alarms += progress.alarms
+        self.loop.position = progress.position
+        self.loop.skipped_in_a_row = progress.skipped_in_a_row
+        self.loop.oversubscribed |= progress.oversubscribed
+        self.loop.alarms += progress.alarms
         self.origin_from = progress.origin_from
         if changes := self.origin.changes(progress.origin):
             self.origin_from = len(epochs)
-            self.epochs.alarms.append(
+            self.loop.alarms.append(
                 f"resumed after epoch {len(epochs)} with {changes}; the throughput is that of "
                 "later epochs, seconds to a target are those of all"
             )
@@ -134,46 +138,54 @@ class Trainer:
             Unfinished: a stop is asked for, or due.
         """
         while self._goes_on():
-            if why := STOPS[self.epochs.stop]:
+            if why := STOPS[self.loop.stop]:
                 done = f"stopped after epoch {len(self.done)} of {len(self.plans)}"
                 raise Unfinished(f"{done}, which is in the checkpoint: {why}")
             yield self.plans[len(self.done)]
 
     def _goes_on(self) -> bool:
         decided = self.pursuit and self.done and self.pursuit.outcome()
-        return not decided and self.epochs.error is None and len(self.done) < len(self.plans)
+        return not decided and self.loop.error is None and len(self.done) < len(self.plans)
 
     def add(self, record: EpochRecord) -> None:
         """Keep the record of an epoch, and now and then the state after it."""
         self.done.append(record)
         if self.pursuit:
             self.pursuit.add(record)
+        began = self.awake.now()
+        saves = self.loop.error is None and (self.loop.saves or not self._goes_on())
         if self.runtime.rank == 0:
-            began = self.awake.now()
-            ends = self.epochs.stop or not self._goes_on()
-            if self.epochs.error is None and (ends or began - self._saved_at >= self.checkpoint_s):
+            if saves:
                 self.beat(f"writing the checkpoint of epoch {len(self.done)}")
                 self._save(record)
-                self._saved_at = self.awake.now()
-                self._longest_save_s = max(self._longest_save_s, self._saved_at - began)
             append_line(self.out / EPOCHS_NAME, record.model_dump_json())
+        if saves:
+            self._saved_at = self.awake.now()
+            self._longest_save_s = max(self._longest_save_s, self._saved_at - began)
+            # or the next epoch would seem to last longer on those that wait in it
+            self.beat(f"waiting for the checkpoint of epoch {len(self.done)}{WAITING}")
+            self.ranks.barrier()
+        self._began = self.awake.now()
 
     def _save(self, record: EpochRecord) -> None:
         progress = checkpoint.Progress(
-            last=record, last_rate=self.step.last_rate, position=self.epochs.position,
-            adascale=self.step.adascale, skipped_in_a_row=self.epochs.skipped_in_a_row,
-            alarms=tuple(self.epochs.alarms), oversubscribed=self.epochs.oversubscribed,
+            last=record, last_rate=self.step.last_rate, position=self.loop.position,
+            adascale=self.step.adascale, skipped_in_a_row=self.loop.skipped_in_a_row,
+            alarms=tuple(self.loop.alarms), oversubscribed=self.loop.oversubscribed,
             origin=self.origin, origin_from=self.origin_from,
         )  # fmt: skip
         file = self.out / CHECKPOINT_NAME
         checkpoint.save(file, self.config, self.fingerprint, self.step.state, progress)
 
-    def _why_stop(self) -> int:
+    def _what_next(self) -> tuple[int, bool]:
         """At the end of an epoch, on rank 0, whose clock and file system decide: a number of
-        ``STOPS``."""
+        ``STOPS``, and whether a checkpoint is due."""
         now = self.awake.now()
         self._longest_s = max(self._longest_s, now - self._began)
-        self._began = now
+        stop = self._why_stop()
+        return stop, bool(stop) or now - self._saved_at >= self.checkpoint_s
+
+    def _why_stop(self) -> int:
         # a file server that is away asks for nothing
         if file_mark(self.out / "logs" / STOP_NAME) is not None:
             return 1
@@ -191,7 +203,7 @@ class Trainer:
         Raises:
             UnequalRanks: the ranks' weights differ.
         """
-        broken_off = self.epochs.error
+        broken_off = self.loop.error
         # a run that its target ended early was not given the time to learn
         judged = self.config.labelled and len(self.done) == len(self.plans)
         error = broken_off or divergence(self.done[-1], len(self.data.classes), labelled=judged)
@@ -201,18 +213,20 @@ class Trainer:
             else ()
         )
         self.beat("comparing the ranks' weights")
-        weights = equal_hash(self.ranks.allgather(weights_hash(self.model.variables)))
+        hashes = self.ranks.allgather(weights_hash(self.model.variables))
+        weights = hashes[0] if broken_off else equal_hash(hashes)  # two NaN may differ in bits
         self.beat("summing up the steps")
-        steps = self.ranks.allgather(self.epochs.samples.summary(self.runtime.rank))
+        steps = self.ranks.allgather(self.loop.samples.summary(self.runtime.rank))
         known = tuple(own for own in steps if own is not None)
-        classes, evaluator = None, self.epochs.evaluator
+        classes, evaluator = None, self.loop.evaluator
         if self.config.labelled and broken_off is None:
             # made now if the run was resumed after its last epoch
-            checked = self.epochs.checked
+            checked = self.loop.checked
             checked = checked or evaluator.evaluation(self.ranks.summed(evaluator.counts()))
             counts = np.asarray(checked.counts)
             classes = classification(counts, self.data.classes, len(self.done))
         images = self.config.sharpness_images
+        trained = sum(math.prod(weight.shape) for weight in self.model.trainable_variables)
         return AttemptResult(
             error, tuple(self.done), self.resumed_from,
             steps=known if len(known) == len(steps) else None,
@@ -224,8 +238,8 @@ class Trainer:
                 self.model, self.data, self.parts.used, images, self.ranks,
                 images_at_once(self.config, *self.data.train_x.shape[1:3]), self.beat,
             ),
-            alarms=tuple(self.epochs.alarms),
-            gradient_bytes=self.step.wire_bytes,
+            alarms=tuple(self.loop.alarms),
+            gradient_bytes=trained * (4 if self.config.technique.compression == "none" else 2),
             adapted=self.step.trust.names if self.step.trust else (),
             origin_from=self.origin_from,
         )  # fmt: skip

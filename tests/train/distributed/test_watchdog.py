@@ -114,6 +114,11 @@ with Watchdog(Path(sys.argv[1]), 8, None, lambda what: print(what, flush=True)) 
     for step in range(50):
         watchdog.beat(f"training step {step} of 50")
         time.sleep(0.2)
+    graph = [0]
+    watchdog.watch(lambda: f"training step {graph[0]} of 50")
+    for graph[0] in range(50):
+        time.sleep(0.2)
+    watchdog.watch(None)
     watchdog.beat("they came")
     print("they came", flush=True)
     time.sleep(60)

@@ -114,7 +114,7 @@ def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(
     invariant(name, "20 recorded gains, base batch 4, by hand", off, 1e-5)
     off = max(abs(step.rate / rate - 1) for step, rate in zip(steps, rates, strict=True))
     invariant(name, "20 recorded rates on the clock of gains, by hand", off, 1e-5)
-    assert run.epochs.position == pytest.approx(sum(gains), rel=1e-5)
+    assert run.loop.position == pytest.approx(sum(gains), rel=1e-5)
 
 
 def test_noise_is_told_of_the_batches_that_it_was_measured_on(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_one_step_of_a_pass_is_sampled_however_many_epochs_it_has() -> None:
 
 
 def test_a_call_lasts_a_quarter_of_a_second_whatever_its_steps_take(tmp_path: Path) -> None:
-    epochs, plan = cell(config(), tmp_path).epochs, EpochPlan(0, 1, 8, 5, 0, 1.0)
+    epochs, plan = cell(config(), tmp_path).loop, EpochPlan(0, 1, 8, 5, 0, 1.0)
     usual = [None, (9.0, 0.011), (9.0, 3.0), (9.0, 0.0), (9.0, 0.1)]
     assert [epochs._wanted_per_call(plan, of) for of in usual] == [1, 22, 1, 64, 2]
 

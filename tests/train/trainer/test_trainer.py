@@ -94,13 +94,13 @@ def curve(epochs: Any) -> list[tuple[Any, ...]]:
 def steps_of(run: Any) -> list[Any]:
     """Fills up with the results of the steps that the run takes in its epochs."""
     steps: list[Any] = []
-    counted = run.epochs._counted
+    counted = run.loop._counted
 
     def noted(*taken: Any) -> Any:
         steps.extend(results := counted(*taken))
         return results
 
-    run.epochs._counted = noted
+    run.loop._counted = noted
     return steps
 
 
@@ -120,9 +120,9 @@ def killed_at(moment: str) -> Any:
 def test_all_graphs_are_made_before_the_first_epoch_is_timed(tmp_path: Path) -> None:
     """Re-estimated statistics had one of their own in each epoch."""
     run = cell(of(Sgd(), epochs=2, bn_statistics="reestimated"), tmp_path)
-    layer, watch, traced, before = run.model.get_layer("hidden"), run.epochs._watch, [], []
+    layer, watch, traced, before = run.model.get_layer("hidden"), run.loop._watch, [], []
     layer.activation = lambda x: traced.append(layer) or x
-    run.epochs._watch = lambda plan: before.append(len(traced)) or watch(plan)
+    run.loop._watch = lambda plan: before.append(len(traced)) or watch(plan)
     run.train()
     assert before == 2 * [len(traced)] and traced
 
@@ -168,7 +168,7 @@ def test_a_run_resumed_on_other_devices_or_code_or_on_shared_cores_says_so(tmp_p
             run.train()
     last = cell(given, tmp_path, attempt=3, **other)
     found = last.train()
-    assert last.epochs.oversubscribed and not last.runtime.cores.others
+    assert last.loop.oversubscribed and not last.runtime.cores.others
     (alarm,) = found.alarms
     words = "device B (before: A), nodes 2 (before: 1), commit c2 (before: c1)"
     assert alarm.startswith(f"resumed after epoch 1 with {words}")
@@ -187,7 +187,7 @@ def test_ranks_that_part_in_a_deterministic_run_end_it_in_that_epoch(tmp_path: P
             return sums, np.stack([row, [*row[:-1], row[-1] + 1]])
 
     run = cell(of(Sgd()), tmp_path)
-    run.epochs.ranks = Parted(0, 1)
+    run.loop.ranks = Parted(0, 1)
     with pytest.raises(UnequalRanks, match=r"weights differ after training: .*rank 1 "):
         run.train()
     assert not read_epochs(tmp_path) and not (tmp_path / CHECKPOINT_NAME).exists()
@@ -277,7 +277,7 @@ def test_what_a_run_was_suspended_for_is_no_training_time(tmp_path: Path) -> Non
     assert [round(epoch.suspended_s) for epoch in epochs] == [0, 7200, 3600]
     for epoch in epochs:
         assert 0.1 < epoch.train_s < 1.5 and epoch.eval_s < 3
-    assert run.epochs.samples.epochs == 1, "step times are of epochs without a suspension"
+    assert run.loop.samples.epochs == 1, "step times are of epochs without a suspension"
 
 
 @pytest.mark.tf
@@ -383,9 +383,9 @@ def test_steps_that_overflow_do_not_advance_the_run_s_clock(tmp_path: Path, opti
     skipped = sum(epoch.skipped_steps for epoch in found.epochs)
     assert found.error is None and 3 <= skipped < 20
     assert float(run.step.loss_scale.scale) == 2.0 ** (32 - skipped)
-    assert run.epochs.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
+    assert run.loop.position == 4 * STEPS - skipped == int(run.step.optimizer.iterations)
     assert sum(step.skipped for step in steps) == skipped
-    assert run.epochs.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
+    assert run.loop.skipped_in_a_row == 0 and run.step.last_rate == found.epochs[-1].lr_last
 
 
 @pytest.mark.tf
