@@ -120,9 +120,11 @@ def start_error(error: OSError, program: str, environment: Mapping[str, str]) ->
 
 
 def make_line(goal: str, results: Path | None = None, **variables: str) -> str:
-    """A line that make and the shell take as it is meant, whatever a name holds. RESULTS= is
-    repeated if make was called with it, and ``results`` of the line's sweeps is that folder or not
-    known."""
+    """A line that make and the shell take as it is meant, whatever a name holds.
+
+    RESULTS= is repeated if make was called with it, and ``results``, of the sweeps that the line
+    is about, is that folder or not known.
+    """
     asked = expanded(os.environ.get("RESULTS") or "results").resolve()
     usual = Path("results").resolve()
     if asked != usual and (results is None or asked == results.resolve()):
@@ -143,7 +145,11 @@ class Unreadable(OSError):
 
 
 def read_whole(path: Path) -> bytes | None:
-    """All of a file; None if there is none. Raises Unreadable, also a moment later."""
+    """All of a file; None if there is none.
+
+    Raises:
+        Unreadable: it cannot be read now, and could not be a moment later.
+    """
     for tries_left in reversed(range(READ_TRIES)):
         try:
             return path.read_bytes()

@@ -70,8 +70,11 @@ def split_hash(text: str) -> tuple[str, str | None]:
 
 @lru_cache(1024)
 def parse_model(text: str) -> NetworkSource:
-    """The network that ``model: text`` of a config names. Raises ValueError: it has none of the
-    three forms, or keras.applications has no such network."""
+    """The network that ``model: text`` of a config names.
+
+    Raises:
+        ValueError: it has none of the three forms, or keras.applications has no such network.
+    """
     if text in NETWORKS:
         return NetworkSource(text)
     if text.startswith(APPLICATIONS) and (name := text.removeprefix(APPLICATIONS)).isidentifier():

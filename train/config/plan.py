@@ -51,7 +51,10 @@ class RunPlan:
     @cached_property
     def epochs(self) -> tuple[EpochPlan, ...]:
         """With regime adaptation as many as have the steps of the base batch, the last cut short.
-        Raises ConfigError: an epoch would have no step, or the batch grows beyond the data."""
+
+        Raises:
+            ConfigError: an epoch would have no step, or the batch grows beyond the data.
+        """
         config = self.config
         left = self.base_steps if config.technique.regime_adaptation else None
         plans: list[EpochPlan] = []
@@ -107,7 +110,11 @@ class RunPlan:
 
     @cached_property
     def base_steps(self) -> int:
-        """Steps that the batch which the base rate belongs to would take in the run's epochs."""
+        """Steps that the batch which the base rate belongs to would take in the run's epochs.
+
+        Raises:
+            ConfigError: that batch is larger than the data, so the number would be 0.
+        """
         config, base = self.config, self.config.technique.base_batch
         if base > self.used:
             raise ConfigError(
@@ -125,8 +132,11 @@ class RunPlan:
         return self.epochs[bisect_right(self.epochs, step, key=lambda e: e.first_step) - 1]
 
     def rate(self, clock: float) -> float:
-        """Learning rate of the step at ``clock``: its number, or what AdaScale has made of it. The
-        warm-up (Goyal et al. 2017, 1706.02677, section 2.2) reaches the peak with its last step."""
+        """Learning rate of the step at ``clock``: its number, or what AdaScale has made of it.
+
+        Gradual warm-up (Goyal et al. 2017, 1706.02677, section 2.2) climbs by a constant amount
+        per step and arrives at the peak with its last one.
+        """
         technique = self.config.technique
         peak = technique.peak_lr(self.config.global_batch)
         warmup = self.warmup_steps
@@ -200,8 +210,11 @@ class RunPlan:
 
 
 def plan_of(config: RunConfig, available: int) -> RunPlan:
-    """The plan of a cell that is to be trained on ``available`` training images. Raises
-    ConfigError: it cannot be, or would train something other than it says."""
+    """The plan of a cell that is to be trained on ``available`` training images, checked.
+
+    Raises:
+        ConfigError: it cannot be, or would train something other than it says.
+    """
     validated = tenth(available) if config.validate_on == "train_part" else 0
     return checked_plan(config, available - validated)
 

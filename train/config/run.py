@@ -153,20 +153,9 @@ class RunConfig(Frozen):
     @property
     def shows_noise(self) -> bool:
         """Whether the norms of a rank's gradient and of the mean say how noisy the gradient is."""
-        return self.why_no_noise is None
-
-    @property
-    def why_no_noise(self) -> str | None:
         technique = self.technique
-        if self.repeats:
-            return "the ranks draw the same images (partition: same), so their gradients are one"
-        if technique.reduction == "adasum":
-            return "Adasum has no mean gradient to compare with"
-        if technique.noise_batch is not None:
-            return "the technique adds noise to the gradient"
-        if technique.normalisation == "sync_batch_norm":
-            return "synchronised batch norm couples the ranks' gradients"
-        return None
+        coupled = technique.reduction == "adasum" or technique.normalisation == "sync_batch_norm"
+        return not (self.repeats or technique.noise_batch or coupled)
 
     @property
     def processes(self) -> int:
@@ -215,7 +204,11 @@ def used_train_images(available: int, fraction: float) -> int:
 
 
 def tenth(available: int) -> int:
-    """Training images that ``validate_on: train_part`` validates on; raises ConfigError without."""
+    """Training images that ``validate_on: train_part`` validates on.
+
+    Raises:
+        ConfigError: there are fewer than ten to take them from.
+    """
     if available < 10:
         raise ConfigError(
             f"validate_on: train_part takes a tenth of the training images, found {available}, "
@@ -225,8 +218,12 @@ def tenth(available: int) -> int:
 
 
 def load_config(path: Path) -> RunConfig:
-    """Read and check one config.json. Raises Unreadable, and ConfigError: no such file, no JSON, or
-    a key or value outside the contract."""
+    """Read and check one config.json.
+
+    Raises:
+        ConfigError: no such file, no JSON, or a key or value outside the contract.
+        Unreadable: the file cannot be read now.
+    """
     if (content := read_whole(path)) is None:
         raise ConfigError(f"cannot read the config {path}: No such file or directory")
     try:

@@ -87,7 +87,8 @@ class Technique(Frozen):
         return "float32" if self.precision == "tf32" else self.precision
 
     def peak_lr(self, global_batch: int) -> float:
-        """The scaled rate, against the batch that the base rate belongs to, not the world size;
+        """The scaled rate, against the batch that the base rate belongs to, not the world size.
+
         linear: Goyal et al. 2017 (1706.02677), section 2.1; sqrt: Krizhevsky 2014 (1404.5997),
         section 5. k = global_batch / base_batch. AdaScale's gain comes on top, step by step.
         """
@@ -105,15 +106,16 @@ class Technique(Frozen):
     @property
     def overlaps(self) -> bool:
         """Whether gradients are sent while the backward pass goes on."""
-        return self.why_no_overlap is None
+        return self.reduction != "adasum" and self.normalisation != "sync_batch_norm"
 
     @property
     def why_no_overlap(self) -> str | None:
+        """As the record has it; None if they overlap."""
+        if self.overlaps:
+            return None
         if self.reduction == "adasum":
             return "Adasum takes dot products of all gradients at once"
-        if self.normalisation == "sync_batch_norm":
-            return "synchronised batch norm's own all-reduces would wait behind those of gradients"
-        return None
+        return "synchronised batch norm's own all-reduces would wait behind those of gradients"
 
 
 #: Techniques that would train something other than they say.

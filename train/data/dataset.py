@@ -201,8 +201,12 @@ def _write(path: Path, array: NDArray[np.generic]) -> None:
 
 
 def read_prepared(folder: Path) -> Dataset:
-    """Images stay on disk and are mapped into memory, shared by the ranks of a node. Raises
-    OSError, and DataError: a file is not there, or damaged."""
+    """Images stay on disk and are mapped into memory, shared by the ranks of a node.
+
+    Raises:
+        DataError: a file is not there, or damaged.
+        OSError: a file cannot be read now.
+    """
     file, arrays = folder / META, dict[str, Any]()
     try:
         meta = Meta.model_validate_json(file.read_bytes())

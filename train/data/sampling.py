@@ -92,7 +92,9 @@ def take(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, Indices]:
 
 def for_tuning(data: Dataset, known: str | None = None) -> Dataset:
     """The training images alone, a tenth of them (stratified, always the same) to validate on.
-    ``known``: the fingerprint of the result; by default all its images are read for it."""
+
+    ``known``: the fingerprint of the result; by default all its images are read for it.
+    """
     validated = tenth(len(data.train_y))
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
     checked, trained = take(data.train_y, apportion(counts, validated))

@@ -46,8 +46,11 @@ class PlaceError(ConfigError, argparse.ArgumentTypeError):
 
 
 def place(written: str | Path) -> Path:
-    """For options of argparse and typer: nobody expands the ~ of ``RESULTS='~/r'``. Raises
-    PlaceError for a user who is not known."""
+    """For options of argparse and typer: nobody expands the ~ of ``RESULTS='~/r'``.
+
+    Raises:
+        PlaceError: the home folder of a user who is not known.
+    """
     path = expanded(written)
     if str(written).startswith("~") and str(path).startswith("~"):
         user = str(path).partition("/")[0]
@@ -83,9 +86,11 @@ class _Output(io.FileIO):
 
 
 def open_streams() -> _Output:
-    """Make stdout and stderr fit for any terminal; returns what stdout writes to. For the first
-    line of a program: a file that got the number of a closed stdout would be written to by
-    prints."""
+    """Make stdout and stderr fit for any terminal; returns what stdout writes to.
+
+    For the first line of a program, before it opens a file: one that got the number of a closed
+    stdout would be written to by whatever prints.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -140,8 +145,11 @@ def _interrupt_on_signals() -> None:
 
 
 def run(main: Callable[[], object]) -> NoReturn:
-    """Run a program to its exit code: what ``main`` returns (None: 0), or ends with; 2 also if the
-    system refuses something or the output cannot be written, and 3 after a fault of our own."""
+    """Run a program to its exit code: what ``main`` returns (None: 0), or ends with.
+
+    2 also if the system refuses something or the output could not be written, and 3 after a
+    fault of our own: a traceback would end with 1, which means a failed cell.
+    """
     output, code = open_streams(), EXIT_REQUEST
     try:
         os.getcwd()  # noqa: PTH109  (here, not in the middle of an import)

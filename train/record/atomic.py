@@ -20,9 +20,14 @@ _NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def write_atomically(path: Path, content: str | bytes | memoryview, *, mode: int = 0o666) -> None:
-    """Replace a file so that a reader sees the old one or the new one, never a half. ``mode``: what
-    the umask takes from; 0o600 for what may hold a secret. Raises OSError: the disk is full or the
-    folder not writable; the old file is then untouched, and no temporary one left."""
+    """Replace a file so that a reader sees the old one or the new one, never a half.
+
+    ``mode``: what the umask takes from; 0o600 for what may hold a secret.
+
+    Raises:
+        OSError: the disk is full or the folder not writable; the old file is then untouched and
+            nothing is left under a temporary name.
+    """
     with _temporary(path, content, mode) as temporary:
         temporary.replace(path)
     _sync_folder(path.parent)

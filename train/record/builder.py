@@ -64,7 +64,11 @@ def ended_record(
     cell: Path, config: RunConfig, status: Status, error: RunError, *, started_at: datetime,
     ended_at: datetime,
 ) -> RunRecord:  # fmt: skip
-    """Of a start that did not write its own, from the traces that it left. Raises Unreadable."""
+    """Of a start that did not write its own, from the traces that it left.
+
+    Raises:
+        Unreadable: a trace, or the record of an earlier start, cannot be read now.
+    """
     for trace in (cell / EPOCHS_NAME, cell / "logs" / START_NAME):
         read_whole(trace)
     epochs = read_epochs(cell)
@@ -124,8 +128,8 @@ def _reasons(config: RunConfig, world: World | None, status: Status) -> dict[str
     reasons: dict[str, str] = {}
     if world is not None:
         reasons["world.interface"] = _why_no_interface(world)
-    if why := config.why_no_noise:
-        reasons["epochs.noise"] = why
+    if not config.shows_noise:
+        reasons["epochs.noise"] = _why_no_noise(config)
     if not isinstance(technique.optimizer, Lamb | Larc | Lars):
         reasons["epochs.trust"] = f"optimizer {technique.optimizer.name} has no layer-wise factors"
     if status == "diverged":
@@ -140,6 +144,17 @@ def _reasons(config: RunConfig, world: World | None, status: Status) -> dict[str
     if config.sharpness_images is None:
         reasons["sharpness"] = "the config sets no sharpness_images"
     return reasons
+
+
+def _why_no_noise(config: RunConfig) -> str:
+    technique = config.technique
+    if config.repeats:
+        return "the ranks draw the same images (partition: same), so their gradients are one"
+    if technique.reduction == "adasum":
+        return "Adasum has no mean gradient to compare with"
+    if technique.noise_batch is not None:
+        return "the technique adds noise to the gradient"
+    return "synchronised batch norm couples the ranks' gradients"
 
 
 def _differences(provenance: Provenance) -> str:
@@ -171,9 +186,11 @@ def _why_no_interface(world: World) -> str:
 
 
 def throughput(epochs: Sequence[EpochRecord], first: int = 0) -> Throughput:
-    """Images really processed over the training seconds they took, all ranks together, without the
-    first epoch of each start, which pays for cold caches, and those with a suspension. first:
-    epochs before the first that ran on the same devices and code as the last."""
+    """Images really processed over the training seconds they took, all ranks together. Left out are
+    the first epoch of each start, which pays for cold caches, and those with a suspension.
+
+    first: epochs before the first that ran on the same devices and code as the last.
+    """
     samples = tuple(
         ThroughputSample(epoch=epoch.epoch, images_per_s=epoch.usual_images / epoch.usual_s)
         for before, epoch in pairwise(epochs[first:])

@@ -167,8 +167,13 @@ class OtherCell(ConfigError):
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read one record strictly. Raises NoRecord; RecordError: it is truncated, of another schema
-    version, or against the contract; Unreadable: it may be a good one."""
+    """Read one record strictly.
+
+    Raises:
+        NoRecord: there is none.
+        RecordError: it is truncated, of another schema version, or against the contract.
+        Unreadable: it cannot be read now, so that it may be a good one.
+    """
     if (content := read_whole(path)) is None:
         raise NoRecord(f"{path}: there is no such file")
     try:

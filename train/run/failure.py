@@ -23,8 +23,11 @@ _NO_CAUSE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 deri
 
 
 def headline(error: Exception) -> str:
-    """One line that says what happened. TensorFlow's graph errors begin with a trace of the graph
-    and end with the finding, followed by a node's name and, if memory is used up, by a hint."""
+    """One line that says what happened.
+
+    TensorFlow's graph errors begin with a trace of the graph and end with the finding, followed by
+    the name of a node and, if memory is used up, by a hint for programmers.
+    """
     lines = [line.strip() for line in str(error).splitlines()]
     telling = [line for line in lines if line and not line.startswith(_NO_CAUSE)]
     if "in user code:" in str(error):  # followed by a trace with lines of the code

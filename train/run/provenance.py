@@ -87,8 +87,10 @@ def _cpu() -> str:
 
 
 def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Commit, and whether the code differs from it, without new sweep files and notes; in a
-    container as the supervisor says."""
+    """Commit, and whether the code differs from it; in a container as the supervisor says.
+
+    A new sweep file or a note next to the code changes no result: a record holds its whole config.
+    """
     commit = os.environ.get("HOROSCALE_GIT_COMMIT")
     if commit is not None:
         return commit or None, os.environ.get("HOROSCALE_GIT_DIRTY") == "1" if commit else None

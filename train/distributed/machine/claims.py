@@ -1,9 +1,10 @@
 """Which cores and GPUs of this machine other runs hold.
 
-A rank claims each processor that it is pinned to and each GPU that it uses, by an address in the
-abstract namespace of unix(7): one table for all users and jobs of a machine (of a network
-namespace), where the kernel ends a claim with its process. Each has several seats: who has to share
-it takes a free one and sends a message to the others, whose times are no scaling figures any more.
+A rank claims each processor that it is pinned to and each GPU that it uses, by an address of its
+own in the abstract namespace of unix(7). That is one table for all users and jobs of a machine (of
+a network namespace), without a file, and the kernel ends a claim with its process. Each has several
+seats: who has to share it takes a free one and sends a message to the others. From then on the
+times of these runs are no scaling figures.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ class Claims(Generic[Device]):
 
 
 def claim(wanted: Iterable[Device], spare: Iterable[Device]) -> Claims[Device]:
-    """As many as are wanted: these or, if another process holds some of them, spare ones; if too
-    few are free, the wanted ones, with a message to everybody who holds them."""
+    """As many as are wanted: these or, if another process holds some of them, spare ones.
+
+    If too few are free, it takes the wanted ones and sends a message to everybody who holds them.
+    """
     wanted, claims = tuple(wanted), Claims[Device]()
     chosen = [one for one in wanted if claims.take(one)]
     for one in spare:

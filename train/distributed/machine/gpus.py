@@ -53,8 +53,10 @@ def _driver() -> ctypes.CDLL | None:
 
 
 def unusable(name: str, capability: tuple[int, int], cuda: str) -> str | None:
-    """Why programs that are built for this version of CUDA cannot use a GPU of this compute
-    capability. The lower limit is known of the suite's own image alone."""
+    """Why programs that are built for this CUDA cannot use a GPU of this compute capability.
+
+    cuda: its version; the lower limit is known of the suite's own image alone.
+    """
     what = f"{name} has compute capability {capability[0]}.{capability[1]}"
     if capability >= (10, 0) and tuple(map(int, cuda.split(".")[:2])) < _KNOWS_10:
         return f"{what}, which CUDA {cuda} of the image does not know: up to 9.x run"

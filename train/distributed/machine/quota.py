@@ -1,8 +1,10 @@
 """What control groups leave to this process: time on cores, and memory.
 
-A quota limits the time on cores, not which cores: all stay in the affinity mask, and threads for
-all of them stand still for most of each period. Slurm without ConstrainCores, Docker's --cpus and
-Kubernetes' limits set such quotas, often on a group above."""
+A quota limits the time on cores, not which cores. A process that is limited to two cores' worth of
+time still has all cores in its affinity mask, so that threads and ranks for all of them stand still
+for most of each period. Slurm without ConstrainCores, Docker's --cpus and Kubernetes' limits set
+such quotas, often on a group above.
+"""
 
 from __future__ import annotations
 
