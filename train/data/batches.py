@@ -62,12 +62,12 @@ class Feed:
         next epoch, is made meanwhile."""
         coming = self._ahead.pop(plan, None)
         rows = coming.result() if coming else self._rows(plan)
-        with ThreadPoolExecutor(1) as pool, ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(1) as gathering, ThreadPoolExecutor(1) as ordering:
             if following:
-                self._ahead[following] = beside.submit(self._rows, following)
+                self._ahead[following] = ordering.submit(self._rows, following)
             ahead: deque[Future[Batches]] = deque()
             for own in np.split(rows, np.cumsum(calls)[:-1]):
-                ahead.append(pool.submit(self._gathered, own, plan))
+                ahead.append(gathering.submit(self._gathered, own, plan))
                 if len(ahead) > AHEAD:
                     yield ahead.popleft().result()
             while ahead:

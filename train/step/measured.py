@@ -26,16 +26,16 @@ class MeasuredStep:
     def __call__(self, batches: Batches, rate: float, number: int) -> StepResult:
         """batches: of one step. Every part is computed when the next one begins, not only queued on
         a GPU."""
-        step, ends = self.step, self.step.back_end
+        step, back_end = self.step, self.step.back_end
         gain = step.adascale.gain if step.adascale else 1.0
         rate *= gain
-        count = batches.labels.shape[1] // ends.replicas
+        count = batches.labels.shape[1] // back_end.replicas
         own = step.summed(batches, number, count, step.sigma(batches))
         if count > 1:
             own = self._average(own, tf.constant(count, tf.float32))
-        for square in ends.local(own.square):
+        for square in back_end.local(own.square):
             float(square)  # made of all gradients: they are there when it is
-        if ends.size > 1:  # who waits for the others must not look as if it computed
+        if back_end.size > 1:  # who waits for the others must not look as if it computed
             step.beat(number, WAITING)
         waiting_s, negotiation_s = self._meet()
         begin = time.perf_counter()
@@ -53,12 +53,12 @@ class MeasuredStep:
         if step.trust and applied:
             step.trust_factors.append(step.trust.factors.read_value()[tf.newaxis])
         return step.result(
-            float(np.mean([float(loss) for loss in ends.local(own.loss)])),
-            sum(int(hits.numpy()) for hits in ends.local(own.hits)),
+            float(np.mean([float(loss) for loss in back_end.local(own.loss)])),
+            sum(int(hits.numpy()) for hits in back_end.local(own.hits)),
             batches.labels.size, squares, rate, gain,
             StepParts(
                 waiting_s, negotiation_s,
-                (waiting_s or 0.0) + reduced - begin if ends.size > 1 else 0.0,
+                (waiting_s or 0.0) + reduced - begin if back_end.size > 1 else 0.0,
                 time.perf_counter() - reduced,
             ),
         )  # fmt: skip
