@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,22 @@ from train.config.schedule import (
 
 #: A condition that returns ``{x}`` of its text, and the text: see :mod:`train.config.consistency`.
 Rows = tuple[tuple[Callable[..., Any], str], ...]
+
+
+class Wire(NamedTuple):
+    """How a gradient travels between ranks."""
+
+    bytes: int  # of a number
+    rounding: float  # share of a step's squared norm below which its noise is rounding
+    overflows: bool  # float16's range, which a sum of ranks may leave
+
+
+#: By ``compression``.
+WIRES = {
+    "none": Wire(4, 2.0**-16, False),
+    "fp16": Wire(2, 2.0**-11, True),
+    "bf16": Wire(2, 2.0**-9, False),
+}
 
 
 class Technique(Frozen):
@@ -80,6 +96,10 @@ class Technique(Frozen):
         if text := _problem(self):
             raise ValueError(text)
         return self
+
+    @property
+    def wire(self) -> Wire:
+        return WIRES[self.compression]
 
     @property
     def keras_policy(self) -> str:

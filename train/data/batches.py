@@ -14,13 +14,11 @@ from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.config.schedule import CropFlip
 from train.data.augment import augment
-from train.data.dataset import Dataset, Pixels
-from train.data.sampling import Indices, rank_batches, shuffled
+from train.data.dataset import Dataset
+from train.data.sampling import Indices, rank_batches
 
 #: Calls whose batches are gathered ahead: one step is over before the many of the next call.
 AHEAD = 2
-#: Training images from which batch-norm statistics are estimated again.
-ESTIMATED_FROM = 20_000
 
 
 @dataclass(frozen=True)
@@ -98,16 +96,3 @@ def _rows(config: RunConfig, used: Indices, plan: EpochPlan, rank: int, size: in
     # an adapted run may end within its last epoch
     own = own[plan.first_of_pass : plan.first_of_pass + plan.steps]
     return used[own].reshape(plan.steps, plan.accumulation, config.batch_per_rank)
-
-
-def estimation_batches(
-    config: RunConfig, data: Dataset, used: Indices, rank: int, size: int
-) -> Iterator[Pixels]:
-    """This rank's training images as they are, uint8 [b, H, W, C], the same in every epoch and for
-    every seed: whole batches, so that layers normalise over as many images as in training, as many
-    on every rank as fit in 20,000 images, at least one."""
-    step = size * config.batch_per_rank
-    batches = max(1, min(ESTIMATED_FROM, len(used)) // step)
-    own = used[shuffled(len(used), 0)][rank : batches * step : size]
-    for batch in own.reshape(batches, config.batch_per_rank):
-        yield data.train_x[np.sort(batch)]

@@ -67,7 +67,7 @@ class OverRanks:
         self._reduced = reducer(technique, size)
         self._round = graph(_round)  # only in a graph does Horovod know its name
         # what float16 would lose on its way between the ranks it loses in the backward pass too
-        self._wire_scale = loss_scale if technique.compression == "fp16" else NoLossScale()
+        self._wire_scale = loss_scale if technique.wire.overflows else NoLossScale()
 
     def place(self, values: npt.NDArray[Any]) -> tf.Tensor:
         return tf.constant(np.ascontiguousarray(values[:, 0]))

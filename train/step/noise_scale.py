@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
+from train.config.technique import WIRES
 from train.record.measurements import NoiseScale
 
 Floats = npt.NDArray[np.float64]
@@ -21,9 +22,6 @@ REPLICATES = 2000  # of the bootstrap
 LEVEL = 0.95
 #: Longest block, steps: what neighbours share through the weights is over by then.
 LONGEST_BLOCK = 20
-#: Share of a step's squared norm below which its noise is rounding, by the type that gradients have
-#: on the wire: see ``same_data_alarm``.
-ROUNDING = {"none": 2.0**-16, "fp16": 2.0**-11, "bf16": 2.0**-9}
 
 
 def estimate(small: Any, big: Any, b: int, B: int) -> tuple[Floats, Floats]:
@@ -83,7 +81,7 @@ def same_data_alarm(
     """
     small, big = _finite(smalls, bigs)
     small, big = small[small > 0], big[small > 0]
-    quiet = int(np.sum(small - big <= ROUNDING[compression] * small))
+    quiet = int(np.sum(small - big <= WIRES[compression].rounding * small))
     if not len(small) or quiet < 0.9 * len(small):
         return None
     return (

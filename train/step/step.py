@@ -59,9 +59,7 @@ class TrainStep:
             # watchdog's thread, so that no step calls Python
             self.progress = tf.Variable([0, _COMPUTING], False, dtype=tf.int64, name="progress")
         technique = self.technique
-        self.may_overflow = (
-            technique.precision == "mixed_float16" or technique.compression == "fp16"
-        )
+        self.may_overflow = technique.precision == "mixed_float16" or technique.wire.overflows
         self._velocities = velocities(self.optimizer, technique.optimizer)
         self._gradients_graph, self._add_graph = graph(self._gradients), graph(self._add)
         self._graphs: dict[tuple[Any, ...], Any] = {}
@@ -207,7 +205,7 @@ class TrainStep:
             self.adascale = self.adascale.after(small_sq, big_sq)
         # half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
         # are finite
-        wire = self.technique.compression == "fp16" and math.isfinite(small_sq)
+        wire = self.technique.wire.overflows and math.isfinite(small_sq)
         overflows = wire or self.technique.precision == "mixed_float16"
         return StepResult(
             loss=loss,

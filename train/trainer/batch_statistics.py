@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from train.config.run import RunConfig
-from train.data.batches import estimation_batches
 from train.data.dataset import Dataset, Pixels
-from train.data.sampling import Indices
+from train.data.sampling import Indices, shuffled
 from train.distributed.communicator import Ranks, allreduce_mean
 from train.distributed.watchdog import WAITING
 from train.models.layers import graph
@@ -25,6 +24,9 @@ from train.models.normalisation import (
     batch_norms,
     biased_part,
 )
+
+#: Training images from which batch-norm statistics are estimated again.
+ESTIMATED_FROM = 20_000
 
 
 def settle_statistics(
@@ -47,6 +49,19 @@ def settle_statistics(
     else:
         beat(WAITING)
         reduce_statistics(model, ranks.size)
+
+
+def estimation_batches(
+    config: RunConfig, data: Dataset, used: Indices, rank: int, size: int
+) -> Iterator[Pixels]:
+    """This rank's training images as they are, uint8 [b, H, W, C], the same in every epoch and for
+    every seed: whole batches, so that layers normalise over as many images as in training, as many
+    on every rank as fit in 20,000 images, at least one."""
+    step = size * config.batch_per_rank
+    batches = max(1, min(ESTIMATED_FROM, len(used)) // step)
+    own = used[shuffled(len(used), 0)][rank : batches * step : size]
+    for batch in own.reshape(batches, config.batch_per_rank):
+        yield data.train_x[np.sort(batch)]
 
 
 def reduce_statistics(model: tf.keras.Model, size: int) -> None:

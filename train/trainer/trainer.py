@@ -239,7 +239,7 @@ class Trainer:
                 images_at_once(self.config, *self.data.train_x.shape[1:3]), self.beat,
             ),
             alarms=tuple(self.loop.alarms),
-            gradient_bytes=trained * (4 if self.config.technique.compression == "none" else 2),
+            gradient_bytes=trained * self.config.technique.wire.bytes,
             adapted=self.step.trust.names if self.step.trust else (),
             origin_from=self.origin_from,
         )  # fmt: skip

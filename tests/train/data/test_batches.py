@@ -9,7 +9,6 @@ from tests.builders import config, row
 from tests.invariants import Invariant
 from train.config.plan import RunPlan
 from train.config.schedule import CropFlip
-from train.data import batches
 from train.data.batches import Feed
 from train.data.dataset import Dataset, make_dataset
 from train.data.sampling import shuffled
@@ -122,9 +121,14 @@ def test_statistics_are_estimated_from_whole_batches_as_many_on_every_rank(
 ) -> None:
     """Of so many images as in training, however many ranks there are; and synchronised batch norm
     would wait for ever for a rank that has one batch fewer."""
-    monkeypatch.setattr(batches, "ESTIMATED_FROM", 60)
+    from train.trainer import batch_statistics
+
+    monkeypatch.setattr(batch_statistics, "ESTIMATED_FROM", 60)
     of, used = config(gpus=gpus, batch_per_rank=batch), np.arange(N)
-    found = [list(batches.estimation_batches(of, numbered(), used, r, gpus)) for r in range(gpus)]
+    found = [
+        list(batch_statistics.estimation_batches(of, numbered(), used, r, gpus))
+        for r in range(gpus)
+    ]
     assert [[len(images) for images in rank] for rank in found] == [[batch] * each] * gpus
     seen = [int(i) for rank in found for images in rank for i in images[:, 0, 0, 0]]
     assert len(set(seen)) == len(seen) == gpus * each * batch
