@@ -121,13 +121,12 @@ def test_statistics_are_estimated_from_whole_batches_as_many_on_every_rank(
 ) -> None:
     """Of so many images as in training, however many ranks there are; and synchronised batch norm
     would wait for ever for a rank that has one batch fewer."""
-    from train.trainer import batch_statistics
+    from train.trainer import batch_statistics as statistics
 
-    monkeypatch.setattr(batch_statistics, "ESTIMATED_FROM", 60)
+    monkeypatch.setattr(statistics, "ESTIMATED_FROM", 60)
     of, used = config(gpus=gpus, batch_per_rank=batch), np.arange(N)
     found = [
-        list(batch_statistics.estimation_batches(of, numbered(), used, r, gpus))
-        for r in range(gpus)
+        list(statistics.estimation_batches(of, numbered(), used, r, gpus)) for r in range(gpus)
     ]
     assert [[len(images) for images in rank] for rank in found] == [[batch] * each] * gpus
     seen = [int(i) for rank in found for images in rank for i in images[:, 0, 0, 0]]
