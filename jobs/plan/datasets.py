@@ -48,7 +48,7 @@ def train_images(
         if key[0] in DATASETS and sweep is None:
             images[key] = DATASETS[key[0]].train_images
         else:
-            images[key], forms[forms_key(*key)] = _fetched(*key, data, store, own)
+            images[key], forms[forms_key(*key, data)] = _fetched(*key, data, store, own)
     if sweep is not None:
         # of an earlier form of the sweep, whose cells may be in the queue
         known = read_forms(sweep)

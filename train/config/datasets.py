@@ -72,15 +72,17 @@ def place_of(written: str, data: Path) -> Path:
     return data / expanded(written)
 
 
-def forms_key(dataset: str, image_size: int | None) -> str:
-    """Of a data set in ``FORMS_NAME``."""
-    return dataset if image_size is None else f"{dataset} {image_size}"
+def forms_key(dataset: str, image_size: int | None, root: Path) -> str:
+    """Of a data set in ``FORMS_NAME``. root: folder of the raw data."""
+    return json.dumps([dataset, image_size, str(root)])
 
 
 def read_forms(sweep: Path) -> dict[str, str]:
-    """``FORMS_NAME`` of a sweep's folder; {} if missing or damaged. Raises Unreadable."""
+    """``FORMS_NAME`` of a sweep's folder, without what is no folder's name; {} if it is missing or
+    damaged. Raises Unreadable."""
     try:
         found = json.loads(read_whole(sweep / FORMS_NAME) or b"{}")
-    except ValueError:
+        pairs = dict(found).items()
+    except (ValueError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return {key: name for key, name in pairs if isinstance(name, str) and Path(name).name == name}

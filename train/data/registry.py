@@ -67,22 +67,23 @@ def prepare(
         DataError: raw files that are missing, damaged or not as expected, or no space.
     """
     kept = store_root or root / "prepared"
-    # the second store may be another user's
-    stores = (kept, root / "prepared")
-
-    def made(forms: Sequence[str]) -> Path | None:
-        folders = (store / form for form in forms for store in stores)
-        return next((folder for folder in folders if (folder / META).exists()), None)
-
     with explained(f"preparing {dataset}", root):
-        forms = forms or find_forms(dataset, image_size, root)
-        if folder := made(forms):
+        if folder := prepared(forms, root, store_root):
+            return folder
+        # the raw files may be others than those that gave ``forms``
+        forms = find_forms(dataset, image_size, root)
+        if folder := prepared(forms, root, store_root):
             return folder
         with one_at_a_time(kept, dataset):  # another process may have made it meanwhile
-            # the raw files may be others than those that gave ``forms``
-            if folder := made(forms) or made(find_forms(dataset, image_size, root)):
-                return folder
-            return _make(dataset, image_size, root, kept)
+            return prepared(forms, root, store_root) or _make(dataset, image_size, root, kept)
+
+
+def prepared(forms: Sequence[str], root: Path, store_root: Path | None) -> Path | None:
+    """The folder of the first of these forms that is there."""
+    # the second store may be another user's
+    stores = (store_root or root / "prepared", root / "prepared")
+    folders = (store / form for form in forms for store in stores)
+    return next((folder for folder in folders if (folder / META).exists()), None)
 
 
 def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:

@@ -1,5 +1,5 @@
-"""All that ranks send each other: tensors within a graph, small values between graphs. The only
-file that imports Horovod.
+"""All that ranks send each other: tensors within a graph, small values between graphs. The one way
+to Horovod of all that trains.
 
 In a graph every message has a name, by which Horovod matches what ranks send in any order. Between
 graphs all ranks send the same messages in the same order.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,6 +69,10 @@ def alltoall(tensor: tf.Tensor, name: str) -> tf.Tensor:
     return hvd.alltoall(tensor, name=name, ignore_name_scope=True)
 
 
+class FirstFailed(RuntimeError):
+    """Rank 0 failed in what it does for all ranks."""
+
+
 class UnequalRanks(RuntimeError):
     """The ranks hold different weights: the run trained several models, not one."""
 
@@ -78,6 +83,8 @@ class Ranks:
 
     rank: int
     size: int
+    #: Entered while this rank waits for others that may take long.
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def barrier(self) -> None:
         if self.size > 1:
@@ -115,7 +122,7 @@ class Ranks:
 
     def made_by_first(self, make: Callable[[], T]) -> T:
         """What ``make`` returns on rank 0, which alone calls it. What it raises there ends all
-        ranks, which would otherwise wait for ever: a ConfigError as such, others as RuntimeError.
+        ranks, which would otherwise wait for ever: a ConfigError as such, others as FirstFailed.
         """
         if self.size == 1:
             return make()
@@ -127,13 +134,20 @@ class Ranks:
             except Exception as error:  # noqa: BLE001  (whatever it is, the others must learn it)
                 failure = error
         refused = isinstance(failure, ConfigError)
-        text = str(failure) if refused else f"on rank 0: {type(failure).__name__}: {failure}"
-        made, refused, text = self.of_first((made, refused, text))
+        text = str(failure) if refused else f"rank 0 failed: {type(failure).__name__}: {failure}"
+        with self.waiting():
+            made, refused, text = self.of_first((made, refused, text))
         if made:
             return made[0]
         if self.rank == 0:
             raise failure
-        raise ConfigError(text) if refused else RuntimeError(text)
+        raise ConfigError(text) if refused else FirstFailed(text)
+
+    def arrays_of_first(self, arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Rank 0's arrays, without the copies that :meth:`of_first` makes of a value."""
+        if self.size == 1:
+            return list(arrays)
+        return [hvd.broadcast(tf.constant(array), root_rank=0).numpy() for array in arrays]
 
 
 #: A world of one, which needs no Horovod.

@@ -105,8 +105,9 @@ def meet(
 
 def allow_files(size: int) -> None:
     """Raise this process's limit of open files, if need be: Gloo opens two sockets to each other
-    rank of ``size``, and a rank that may not ends in native code."""
-    needed = 2 * (size - 1) + OTHER_FILES
+    rank of ``size``, and a rank that may not ends in native code. Rank 0 answers all others at the
+    rendezvous, too."""
+    needed = 3 * (size - 1) + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         if hard != resource.RLIM_INFINITY and hard < needed:

@@ -16,7 +16,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,8 @@ REPORT_S = 10.0
 #: Seconds between two life signs of a rank; a quarter of the limit of a stall if that is shorter.
 #: The first one comes at the start, the last one at the end or at a stall.
 BEAT_S = 15.0
-#: How the phase of a rank ends that waits for the others.
-WAITING = ", adding up over the ranks"
+#: How the phase of a rank ends that waits for others.
+WAITING = ", waiting for other ranks"
 #: A life sign is a line of JSON, filled with blanks, so that the size of its file stays the same.
 SIGN_BYTES = 512
 
@@ -86,6 +86,14 @@ class Watchdog:
         sign, if that is longer than ``stall_s``."""
         with self._replacing:
             self._doing = _Doing(phase, max(self.stall_s, patience_s), *self.awake.read())
+
+    @contextlib.contextmanager
+    def waiting(self, patience_s: float) -> Iterator[None]:
+        """For that long this rank may wait for others within what it does."""
+        before = self._doing
+        self.beat(before.phase.removesuffix(WAITING) + WAITING, patience_s)
+        yield
+        self.beat(before.phase, before.limit_s)
 
     def watch(self, ask: Callable[[], str] | None) -> None:
         """From now on a graph makes progress, too: ``ask`` returns its phase, at once. None: no

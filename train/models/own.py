@@ -26,7 +26,7 @@ from train.config.networks import NetworkSource, parse_model, split_hash
 from train.config.run import RunConfig
 from train.config.technique import Technique
 from train.data.dataset import ChannelStatistics
-from train.distributed.communicator import Ranks
+from train.distributed.communicator import FirstFailed, Ranks
 from train.errors import ConfigError, read_whole
 from train.models.layers import OwnNetwork, StepSeed, seed_random_layers, stream_of
 from train.models.normalisation import replace_batch_norms
@@ -132,7 +132,7 @@ def _code_of(label: str, file: Path | None) -> Iterator[None]:
     """An error of the network's code is an error of the request, at a line of its file."""
     try:
         yield
-    except (ConfigError, MemoryError, tf.errors.ResourceExhaustedError):
+    except (ConfigError, FirstFailed, MemoryError, tf.errors.ResourceExhaustedError):
         raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
@@ -182,8 +182,9 @@ def _contained(seed: int) -> Iterator[None]:
 def load_by_first(ranks: Ranks, network: tf.keras.Model, read: Callable[[], T]) -> T:
     """Collective: rank 0 reads weights into its network, and all get them. Returns what ``read``
     does, and raises what it raises, on all ranks."""
-    result, weights = ranks.made_by_first(lambda: (read(), network.get_weights()))
-    network.set_weights(weights)  # layers as Normalization make copies of theirs then
+    result = ranks.made_by_first(read)
+    # layers as Normalization make copies of their weights then
+    network.set_weights(ranks.arrays_of_first(network.get_weights()))
     return result
 
 

@@ -4,6 +4,7 @@ events. What costs reading is read by rank 0 and sent to the others."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,12 +16,12 @@ from train.config.optimizer import Muon
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
 from train.data.dataset import ChannelStatistics, Dataset, channel_statistics
-from train.data.registry import find_forms, load
+from train.data.registry import find_forms, load, prepared
 from train.data.sampling import for_tuning, used_subset
 from train.distributed.communicator import Ranks
 from train.distributed.launch import Task
 from train.distributed.world import Runtime
-from train.errors import ConfigError
+from train.errors import ConfigError, Unreadable
 from train.models.layers import StepSeed, stream_of, user_network
 from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
@@ -41,8 +42,7 @@ def open_data(
     config: RunConfig,
     task: Task,
     ranks: Ranks,
-    beat: Callable[..., None],
-    patience_s: float,
+    beat: Callable[[str], None],
     *,
     supervised: bool,
 ) -> Dataset:
@@ -51,27 +51,26 @@ def open_data(
     node whose stores lack that form makes its own. If its images are others than rank 0's, so is
     the fingerprint.
 
-    ``beat``: of Watchdog.beat; ``patience_s``: for ranks that wait for others.
-
     Raises:
         ConfigError: as :func:`train.data.registry.prepare`; what rank 0 raises, all raise.
     """
     which = config.dataset, config.image_size
 
-    def by_first(make: Callable[[], T]) -> T:
-        beat("looking at the data, or waiting for rank 0, which does", patience_s)
-        return ranks.made_by_first(make)
-
     def forms() -> tuple[str, ...]:
-        noted = read_forms(task.out.parent).get(forms_key(*which)) if supervised else None
-        return (noted,) if noted else find_forms(*which, task.data)
+        noted = None
+        if supervised:
+            with suppress(Unreadable):
+                noted = read_forms(task.out.parent).get(forms_key(*which, task.data))
+        if noted and prepared([noted], task.data, task.store):
+            return (noted,)
+        return find_forms(*which, task.data)
 
-    known = by_first(forms)
     beat("loading the data")
+    known = ranks.made_by_first(forms)
     data = load(*which, task.data, task.store, known)
     if config.validate_on == "held_out":
         return data
-    whole, part = by_first(lambda: (data.fingerprint, for_tuning(data).fingerprint))
+    whole, part = ranks.made_by_first(lambda: (data.fingerprint, for_tuning(data).fingerprint))
     return for_tuning(data, part if data.fingerprint == whole else data.fingerprint)
 
 
@@ -81,6 +80,7 @@ def build_parts(
     runtime: Runtime,
     folder: Path = Path(),
     model_file: Path | None = None,
+    ranks: Ranks | None = None,
 ) -> Parts:
     """Collective. folder: of the data sets; model_file: the copy of the file that ``config.model``
     names.
@@ -88,7 +88,7 @@ def build_parts(
     Raises:
         ConfigError: the data, the images or the network do not fit the config.
     """
-    technique, ranks = config.technique, Ranks(runtime.rank, runtime.size)
+    technique, ranks = config.technique, ranks or Ranks(runtime.rank, runtime.size)
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, config.data_fraction)
     height, width, channels = data.train_x.shape[1:]

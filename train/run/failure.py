@@ -16,6 +16,7 @@ from train.record.run import RunError
 #: Horovod's and tf.distribute's words on a rank whose peer is gone: a consequence, never the cause.
 CONSEQUENCES = ("Horovod has been shut down", "HorovodInternalError", "Connection reset by peer",
                 "Connection closed by peer", "Broken pipe", "Collective ops is aborted by",
+                "rank 0 failed",
                 )  # fmt: skip
 #: How lines of a graph error begin that do not say what happened.
 _NO_CAUSE = ("[[", "[Op:", "File ", "Hint: ", "0 successful operations", "0 derived errors",

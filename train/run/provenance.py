@@ -104,7 +104,7 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
             return None, None
         status = ["status", "--porcelain", "-z", "--untracked-files=all", "--", *CODE]
         return commit, any(map(_decides, _git(folder, *status).split("\0")))
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, ValueError, subprocess.CalledProcessError):
         return None, None
 
 

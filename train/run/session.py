@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from train.config.run import RunConfig
@@ -29,8 +30,8 @@ from train.run.provenance import collect
 if TYPE_CHECKING:
     from train.trainer.trainer import Trainer
 
-#: So long may rank 0 read data for the others, seconds: its own watchdog, which gets signs of
-#: progress, ends it if it hangs, and its end reaches the others.
+#: So long may ranks wait for one that reads or makes data, seconds. Its own watchdog, which gets
+#: signs of progress, ends it if it hangs, and the others lose their connection.
 READING_S = 3600.0
 _OPTION_2 = (
     "option 2: each rank draws its share of an epoch from the whole set by itself "
@@ -63,12 +64,11 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     from train.trainer.sharpness import check_sharpness  # noqa: PLC0415
     from train.trainer.trainer import Trainer  # noqa: PLC0415
 
-    ranks = Ranks(runtime.rank, runtime.size)
-    reading_s = max(patience_s, READING_S) if runtime.rank else patience_s
+    ranks = Ranks(runtime.rank, runtime.size, partial(watchdog.waiting, READING_S))
     with report_to(beat):
-        data = open_data(config, task, ranks, beat, reading_s, supervised=launch.supervised)
-        beat("building the model", reading_s)
-        parts = build_parts(config, data, runtime, task.data, task.model_file)
+        data = open_data(config, task, ranks, beat, supervised=launch.supervised)
+        beat("building the model", patience_s)
+        parts = build_parts(config, data, runtime, task.data, task.model_file, ranks)
     beat("waiting for ranks that still load the data", patience_s)
     # what could only fail once all epochs are done
     if config.keep_weights:

@@ -16,7 +16,8 @@ def test_two_ranks_agree_and_unequal_weights_are_an_error(start_ranks) -> None:
         assert found == {
             "summed": [1.0, 4.0], "alone": 7, "gathered": ["rank 0", "rank 1"],
             "variable": [5.0], "value": "of rank 0", "equal": True,
-            "unequal": "the ranks' weights differ after training", "made": "by rank 0",
+            "unequal": "the ranks' weights differ after training", "arrays": [0, 0],
+            "made": "by rank 0",
             "DataError": ["DataError: no file", "ConfigError: no file"][rank],
-            "KeyError": ["KeyError: 'x'", "RuntimeError: on rank 0: KeyError: 'x'"][rank],
+            "KeyError": ["KeyError: 'x'", "FirstFailed: rank 0 failed: KeyError: 'x'"][rank],
         }, rank  # fmt: skip

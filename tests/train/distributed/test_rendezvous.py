@@ -61,7 +61,7 @@ def test_the_limit_of_open_files_is_raised_to_what_gloo_needs(
     rendezvous.allow_files(128)
     assert limits == [(1024, 4096)], "enough"
     rendezvous.allow_files(512)
-    assert limits[1:] == [(2 * 511 + rendezvous.OTHER_FILES, 4096)]
+    assert limits[1:] == [(3 * 511 + rendezvous.OTHER_FILES, 4096)]
     with pytest.raises(WorldError, match=r"3000 ranks .* hard limit is 4,096: raise it"):
         meet(launch(1, 3000, tmp_path / "meet", local=3000), {})
 

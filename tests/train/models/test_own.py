@@ -288,9 +288,16 @@ def test_rank_0_alone_reads_weights_and_all_check_the_network_that_has_them(tmp_
             sent.append(make())
             return sent[0]
 
+        def arrays_of_first(self, arrays: Any) -> Any:
+            sent.append(arrays)
+            return arrays
+
     class Second(Ranks):
         def made_by_first(self, make: Any) -> Any:
             return sent[0]
+
+        def arrays_of_first(self, arrays: Any) -> Any:
+            return sent[1]
 
     body = flat("x = L.Normalization(name='range')(L.Rescaling(1)(x))",
                 made="L.Dense(n, name='head')(x)")  # fmt: skip

@@ -33,6 +33,7 @@ def row(**changes: Any) -> Technique:
 def test_a_cell_of_a_sweep_lists_no_raw_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from train.config.datasets import forms_key
     from train.data.registry import find_forms, prepare
     from train.distributed.communicator import ALONE
     from train.distributed.launch import Task
@@ -45,14 +46,14 @@ def test_a_cell_of_a_sweep_lists_no_raw_files(
     def opened(*, supervised: bool) -> tuple[int, int]:
         """Images, and how often the folder was listed."""
         seen.clear()
-        data = open_data(asked, task, ALONE, lambda *_: None, 1.0, supervised=supervised)
+        data = open_data(asked, task, ALONE, lambda _: None, supervised=supervised)
         return len(data.train_y) + len(data.validation_y), seen.count(pets)
 
     listed = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: seen.append(folder) or listed(folder))
-    form = prepare("folder:pets", 8, tmp_path)
+    form, key = prepare("folder:pets", 8, tmp_path), forms_key("folder:pets", 8, tmp_path)
     task.out.mkdir(parents=True)
-    (task.out.parent / "forms.json").write_text(json.dumps({"folder:pets 8": form.name}))
+    (task.out.parent / "forms.json").write_text(json.dumps({key: form.name}))
     assert opened(supervised=True) == (32, 0)
     picture(pets / "cat" / "new.png")
     assert opened(supervised=True) == (32, 0), "as the sweep planned it"

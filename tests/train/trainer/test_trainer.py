@@ -18,7 +18,7 @@ from train.config.schedule import Grow
 from train.data.dataset import Dataset, make_dataset
 from train.distributed.awake import Awake
 from train.distributed.launch import Task
-from train.distributed.watchdog import Watchdog
+from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
 from train.record.builder import throughput
@@ -217,7 +217,7 @@ def test_what_takes_long_on_a_cpu_shows_signs_of_life_between_its_parts(tmp_path
     said: list[str] = []
     cell(given, tmp_path, lambda phase, *_: said.append(phase)).train()
     settling = "settling the batch-norm statistics after epoch 1"
-    parts = ("", *(f", batch {number}" for number in range(1, 6)), ", adding up over the ranks")
+    parts = ("", *(f", batch {number}" for number in range(1, 6)), WAITING)
     phases = [
         *(f"training step {number} of 2, epoch 1{part}" for number in (1, 2)
           for part in ("", ", batch 2 of 2")),
