@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.__main__ import run
+from tests.bench.__main__ import run, why_not
 from tests.bench.cases import Case, Contender
 from tests.bench.worlds import Answers
 
@@ -72,6 +72,9 @@ def main(tokens: list[str]) -> int:
     with tempfile.TemporaryDirectory() as store:
         for case in CASES:
             if given.cases and not any(part in case.name for part in given.cases):
+                continue
+            if why := why_not(case):
+                print(f"{case.name}: not run: {why}")
                 continue
             answers = run(case, given.rounds, Path(store), None).answers
             print(f"| {case.name}, ms | rank 0 | rank 1 |\n| :--- | ---: | ---: |")

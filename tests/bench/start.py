@@ -110,6 +110,9 @@ def main(tokens: Sequence[str]) -> None:
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--against", type=Path, help="a checkout of another commit")
     given = parser.parse_args(tokens)
+    if not shutil.which("strace"):
+        print("what a start costs: not run: needs strace")
+        return
     trees = {"this": ROOT} | ({"other": given.against} if given.against else {})
     print("| files | checkout | seconds | system calls | of files |\n|---:|---|---:|---:|---:|")
     for count in given.files:
