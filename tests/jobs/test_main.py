@@ -130,7 +130,9 @@ def test_a_refused_request_is_exit_code_2(tmp_path: Path, spoil: str, words: str
         trial.results.write_text("a file")
     else:
         shim = trial.stage / "python"  # counts the images, too
-        shim.write_text(shim.read_text().replace("""echo '{"train_images": 1437}'""", spoil))
+        answer = """echo '{"train_images": 1437, "form": "digits-0"}'"""
+        assert answer in shim.read_text()
+        shim.write_text(shim.read_text().replace(answer, spoil))
     done = trial.run()
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     assert not [file for file in trial.sweep.glob("*/*") if file.is_file()], "nothing was started"
