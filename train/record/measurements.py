@@ -83,10 +83,9 @@ class TrustRatios(Frozen):
 
 
 class EpochRecord(Frozen):
-    """One epoch. Seconds are wall time, of training on the rank that began last, of evaluation on
-    the one that took longest: without what ranks were suspended for and what the suite does for
-    itself, as making graphs, comparing weights, and what a sampled step takes longer than others.
-    """
+    """One epoch. Seconds are wall time, of training on rank 0, of evaluation on the rank that took
+    longest: without what ranks were suspended for and what the suite does for itself, as making
+    graphs, comparing weights, and what a sampled step takes longer than the others."""
 
     epoch: Positive
     attempt: Positive  # which start of the program ran it

@@ -163,12 +163,12 @@ class EpochLoop:
         if not suspended_s:
             self.samples.add(steps)
             self.usual_s = usual
-        # all ranks end the last step together, so the shortest time is that of the rank which began
-        # last; they evaluate until the last one is done. A rank's clock goes on while it waits for
-        # one that is suspended
-        last = int(times[0].argmin())
-        trained_s, sampled_s = float(times[0][last]), float(times[2][last])
-        evaluated_s = float(times[1].min() if suspended_s else times[1].max())
+        # rank 0 begins last, since it alone writes between epochs; all evaluate until the last one is
+        # done. A rank's clock goes on while it waits for one that is suspended
+        trained_s, evaluated_s, sampled_s = (
+            float(of.min() if suspended_s else whole)
+            for of, whole in zip(times, (times[0][0], times[1].max(), times[2][0]), strict=True)
+        )
         # the first one: later epochs say the same, with other numbers of steps
         alarm = alarm_of(self.config, plan, results)
         if alarm and not any(earlier.startswith("epoch ") for earlier in self.alarms):
