@@ -163,7 +163,7 @@ class EpochLoop:
         if not suspended_s:
             self.samples.add(steps)
             self.usual_s = usual
-        # rank 0 begins last, since it alone writes between epochs; all evaluate until the last one is
+        # rank 0 begins last, since it alone writes between epochs; all evaluate until the last is
         # done. A rank's clock goes on while it waits for one that is suspended
         trained_s, evaluated_s, sampled_s = (
             float(of.min() if suspended_s else whole)
