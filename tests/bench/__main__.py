@@ -117,6 +117,18 @@ def why_not(case: Case) -> str | None:
     return None
 
 
+def chosen(cases: Sequence[Case], parts_of_names: Sequence[str]) -> Iterator[Case]:
+    """Those whose names have one of these parts, all if there is none, and that can run here; for
+    another it prints why not."""
+    for case in cases:
+        if parts_of_names and not any(part in case.name for part in parts_of_names):
+            continue
+        if why := why_not(case):
+            print(f"{case.name:40} not run: {why}")
+        else:
+            yield case
+
+
 def checkout(commit: str, folder: Path) -> Path:
     """The files of a commit."""
     folder.mkdir()
@@ -138,12 +150,7 @@ def main(tokens: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         old = checkout(given.before, Path(folder) / "before") if given.before else None
         store = Path(folder) / "data"
-        for case in CASES:
-            if given.cases and not any(part in case.name for part in given.cases):
-                continue
-            if why := why_not(case):
-                print(f"{case.name:40} not run: {why}")
-                continue
+        for case in chosen(CASES, given.cases):
             timed = case._replace(seconds=given.seconds or case.seconds)
             found = run(timed, given.rounds, store, old)
             report[case.name] = {"case": timed, "found": found}

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench.__main__ import why_not
+from tests.bench.__main__ import chosen
 from tests.bench.cases import Case, Contender, opened
 
 STEPS = 8  # of a turn, about
@@ -92,13 +92,8 @@ def counts(case: Case, folder: Path) -> Iterator[str]:
 def main(models: Sequence[str]) -> int:
     print("messages a step", *(one.name for one in CONTENDERS), sep=" | ")
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
-            if models and case.name not in models:
-                continue
-            if why := why_not(case):
-                print(f"{case.name}: not run: {why}")
-            else:
-                print(case.name, *counts(case, Path(folder)), sep=" | ", flush=True)
+        for case in chosen(CASES, models):
+            print(case.name, *counts(case, Path(folder)), sep=" | ", flush=True)
     return 0
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.__main__ import run, why_not
+from tests.bench.__main__ import chosen, run
 from tests.bench.cases import Case, Contender
 from tests.bench.worlds import Answers
 
@@ -70,12 +70,7 @@ def main(tokens: list[str]) -> int:
     parser.add_argument("cases", nargs="*", help="parts of their names; all where none is given")
     given = parser.parse_args(tokens)
     with tempfile.TemporaryDirectory() as store:
-        for case in CASES:
-            if given.cases and not any(part in case.name for part in given.cases):
-                continue
-            if why := why_not(case):
-                print(f"{case.name}: not run: {why}")
-                continue
+        for case in chosen(CASES, given.cases):
             answers = run(case, given.rounds, Path(store), None).answers
             print(f"| {case.name}, ms | rank 0 | rank 1 |\n| :--- | ---: | ---: |")
             for name, seconds in rows(answers):

@@ -5,7 +5,8 @@ run is exact; how graphs are made from functions.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -105,6 +106,11 @@ def user_network(model: tf.keras.Model) -> tf.keras.Model:
 def network_digest(model: tf.keras.Model) -> str:
     """Of what the network computes; empty for a network of ours, which the config determines."""
     return getattr(user_network(model), "digest", "")
+
+
+def numbers_in(variables: Iterable[Any]) -> int:
+    """How many numbers the variables hold."""
+    return sum(math.prod(variable.shape) for variable in variables)
 
 
 def stream_of(seed: int, part: object) -> int:

@@ -158,6 +158,7 @@ def _findings(
         # only now: they load TensorFlow
         import tensorflow as tf  # noqa: PLC0415
 
+        from train.models.layers import numbers_in  # noqa: PLC0415
         from train.models.normalisation import batch_norms  # noqa: PLC0415
         from train.run.build import build_parts  # noqa: PLC0415
         from train.run.session import train  # noqa: PLC0415
@@ -171,7 +172,7 @@ def _findings(
             return build_parts(of, data, runtime, folder, file)
 
         parts, size = build(config), config.gpus
-        trained = sum(math.prod(v.shape) for v in parts.model.trainable_variables)
+        trained = numbers_in(parts.model.trainable_variables)
         yield "-", "parameters", f"{parts.model.count_params():,}, of which {trained:,} are trained"
         trainer = partial(Trainer, config, runtime, data, watchdog=watchdog, origin=origin)
         first = trainer(parts=parts, task=Task(whole))

@@ -14,7 +14,7 @@ from train.distributed.communicator import Ranks
 from train.distributed.machine.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
-from train.models.layers import network_digest
+from train.models.layers import network_digest, numbers_in
 from train.trainer.epoch import Parts
 from train.trainer.sharpness import sharpness_bytes
 
@@ -69,10 +69,7 @@ def needed_bytes(
     training: batches gathered ahead, gradients before and after their sum over the ranks, and
     copies of weights and optimizer state for the checkpoint (as arrays and as a file).
     """
-    trained, state = (
-        sum(math.prod(variable.shape) for variable in variables)
-        for variables in (parts.model.trainable_variables, parts.step.state)
-    )
+    trained, state = map(numbers_in, (parts.model.trainable_variables, parts.step.state))
     images = (AHEAD + 1) * config.batch_per_rank * config.accumulation * runtime.replicas
     copies = 2 if runtime.size == 1 else 4  # before and after; joined in buckets before and after
     gradients = 0 if runtime.gpus else copies * 4 * trained

@@ -20,7 +20,7 @@ from train.distributed.launch import Task
 from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import Runtime
 from train.errors import Unfinished
-from train.models.layers import network_digest
+from train.models.layers import network_digest, numbers_in
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import AttemptResult
 from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME, file_mark
@@ -78,8 +78,9 @@ class Trainer:
         self.origin_from = 0  # epochs before the first one of this origin
         self._saved_at = -math.inf
         self._longest_s = 0.0  # an epoch, without its checkpoint
-        size = sum(math.prod(variable.shape) for variable in self.step.state)
-        self._longest_save_s = 4 * size / SLOW_DISK  # until one has been timed
+        self._longest_save_s = (
+            4 * numbers_in(self.step.state) / SLOW_DISK
+        )  # until one has been timed
 
     def start(self) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked.
@@ -226,7 +227,7 @@ class Trainer:
             counts = np.asarray(checked.counts)
             classes = classification(counts, self.data.classes, len(self.done))
         images = self.config.sharpness_images
-        trained = sum(math.prod(weight.shape) for weight in self.model.trainable_variables)
+        trained = numbers_in(self.model.trainable_variables)
         return AttemptResult(
             error, tuple(self.done), self.resumed_from,
             steps=known if len(known) == len(steps) else None,
