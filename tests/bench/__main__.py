@@ -129,8 +129,13 @@ def chosen(cases: Sequence[Case], parts_of_names: Sequence[str]) -> Iterator[Cas
             yield case
 
 
-def checkout(commit: str, folder: Path) -> Path:
-    """The files of a commit."""
+def checkout(commit: str, folder: Path) -> Path | None:
+    """The files of a commit; None if this clone lacks it."""
+    asked = ["git", "cat-file", "-e", commit]
+    known = subprocess.run(asked, cwd=ROOT, capture_output=True, check=False)
+    if known.returncode:
+        print(f"not compared with {commit}: this clone lacks it (git fetch --unshallow)")
+        return None
     folder.mkdir()
     packed = subprocess.run(
         ["git", "archive", commit, "train"], cwd=ROOT, check=True, stdout=subprocess.PIPE

@@ -45,7 +45,7 @@ def forms(*names: str) -> tuple[Contender, ...]:
 _PLAIN = (Contender("plain"), Contender("suite"), Contender("before"))
 _OVERLAP = (Contender("parts", "parts"), Contender("suite"), Contender("before"))
 _FREE = (Contender("deterministic"), Contender("free", deterministic=False))
-_WORLD = (Contender("apart", apart=True), Contender("world"))
+_WORLD = (Contender("apart", apart=True), Contender("world"), Contender("before"))
 _BUCKETS = tuple(Contender(f"{mib} MiB", bucket_mib=mib) for mib in (8, 1, 4, 16, 32))
 _CNN = ("cnn", "synthetic", 128, 4.0)
 _MINI = ("resnet_mini", "synthetic", 256, 5.0)

@@ -28,6 +28,7 @@ from tests.sweeps import ROOT
 from train.program.environment import environment_of
 
 Answers = list[dict[str, Any]]  # of each rank
+PATIENCE_S = 1800  # no start and no turn takes as long
 _FOLDER = Path(__file__).parent
 #: What a user's shell has for any program.
 _SHELL = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR",
@@ -112,7 +113,10 @@ class World:
         found: dict[int, dict[str, Any]] = {}
         while len(found) < len(self._processes):
             waiting = {p.stdout: n for n, p in enumerate(self._processes) if n not in found}
-            for stream in select.select(waiting, [], [])[0]:
+            ready = select.select(waiting, [], [], PATIENCE_S)[0]
+            if not ready:
+                raise RuntimeError(f"ranks {sorted(waiting.values())} gave no answer in time")
+            for stream in ready:
                 line = next((line for line in stream if line.startswith("{")), None)
                 if line is None:
                     texts = [log.read_text(errors="replace")[-3000:] for log in self._logs]
