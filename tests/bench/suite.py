@@ -23,7 +23,7 @@ import numpy as np
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig
 from train.config.technique import Technique
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -56,7 +56,7 @@ def main() -> None:
         dataset=asked.dataset, model=asked.model, technique=technique, gpus=launch.size,
         batch_per_rank=asked.batch, epochs=1, seed=0, deterministic=asked.deterministic,
     )  # fmt: skip
-    data = load(asked.dataset, None, Path(asked.store), Path(asked.store))
+    data = DatasetFiles(asked.dataset, Path(asked.store), store=Path(asked.store)).load()
     if asked.export:
         export(config, data, Path(asked.export))
         return

@@ -160,8 +160,8 @@ def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_p
     assert not (tmp_path / CHECKPOINT_NAME).exists()
     code = (
         f"import numpy as np\nfrom pathlib import Path\n{NETWORK}\n"
-        "from train.data.registry import load\n"
-        f"data = load('digits', None, Path({str(tmp_path)!r}))\n"
+        "from train.data.registry import DatasetFiles\n"
+        f"data = DatasetFiles('digits', Path({str(tmp_path)!r})).load()\n"
         f"net = build((8, 8, 1), 10); net.load_weights({str(tmp_path / WEIGHTS_NAME)!r})\n"
         "logits = net.predict(data.validation_x / 255, verbose=0)\n"
         "print(np.mean(logits.argmax(1) == data.validation_y))"

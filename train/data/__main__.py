@@ -7,11 +7,13 @@ import json
 import os
 from collections.abc import Sequence
 
-from train.data.dataset import read_prepared
-from train.data.registry import prepare
+from train.config.datasets import FOLDER_PREFIX, check_dataset
+from train.data.registry import DatasetFiles
 from train.data.waiting import say
-from train.errors import ConfigError, explained
+from train.errors import ConfigError
 from train.program.command_line import DEFAULT_DATA, place, run
+
+_SIZES = range(8, 1025)  # as in RunConfig.image_size
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,15 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         root = options.root or place(os.environ.get("DATA") or DEFAULT_DATA)
-        form = prepare(options.dataset, options.image_size, root, store_root=options.store)
-        with explained(f"loading {options.dataset}", root):
-            data = read_prepared(form)
+        _check(options.dataset, options.image_size)
+        files = DatasetFiles(options.dataset, root, options.image_size, options.store)
+        form = files.prepare().name
+        data = files.load([form])
     except ConfigError as error:
         say(str(error))
         return 2
     facts = {
         "name": data.name,
-        "form": form.name,
+        "form": form,
         "train_images": len(data.train_y),
         "validation_images": len(data.validation_y),
         "shape": data.train_x.shape[1:],
@@ -46,6 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     print(json.dumps(facts))
     return 0
+
+
+def _check(dataset: str, image_size: int | None) -> None:
+    """Raises ConfigError: no such data set, or none that has images of this size."""
+    check_dataset(dataset)
+    if image_size is None:
+        return
+    if not dataset.startswith(FOLDER_PREFIX):
+        raise ConfigError(f"image size is for {FOLDER_PREFIX}PATH; {dataset} has its own")
+    if image_size not in _SIZES:
+        raise ConfigError(
+            f"image size {image_size} found, expected {_SIZES[0]} to {_SIZES[-1]} pixels a side"
+        )
 
 
 if __name__ == "__main__":

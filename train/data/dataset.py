@@ -42,10 +42,10 @@ _STALE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ChosenImages:
     """Some of the images of an array that is mapped into memory, copied when they are asked for."""
 
-    images: Pixels | Rows
+    images: Pixels | ChosenImages
     rows: NDArray[np.int64]
     dtype = np.dtype(np.uint8)
 
@@ -69,24 +69,28 @@ class Dataset:
     """Images uint8 [N, H, W, C] and labels int64 [N] for training and for validation."""
 
     name: str  # what reports show
-    train_x: Pixels | Rows = field(repr=False)
+    train_x: Pixels | ChosenImages = field(repr=False)
     train_y: Labels = field(repr=False)
-    validation_x: Pixels | Rows = field(repr=False)
+    validation_x: Pixels | ChosenImages = field(repr=False)
     validation_y: Labels = field(repr=False)
     classes: tuple[str, ...]
     fingerprint: str  # sha256 over dtype, shape and bytes of the four arrays
     channels: ChannelStatistics | None = None  # of all training images; None: not counted yet
 
+    @property
+    def arrays(self) -> list[Any]:
+        return [getattr(self, name) for name in ARRAYS]
+
 
 def make_dataset(
     name: str,
     classes: Sequence[str],
-    train: tuple[NDArray[np.generic] | Rows, NDArray[np.generic]],
-    validation: tuple[NDArray[np.generic] | Rows, NDArray[np.generic]],
+    train: tuple[NDArray[np.generic] | ChosenImages, NDArray[np.generic]],
+    validation: tuple[NDArray[np.generic] | ChosenImages, NDArray[np.generic]],
 ) -> Dataset:
     """``train``, ``validation``: images uint8 [N, H, W, C] and labels [N] of checked content."""
     arrays: list[Any] = [
-        part if isinstance(part, Rows) else np.ascontiguousarray(part, kind)
+        part if isinstance(part, ChosenImages) else np.ascontiguousarray(part, kind)
         for pair in (train, validation)
         for part, kind in zip(pair, ("u1", "<i8"), strict=True)
     ]
@@ -94,7 +98,7 @@ def make_dataset(
     return Dataset(name, **named, classes=tuple(classes), fingerprint=fingerprint(arrays))
 
 
-def fingerprint(arrays: Sequence[NDArray[Any] | Rows]) -> str:
+def fingerprint(arrays: Sequence[NDArray[Any] | ChosenImages]) -> str:
     """sha256 over name, dtype, shape and bytes (C order) of the four arrays, in ARRAYS' order."""
     digest = hashlib.sha256()
     for name, array in zip(ARRAYS, arrays, strict=True):
@@ -104,7 +108,7 @@ def fingerprint(arrays: Sequence[NDArray[Any] | Rows]) -> str:
     return digest.hexdigest()
 
 
-def chunks(array: NDArray[Any] | Rows) -> Iterator[memoryview]:
+def chunks(array: NDArray[Any] | ChosenImages) -> Iterator[memoryview]:
     """The bytes of an array, in C order, a few MB at a time."""
     count, *one = array.shape
     step = max(1, _CHUNK // (math.prod(one) * array.dtype.itemsize))
@@ -113,7 +117,7 @@ def chunks(array: NDArray[Any] | Rows) -> Iterator[memoryview]:
         yield array[start : start + step].reshape(-1).view(np.uint8).data
 
 
-def channel_statistics(images: Pixels | Rows, used: NDArray[np.int64]) -> ChannelStatistics:
+def channel_statistics(images: Pixels | ChosenImages, used: NDArray[np.int64]) -> ChannelStatistics:
     """Of those of uint8 images [N, H, W, C] that ``used`` names, at least one: from how often each
     of the 256 values occurs, in whole numbers."""
     height, width, channels = images.shape[1:]
@@ -173,8 +177,8 @@ def write_prepared(folder: Path, data: Dataset) -> None:
     building = folder.parent / f"{prefix}{uuid.uuid4().hex}"
     try:
         building.mkdir()
-        for name in ARRAYS:
-            _write(building / f"{name}.npy", getattr(data, name))
+        for name, array in zip(ARRAYS, data.arrays, strict=True):
+            _write(building / f"{name}.npy", array)
         counted = channel_statistics(data.train_x, np.arange(len(data.train_y)))
         meta = Meta(
             name=data.name, classes=data.classes, fingerprint=data.fingerprint, channels=counted

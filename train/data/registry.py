@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from train.config.datasets import ARRAYS_PREFIX, DATASETS, FOLDER_PREFIX, FOLDER_SIDE, check_dataset
+from train.config.datasets import (
+    ARRAYS_PREFIX,
+    DATASETS,
+    FOLDER_PREFIX,
+    FOLDER_SIDE,
+    forms_key,
+    read_forms,
+)
 from train.data.dataset import META, Dataset, Source, name_of, read_prepared, write_prepared
 from train.data.sources import arrays, cifar10, image_folder, mnist
 from train.data.sources.digits_synthetic import decode_digits, decode_synthetic
 from train.data.sources.download import OTHERWISE, PUBLISHED, fetch_all
 from train.data.waiting import one_at_a_time, say
-from train.errors import DataError, explained, is_writable
+from train.errors import Unreadable, explained, is_writable
 
 _FINDERS: Mapping[str, Callable[[Path], Sequence[Source]]] = {
     "digits": lambda _: [Source(name_of("digits", "digits"), decode_digits)],
@@ -23,97 +32,85 @@ _FINDERS: Mapping[str, Callable[[Path], Sequence[Source]]] = {
         Source(name_of("synthetic", "synthetic", DATASETS["synthetic"][:4]), decode_synthetic)
     ],
 }
-_SIZES = range(8, 1025)  # as in RunConfig.image_size
 
 
-def load(
-    dataset: str,
-    image_size: int | None,
-    root: Path,
-    store_root: Path | None = None,
-    forms: Sequence[str] = (),
-) -> Dataset:
-    """The data set from its prepared form, which is made first if it is not there."""
-    made = prepare(dataset, image_size, root, store_root=store_root, forms=forms)
-    with explained(f"loading {dataset}", root):
-        return read_prepared(made)
+@dataclass(frozen=True)
+class DatasetFiles:
+    """The raw files of one data set, and its prepared form.
 
-
-def find_forms(dataset: str, image_size: int | None, root: Path) -> tuple[str, ...]:
-    """Folder names of the prepared forms that the raw files in ``root`` give: all files of a folder
-    of images are listed. Raises as :func:`prepare`."""
-    with explained(f"preparing {dataset}", root):
-        return tuple(source.folder_name for source in _find(dataset, image_size, root))
-
-
-def prepare(
-    dataset: str,
-    image_size: int | None,
-    root: Path,
-    *,
-    store_root: Path | None = None,
-    forms: Sequence[str] = (),
-) -> Path:
-    """Make the prepared form under ``store_root`` (``root``/prepared) unless it is there; return
-    its folder.
-
-    Raw files are looked for in ``root``. If they are gone, the form that was made of them is used;
-    else published ones are downloaded, to ``store_root`` if ``root`` is read-only. Of processes
-    that ask at the same time, one does it. image_size: side in pixels of a folder's images. forms:
-    of :func:`find_forms`; where one of them is prepared, no raw file is looked at.
-
-    Raises:
-        ConfigError: unknown data set.
-        DataError: raw files that are missing, damaged or not as expected, or no space.
+    Methods raise DataError: raw files that are missing, damaged or not as expected, or no space.
     """
-    kept = store_root or root / "prepared"
-    with explained(f"preparing {dataset}", root):
-        if folder := prepared(forms, root, store_root):
-            return folder
-        # the raw files may be others than those that gave ``forms``
-        forms = find_forms(dataset, image_size, root)
-        if folder := prepared(forms, root, store_root):
-            return folder
-        with one_at_a_time(kept, dataset):  # another process may have made it meanwhile
-            return prepared(forms, root, store_root) or _make(dataset, image_size, root, kept)
 
+    name: str  # checked, as a config has it
+    root: Path  # folder with the raw data sets
+    image_size: int | None = None  # side in pixels of a folder's images
+    store: Path | None = None  # folder of prepared forms; None: prepared/ in ``root``
 
-def prepared(forms: Sequence[str], root: Path, store_root: Path | None) -> Path | None:
-    """The folder of the first of these forms that is there."""
-    # the second store may be another user's
-    stores = (store_root or root / "prepared", root / "prepared")
-    folders = (store / form for form in forms for store in stores)
-    return next((folder for folder in folders if (folder / META).exists()), None)
+    def load(self, forms: Sequence[str] = ()) -> Dataset:
+        """The data set from its prepared form, which is made first if it is not there."""
+        made = self.prepare(forms)
+        with explained(f"loading {self.name}", self.root):
+            return read_prepared(made)
 
+    def forms(self, sweep: Path | None = None) -> tuple[str, ...]:
+        """Folder names of its prepared forms: the one that ``sweep`` noted if it is prepared, else
+        those that the raw files give; for these all files of a folder of images are listed."""
+        if sweep is not None:
+            with suppress(Unreadable):
+                noted = read_forms(sweep).get(forms_key(self.name, self.image_size, self.root))
+                if noted and self._prepared([noted]):
+                    return (noted,)
+        with explained(f"preparing {self.name}", self.root):
+            return tuple(source.folder_name for source in self._sources(self.root))
 
-def _make(dataset: str, image_size: int | None, root: Path, kept: Path) -> Path:
-    source, *_ = _find(dataset, image_size, root)
-    if source.decode is None:
-        # a folder for a whole class, or of another user, may be closed to us
-        place = root if is_writable(root / dataset) else kept
-        fetch_all(PUBLISHED[dataset], place / dataset, OTHERWISE.get(dataset, ""))
-        source, *_ = _find(dataset, image_size, place)
-        assert source.decode is not None, "what was fetched is not what is looked for"
-    say(f"preparing {dataset} in {root}")
-    data = source.decode()
-    made = kept / source.folder_name
-    with explained(f"preparing {dataset}", made, "STORE=DIR"):
-        write_prepared(made, data)
-    return made
+    def prepare(self, forms: Sequence[str] = ()) -> Path:
+        """Make the prepared form in the store unless it is there; return its folder.
 
+        If raw files are gone, the form that was made of them is used; else published ones are
+        downloaded, to the store if ``root`` is read-only. Of processes that ask at the same time,
+        one does it. forms: of :meth:`forms`; if one is prepared, no raw file is looked at.
+        """
+        with explained(f"preparing {self.name}", self.root):
+            if folder := self._prepared(forms):
+                return folder
+            forms = self.forms()  # the raw files may be others than those that gave ``forms``
+            if folder := self._prepared(forms):
+                return folder
+            store = self._stores[0]
+            with one_at_a_time(store, self.name):  # another process may have made it meanwhile
+                return self._prepared(forms) or self._make(store)
 
-def _find(dataset: str, image_size: int | None, root: Path) -> Sequence[Source]:
-    """The form whose raw files are in ``root``; without any, all forms that could be made."""
-    check_dataset(dataset)
-    if dataset.startswith(FOLDER_PREFIX):
-        size = FOLDER_SIDE if image_size is None else image_size
-        if size not in _SIZES:
-            raise DataError(
-                f"image size {size} found, expected {_SIZES[0]} to {_SIZES[-1]} pixels a side"
-            )
-        return [image_folder.find(dataset.removeprefix(FOLDER_PREFIX), size, root)]
-    if image_size is not None:
-        raise DataError(f"image size is for {FOLDER_PREFIX}PATH; {dataset} has its own")
-    if dataset.startswith(ARRAYS_PREFIX):
-        return [arrays.find(dataset, root)]
-    return _FINDERS[dataset](root)
+    @property
+    def _stores(self) -> tuple[Path, Path]:
+        """Where forms are made, and where another user may have made them."""
+        beside = self.root / "prepared"
+        return self.store or beside, beside
+
+    def _prepared(self, forms: Sequence[str]) -> Path | None:
+        """The folder of the first of these forms that is there."""
+        folders = (store / form for form in forms for store in self._stores)
+        return next((folder for folder in folders if (folder / META).exists()), None)
+
+    def _make(self, store: Path) -> Path:
+        source, *_ = self._sources(self.root)
+        if source.decode is None:
+            # a folder for a whole class, or of another user, may be closed to us
+            place = self.root if is_writable(self.root / self.name) else store
+            fetch_all(PUBLISHED[self.name], place / self.name, OTHERWISE.get(self.name, ""))
+            source, *_ = self._sources(place)
+            assert source.decode is not None, "what was fetched is not what is looked for"
+        say(f"preparing {self.name} in {self.root}")
+        data = source.decode()
+        made = store / source.folder_name
+        with explained(f"preparing {self.name}", made, "STORE=DIR"):
+            write_prepared(made, data)
+        return made
+
+    def _sources(self, root: Path) -> Sequence[Source]:
+        """The form whose raw files are in ``root``; without any, all forms that could be made."""
+        if self.name.startswith(FOLDER_PREFIX):
+            path, size = self.name.removeprefix(FOLDER_PREFIX), self.image_size or FOLDER_SIDE
+            return [image_folder.find(path, size, root)]
+        if self.name.startswith(ARRAYS_PREFIX):
+            return [arrays.find(self.name, root)]
+        return _FINDERS[self.name](root)

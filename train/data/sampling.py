@@ -12,19 +12,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from train.config.run import tenth, used_train_images
-from train.data.dataset import Dataset, Labels, Rows, fingerprint
+from train.config.run import tenth
+from train.data.dataset import ChosenImages, Dataset, Labels
 
 Indices = NDArray[np.int64]
 _SEED = 2017  # any fixed number; another one gives other held-out images
 
 
-def used_subset(labels: Labels, fraction: float) -> Indices:
-    """Sorted indices of the images that a run with ``data_fraction`` trains on: stratified, by
-    largest remainder, and the same for every seed."""
-    used = used_train_images(len(labels), fraction)
-    chosen, _ = take(labels, apportion(np.bincount(labels).astype(np.int64), used))
-    return chosen
+def used_subset(labels: Labels, count: int) -> Indices:
+    """Sorted indices of ``count`` images, those that a run with ``data_fraction`` trains on:
+    stratified, by largest remainder, and the same for every seed."""
+    used, _ = split_by_class(labels, apportion(np.bincount(labels).astype(np.int64), count))
+    return used
 
 
 def rank_batches(
@@ -81,25 +80,24 @@ def apportion(counts: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     return places
 
 
-def take(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, Indices]:
-    """Split 0..N-1 in (taken, rest), both sorted, with ``quotas[c]`` images of class c taken."""
-    taken = np.zeros(len(labels), bool)
+def split_by_class(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, Indices]:
+    """0..N-1 as (chosen, rest), both sorted: ``quotas[c]`` images of class c are chosen."""
+    chosen = np.zeros(len(labels), bool)
     for number, quota in enumerate(quotas):
         members = np.flatnonzero(labels == number)
-        taken[members[shuffled(len(members), _SEED, number)[:quota]]] = True
-    return np.flatnonzero(taken), np.flatnonzero(~taken)
+        chosen[members[shuffled(len(members), _SEED, number)[:quota]]] = True
+    return np.flatnonzero(chosen), np.flatnonzero(~chosen)
 
 
-def for_tuning(data: Dataset, known: str | None = None) -> Dataset:
+def for_tuning(data: Dataset) -> Dataset:
     """The training images alone, a tenth of them (stratified, always the same) to validate on.
-
-    ``known``: the fingerprint of the result; by default all its images are read for it.
-    """
-    validated = tenth(len(data.train_y))
+    The fingerprint is that of ``data``: to hash these images, all of them are read."""
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
-    checked, trained = take(data.train_y, apportion(counts, validated))
-    x, y = Rows(data.train_x, trained), data.train_y[trained]
-    held_out_x, held_out_y = Rows(data.train_x, checked), data.train_y[checked]
+    tenths = apportion(counts, tenth(len(data.train_y)))
+    validated, trained = split_by_class(data.train_y, tenths)
+
+    def part(rows: Indices) -> tuple[ChosenImages, Labels]:
+        return ChosenImages(data.train_x, rows), data.train_y[rows]
+
     name = f"{data.name}, a tenth of its training images to validate on"
-    known = known or fingerprint([x, y, held_out_x, held_out_y])
-    return Dataset(name, x, y, held_out_x, held_out_y, data.classes, known)
+    return Dataset(name, *part(trained), *part(validated), data.classes, data.fingerprint)

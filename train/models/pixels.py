@@ -11,7 +11,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from train.config.technique import Technique
-from train.data.dataset import ChannelStatistics, Pixels, Rows
+from train.data.dataset import ChannelStatistics, ChosenImages, Pixels
 from train.data.sampling import Indices
 from train.errors import ConfigError
 
@@ -37,7 +37,7 @@ def scaled(images: tf.Tensor, technique: Technique, pixels: ChannelStatistics | 
 
 
 def whitened_filters(
-    model: tf.keras.Model, images: Pixels | Rows, used: Indices
+    model: tf.keras.Model, images: Pixels | ChosenImages, used: Indices
 ) -> npt.NDArray[np.float32]:
     """Filters of ``conv1``, [h, w, C, n]: principal components of what it sees, and opposites.
 

@@ -4,24 +4,23 @@ events. What costs reading is read by rank 0 and sent to the others."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from train.config.datasets import forms_key, read_forms
 from train.config.optimizer import Muon
 from train.config.plan import checked_plan
 from train.config.run import RunConfig
-from train.data.dataset import ChannelStatistics, Dataset, channel_statistics
-from train.data.registry import find_forms, load, prepared
+from train.data.dataset import ChannelStatistics, Dataset, channel_statistics, fingerprint
+from train.data.registry import DatasetFiles
 from train.data.sampling import for_tuning, used_subset
 from train.distributed.communicator import Ranks
 from train.distributed.launch import Task
 from train.distributed.world import Runtime
-from train.errors import ConfigError, Unreadable
+from train.errors import ConfigError
 from train.models.layers import StepSeed, stream_of, user_network
 from train.models.networks import build_model
 from train.models.normalisation import muon_kernels
@@ -52,26 +51,17 @@ def open_data(
     the fingerprint.
 
     Raises:
-        ConfigError: as :func:`train.data.registry.prepare`; what rank 0 raises, all raise.
+        ConfigError: as :class:`train.data.registry.DatasetFiles`; what rank 0 raises, all raise.
     """
-    which = config.dataset, config.image_size
-
-    def forms() -> tuple[str, ...]:
-        noted = None
-        if supervised:
-            with suppress(Unreadable):
-                noted = read_forms(task.out.parent).get(forms_key(*which, task.data))
-        if noted and prepared([noted], task.data, task.store):
-            return (noted,)
-        return find_forms(*which, task.data)
-
     beat("loading the data")
-    known = ranks.made_by_first(forms)
-    data = load(*which, task.data, task.store, known)
+    files = DatasetFiles(config.dataset, task.data, config.image_size, task.store)
+    forms = partial(files.forms, task.out.parent if supervised else None)
+    data = files.load(ranks.made_by_first(forms))
     if config.validate_on == "held_out":
         return data
-    whole, part = ranks.made_by_first(lambda: (data.fingerprint, for_tuning(data).fingerprint))
-    return for_tuning(data, part if data.fingerprint == whole else data.fingerprint)
+    part = for_tuning(data)
+    whole, own = ranks.made_by_first(lambda: (data.fingerprint, fingerprint(part.arrays)))
+    return replace(part, fingerprint=own) if data.fingerprint == whole else part
 
 
 def build_parts(
@@ -90,7 +80,7 @@ def build_parts(
     """
     technique, ranks = config.technique, ranks or Ranks(runtime.rank, runtime.size)
     plan = checked_plan(config, len(data.train_y))
-    used = used_subset(data.train_y, config.data_fraction)
+    used = used_subset(data.train_y, plan.used)
     height, width, channels = data.train_x.shape[1:]
     shape = (height, width, channels)
     if text := config.image_problem(shape):

@@ -12,7 +12,7 @@ import pytest
 from tests.sweeps import ROOT, wait_until
 from tests.train.data.raw_files import class_folders, noise, published
 from train.data import registry
-from train.data.registry import prepare
+from train.data.registry import DatasetFiles
 from train.data.sources.download import fetch_all
 from train.data.waiting import one_at_a_time, report_to
 
@@ -45,7 +45,7 @@ def test_what_is_downloaded_lies_with_the_prepared_form_where_the_data_folder_is
     monkeypatch.setattr(registry, "fetch_all", lambda _, folder, __: fetched.append(folder))
     monkeypatch.setattr(registry, "is_writable", lambda folder: folder.is_relative_to(store))
     with pytest.raises(AssertionError, match="what was fetched is not"):  # nothing was, here
-        prepare("mnist", None, root, store_root=store)
+        DatasetFiles("mnist", root, store=store).prepare()
     assert fetched == [store / "mnist"]
 
 
@@ -105,7 +105,7 @@ def test_the_watchdog_hears_of_a_download_a_decode_and_a_write(tmp_path: Path) -
     with report_to(heard.append):
         fetch_all([published(file)], tmp_path / "data")
         fetched = len(heard)
-        prepare(f"folder:{pets}", 16, tmp_path / "data")
+        DatasetFiles(f"folder:{pets}", tmp_path / "data", 16).prepare()
     fetch_all([published(file)], tmp_path / "again")
     assert fetched > 3 and "set.bin: 3,000,000 of 3,000,000 bytes" in heard[fetched - 1]
     rest = "\n".join(heard[fetched:])

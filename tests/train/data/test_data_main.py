@@ -16,7 +16,7 @@ import pytest
 from tests.sweeps import ROOT, wait_until
 from tests.train.data.raw_files import class_folders, picture
 from train.data.__main__ import main
-from train.data.registry import find_forms, load
+from train.data.registry import DatasetFiles
 
 Done = subprocess.CompletedProcess[str]
 
@@ -43,17 +43,18 @@ def pets(tmp_path: Path) -> Path:
 
 def test_one_json_line(pets: Path, tmp_path: Path) -> None:
     dataset, root = f"folder:{pets}", tmp_path / "root"
+    files = DatasetFiles(dataset, root, 12)
     done = run("prepare", dataset, "--root", root, "--image-size", "12")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     assert json.loads(done.stdout) == {
         "name": "pets",
-        "form": find_forms(dataset, 12, root)[0],
+        "form": files.forms()[0],
         "train_images": 24,
         "validation_images": 6,
         "shape": [12, 12, 3],
         "classes": 2,
-        "fingerprint": load(dataset, 12, root).fingerprint,
+        "fingerprint": files.load().fingerprint,
     }
     assert "preparing folder:" in done.stderr
     again = run("prepare", dataset, "--image-size", "12", DATA=str(root))  # the root's default

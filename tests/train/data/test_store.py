@@ -16,6 +16,7 @@ import pytest
 from train.data import dataset as store
 from train.data import registry
 from train.data.dataset import ARRAYS, Dataset, fingerprint, make_dataset
+from train.data.registry import DatasetFiles
 from train.errors import DataError
 
 
@@ -155,10 +156,10 @@ def test_a_build_that_another_process_finishes_meanwhile_is_no_error(tmp_path: P
 def test_what_was_prepared_with_the_raw_data_is_used(tmp_path: Path) -> None:
     """A class's data sets, prepared once for all; a user's own store is for what is not there."""
     shared, own = tmp_path / "shared", tmp_path / "results" / ".prepared"
-    made = registry.prepare("digits", None, shared)
-    assert registry.prepare("digits", None, shared, store_root=own) == made
+    made = DatasetFiles("digits", shared).prepare()
+    assert DatasetFiles("digits", shared, store=own).prepare() == made
     assert not own.exists()
-    other = registry.prepare("digits", None, tmp_path / "empty", store_root=own)
+    other = DatasetFiles("digits", tmp_path / "empty", store=own).prepare()
     assert other == own / made.name and not (tmp_path / "empty").exists()
 
 
@@ -170,4 +171,4 @@ def test_a_store_without_room_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(registry, "write_prepared", full)
     with pytest.raises(DataError, match=r"store/x\.npy.*another folder with STORE=DIR"):
-        registry.prepare("digits", None, tmp_path, store_root=tmp_path / "store")
+        DatasetFiles("digits", tmp_path, store=tmp_path / "store").prepare()

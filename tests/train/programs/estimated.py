@@ -17,7 +17,7 @@ import numpy as np
 
 from tests.builders import config, row
 from train.config.run import RunConfig
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -30,7 +30,7 @@ def config_of(kind: str, gpus: int = 2) -> RunConfig:
 
 def main() -> None:
     runtime = start(config_of("batch_norm"), read_launch(os.environ))
-    images = load("digits", None, Path(sys.argv[1])).train_x[:96]
+    images = DatasetFiles("digits", Path(sys.argv[1])).load().train_x[:96]
     batches = np.split(images, 6)
     told: dict[str, Any] = {}
     for kind in ("batch_norm", "ghost_batch_norm", "sync_batch_norm"):

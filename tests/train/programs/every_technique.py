@@ -19,7 +19,7 @@ import numpy as np
 
 from jobs.config.techniques import changed, load_techniques
 from train.config.run import RunConfig
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -56,7 +56,7 @@ def main() -> None:
     from train.data.batches import Feed
     from train.run.build import build_parts
 
-    data = load("digits", None, Path(sys.argv[4]))
+    data = DatasetFiles("digits", Path(sys.argv[4])).load()
     rank, result = runtime.rank, {}
     for name, row in load_techniques().items():
         if runtime.size * accumulation == 1 and row["normalisation"] == "batch_norm":

@@ -16,7 +16,7 @@ import numpy as np
 from tests.builders import config, row
 from train.config.optimizer import Adam, Sgd
 from train.data.batches import Batches
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.data.sampling import rank_batches
 from train.distributed.launch import read_launch
 from train.distributed.world import start
@@ -39,7 +39,7 @@ def main() -> None:
     from train.step.optimizers.build import build_optimizer
     from train.step.step import TrainStep
 
-    data = load("digits", None, Path(sys.argv[1]))
+    data = DatasetFiles("digits", Path(sys.argv[1])).load()
     plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, 2, BATCH)[:STEPS]
     result = {}
     for name, ours, keras in (

@@ -19,7 +19,7 @@ from tests import builders
 from tests.builders import row
 from train.config.optimizer import Adam, Lamb, Larc, Sgd
 from train.config.run import RunConfig
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -62,7 +62,7 @@ def main() -> None:
     from train.step.measured import MeasuredStep
     from train.trainer.batch_statistics import reduce_statistics
 
-    data = load("digits", None, data_folder)
+    data = DatasetFiles("digits", data_folder).load()
     result = {}
     for name, case in CASES.items():
         config = config_for(framework, case)

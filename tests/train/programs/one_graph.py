@@ -19,7 +19,7 @@ from jobs.cell.launch import RENDEZVOUS
 from tests.builders import config, row
 from tests.train.step.test_step_parts import together as block_of
 from train.config.optimizer import Lamb, Sgd
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.data.sampling import rank_batches
 from train.distributed.launch import read_launch
 from train.distributed.world import start
@@ -57,7 +57,7 @@ def main() -> None:
     from train.step.optimizers.build import build_optimizer
     from train.step.step import TrainStep
 
-    data = load("digits", None, Path(sys.argv[1]))
+    data = DatasetFiles("digits", Path(sys.argv[1])).load()
     plan = rank_batches("partition", len(data.train_y), 5, 0, runtime.rank, size, BATCH)[:STEPS]
     given = [[(data.train_x[rows], data.train_y[rows])] for rows in plan]
     singles = [block_of([own]) for own in given]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.builders import config, row
-from train.data.registry import load
+from train.data.registry import DatasetFiles
 from train.distributed.launch import read_launch
 from train.distributed.world import describe_world, start
 from train.run.provenance import collect
@@ -31,7 +31,7 @@ def main() -> None:
     from train.trainer.batch_statistics import reduce_statistics
     from train.trainer.evaluate import Evaluation, Evaluator
 
-    data = load("digits", None, Path(sys.argv[1]))
+    data = DatasetFiles("digits", Path(sys.argv[1])).load()
     model = build_model(of, (8, 8, 1), 10, StepSeed(1))
     layers = [
         layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)

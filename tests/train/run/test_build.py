@@ -34,7 +34,7 @@ def test_a_cell_of_a_sweep_lists_no_raw_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from train.config.datasets import forms_key
-    from train.data.registry import find_forms, prepare
+    from train.data.registry import DatasetFiles
     from train.distributed.communicator import ALONE
     from train.distributed.launch import Task
     from train.run.build import open_data
@@ -51,7 +51,8 @@ def test_a_cell_of_a_sweep_lists_no_raw_files(
 
     listed = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: seen.append(folder) or listed(folder))
-    form, key = prepare("folder:pets", 8, tmp_path), forms_key("folder:pets", 8, tmp_path)
+    files, key = DatasetFiles("folder:pets", tmp_path, 8), forms_key("folder:pets", 8, tmp_path)
+    form = files.prepare()
     task.out.mkdir(parents=True)
     (task.out.parent / "forms.json").write_text(json.dumps({key: form.name}))
     assert opened(supervised=True) == (32, 0)
@@ -62,7 +63,7 @@ def test_a_cell_of_a_sweep_lists_no_raw_files(
     assert opened(supervised=False) == (33, 1)
     shutil.rmtree(form)
     assert opened(supervised=True)[0] == 33, "a form that is gone is made of what is there"
-    assert find_forms("folder:pets", 8, tmp_path) != (form.name,)
+    assert files.forms() != (form.name,)
 
 
 def test_a_start_counts_no_pixels_that_were_counted_when_the_data_were_prepared() -> None:

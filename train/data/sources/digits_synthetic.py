@@ -10,7 +10,7 @@ import numpy as np
 
 from train.config.datasets import DATASETS
 from train.data.dataset import Dataset, Labels, Pixels, make_dataset
-from train.data.sampling import apportion, take
+from train.data.sampling import apportion, split_by_class
 
 _SEED = 1330
 
@@ -23,7 +23,7 @@ def decode_digits() -> Dataset:
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., np.newaxis]
     labels = bunch.target.astype(np.int64)
     quotas = apportion(np.bincount(labels), DATASETS["digits"].validation_images)
-    held_out, kept = take(labels, quotas)
+    held_out, kept = split_by_class(labels, quotas)
     train, validation = ((images[part], labels[part]) for part in (kept, held_out))
     return make_dataset("Digits", tuple("0123456789"), train, validation)
 

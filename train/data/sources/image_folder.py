@@ -15,7 +15,7 @@ import numpy as np
 
 from train.config.datasets import place_of
 from train.data.dataset import Dataset, Source, cut, make_dataset, name_of
-from train.data.sampling import take
+from train.data.sampling import split_by_class
 from train.data.sources.images import SUFFIXES, decode_images
 from train.data.waiting import progress, say
 from train.errors import DataError
@@ -79,7 +79,7 @@ def _decode(
     trained = sum(counts[0])
     if len(parts) == 1:
         quotas = np.maximum(1, np.rint(np.array(counts[0]) * _HELD_OUT_FRACTION)).astype(np.int64)
-        held_out, kept = take(labels, quotas)
+        held_out, kept = split_by_class(labels, quotas)
         trained, order = len(kept), np.concatenate([kept, held_out])
         # before they are decoded: parts of decoded images would be a second copy of them
         files, labels = [files[place] for place in order], labels[order]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders import config
 from tests.train.data.raw_files import noise
-from train.data.registry import load, prepare
+from train.data.registry import DatasetFiles
 from train.data.sources.download import sha256_of
 from train.errors import DataError
 
@@ -39,30 +39,30 @@ def test_arrays_as_keras_has_them(tmp_path: Path, shape: tuple[int, ...], labels
     made = arrays(shape)
     given = {k: v[:, None] if labels != "n" and k[0] == "y" else v for k, v in made.items()}
     name = save(tmp_path / "My Birds.npz", given)
-    data = load(name, None, tmp_path)
+    data = DatasetFiles(name, tmp_path).load()
     assert (data.name, data.classes) == ("My Birds", ("0", "1", "2", "3"))
     assert np.array_equal(data.train_x.reshape(made["x_train"].shape), made["x_train"])
     assert np.array_equal(data.validation_x.reshape(made["x_test"].shape), made["x_test"])
     assert np.array_equal(data.train_y, made["y_train"])
     assert np.array_equal(data.validation_y, made["y_test"])
     assert data.train_x.shape == (40, *(*shape, 1)[:3])
-    assert prepare(name.split("@")[0], None, tmp_path).name.startswith("arrays_my_birds-")
+    assert DatasetFiles(name.split("@")[0], tmp_path).prepare().name.startswith("arrays_my_birds-")
 
 
 def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     first = save(file, arrays())
-    made = prepare(first, None, tmp_path)
+    made = DatasetFiles(first, tmp_path).prepare()
     second = save(file, arrays(n=44))
-    assert prepare(first, None, tmp_path) == made, "it was prepared of the named content"
-    assert prepare(second, None, tmp_path) != made
+    assert DatasetFiles(first, tmp_path).prepare() == made, "it was prepared of the named content"
+    assert DatasetFiles(second, tmp_path).prepare() != made
     for where in (tmp_path / "other", tmp_path / "empty"):
         where.mkdir()
     save(where.parent / "other" / "a.npz", arrays(n=48))
     with pytest.raises(DataError, match=r"another file than .* run make sweep"):
-        prepare(first, None, tmp_path / "other")
+        DatasetFiles(first, tmp_path / "other").prepare()
     with pytest.raises(DataError, match=r"no file .*empty/a\.npz: .* DATA=DIR"):
-        prepare(first, None, tmp_path / "empty")
+        DatasetFiles(first, tmp_path / "empty").prepare()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
 def test_what_is_no_data_set(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     made = {k: v for k, v in (arrays() | changes).items() if v is not None}
     with pytest.raises(DataError, match=rf"a\.npz.*{message}") as caught:
-        prepare(save(tmp_path / "a.npz", made), None, tmp_path)
+        DatasetFiles(save(tmp_path / "a.npz", made), tmp_path).prepare()
     assert "\n" not in str(caught.value)
 
 
@@ -111,7 +111,7 @@ def test_files_that_are_no_arrays(tmp_path: Path, kind: str) -> None:
     }  # fmt: skip
     file.write_bytes(contents[kind])
     with pytest.raises(DataError, match=r"read as arrays without objects|x_train: found .S8 \[\]"):
-        prepare("arrays:a.npz", None, tmp_path)
+        DatasetFiles("arrays:a.npz", tmp_path).prepare()
 
 
 def test_a_cell_has_the_name_of_its_file() -> None:

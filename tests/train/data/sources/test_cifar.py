@@ -20,7 +20,7 @@ from tests.train.data.raw_files import (
     write_tree,
 )
 from train.data.dataset import Dataset
-from train.data.registry import load, prepare
+from train.data.registry import DatasetFiles
 from train.data.sources import cifar10
 from train.data.sources.cifar10 import CLASSES, find
 from train.errors import DataError
@@ -95,10 +95,11 @@ def test_what_was_downloaded_and_prepared_is_found_without_its_raw_files(
     """A user may delete the raw files to save quota."""
     publish(monkeypatch, "cifar10", write_tar(tmp_path / ARCHIVE, cifar_pickles(4)))
     root = tmp_path / "data"
-    made = prepare("cifar10", None, root)
+    files = DatasetFiles("cifar10", root)
+    made = files.prepare()
     (root / "cifar10" / ARCHIVE).unlink()
-    assert prepare("cifar10", None, root) == made
-    assert len(load("cifar10", None, root).train_y) == 20
+    assert files.prepare() == made
+    assert len(files.load().train_y) == 20
 
 
 @pytest.mark.slow
@@ -107,7 +108,7 @@ def test_real_pictures(tmp_path: Path) -> None:
     """The fingerprint of 494 published records."""
     with tarfile.open(SHARED / JPEG) as archive:
         archive.extractall(tmp_path / "cifar10")
-    data = load("cifar10", None, tmp_path)
+    data = DatasetFiles("cifar10", tmp_path).load()
     assert data.name == "CIFAR-10 (JPEG)"
     assert np.bincount(data.train_y).tolist() == [5000] * 10
     assert np.bincount(data.validation_y).tolist() == [1000] * 10

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from PIL import Image
 
 from tests.train.data.raw_files import class_folders, picture
 from train.data.dataset import Dataset
-from train.data.registry import load, prepare
+from train.data.registry import DatasetFiles
 from train.data.sources.image_folder import find
 from train.errors import DataError
 
@@ -177,18 +178,18 @@ def test_relative_path_begins_in_the_data_folder_wherever_a_rank_is_started(
 
 
 def test_changed_folder_is_prepared_anew(pets: Path, tmp_path: Path) -> None:
-    dataset, root = f"folder:{pets}", tmp_path / "root"
-    first = prepare(dataset, 16, root)
+    files = DatasetFiles(f"folder:{pets}", tmp_path / "root", 16)
+    first = files.prepare()
     assert first.name.startswith("folder_my_pets-")
-    assert prepare(dataset, 16, root) == first
-    assert prepare(dataset, 17, root) != first
+    assert files.prepare() == first
+    assert replace(files, image_size=17).prepare() != first
     picture(pets / "dog" / "005.png", seed=999)
-    second = prepare(dataset, 16, root)
+    second = files.prepare()
     assert second != first
     os.utime(pets / "dog" / "005.png", ns=(1, 1))
-    assert prepare(dataset, 16, root) not in (first, second)
-    assert len(load(dataset, 16, root).train_y) == 14
+    assert files.prepare() not in (first, second)
+    assert len(files.load().train_y) == 14
 
 
 def test_default_size_is_64(pets: Path, tmp_path: Path) -> None:
-    assert load(f"folder:{pets}", None, tmp_path / "root").train_x.shape[1:] == (64, 64, 3)
+    assert DatasetFiles(f"folder:{pets}", tmp_path / "root").load().train_x.shape[1:] == (64, 64, 3)
