@@ -97,6 +97,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_REQUEST
         task = Task(
             out, options.data, options.store, options.model_file or network, attempt,
+            tuple(one for one in earlier.attempts if one.number < attempt) if earlier else (),
             resume=options.resume, force=options.force, stop_at=options.stop_at,
         )  # fmt: skip
         return _run(config, launch, task, options.stall_s)

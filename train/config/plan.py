@@ -13,7 +13,7 @@ from itertools import count
 
 from train.config.checks import PLAN, new_cell_problem
 from train.config.datasets import DATASETS
-from train.config.run import MOST_EPOCHS, RunConfig, tenth, used_train_images
+from train.config.run import MOST_EPOCHS, RunConfig, used_train_images
 from train.config.schedule import Grow, StepDecay
 from train.config.technique import first_problem
 from train.errors import ConfigError
@@ -215,8 +215,7 @@ def plan_of(config: RunConfig, available: int) -> RunPlan:
     Raises:
         ConfigError: it cannot be, or would train something other than it says.
     """
-    validated = tenth(available) if config.validate_on == "train_part" else 0
-    return checked_plan(config, available - validated)
+    return checked_plan(config, available - config.kept_to_validate(available))
 
 
 def checked_plan(config: RunConfig, trainable: int) -> RunPlan:

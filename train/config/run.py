@@ -170,6 +170,21 @@ class RunConfig(Frozen):
         side = self.image_size or FOLDER_SIDE
         return (side, side, 3) if self.dataset.startswith(FOLDER_PREFIX) else None
 
+    def kept_to_validate(self, available: int) -> int:
+        """Training images that are not trained on, but validated on.
+
+        Raises:
+            ConfigError: there are fewer than ten to take a tenth of.
+        """
+        if self.validate_on == "held_out":
+            return 0
+        if available < 10:
+            raise ConfigError(
+                f"validate_on: train_part takes a tenth of the training images, found {available}, "
+                "expected at least 10: add images, or use validate_on: held_out"
+            )
+        return available // 10
+
     def cell_id(self) -> str:
         """Readable name plus a hash of the whole config: equal configs are equal cells."""
         name: str | None = getattr(self, "_cell_id", None)
@@ -201,20 +216,6 @@ def _chosen(model: BaseModel) -> dict[str, Any]:
 def used_train_images(available: int, fraction: float) -> int:
     """Training images that a run with ``data_fraction`` uses (the 1e-9 absorbs 0.1 * 10 etc.)."""
     return int(available * fraction + 1e-9)
-
-
-def tenth(available: int) -> int:
-    """Training images that ``validate_on: train_part`` validates on.
-
-    Raises:
-        ConfigError: there are fewer than ten to take them from.
-    """
-    if available < 10:
-        raise ConfigError(
-            f"validate_on: train_part takes a tenth of the training images, found {available}, "
-            "expected at least 10: add images, or use validate_on: held_out"
-        )
-    return available // 10
 
 
 def load_config(path: Path) -> RunConfig:

@@ -30,6 +30,7 @@ from train.record.atomic import flush_to_disk, write_atomically
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+Part = tuple[NDArray[np.generic], NDArray[np.generic]]  # images and labels
 
 #: Names of the four arrays, in the order in which they are stored and hashed.
 ARRAYS = ("train_x", "train_y", "validation_x", "validation_y")
@@ -82,15 +83,10 @@ class Dataset:
         return [getattr(self, name) for name in ARRAYS]
 
 
-def make_dataset(
-    name: str,
-    classes: Sequence[str],
-    train: tuple[NDArray[np.generic] | ChosenImages, NDArray[np.generic]],
-    validation: tuple[NDArray[np.generic] | ChosenImages, NDArray[np.generic]],
-) -> Dataset:
-    """``train``, ``validation``: images uint8 [N, H, W, C] and labels [N] of checked content."""
+def make_dataset(name: str, classes: Sequence[str], train: Part, validation: Part) -> Dataset:
+    """Of images uint8 [N, H, W, C] and labels [N] of checked content."""
     arrays: list[Any] = [
-        part if isinstance(part, ChosenImages) else np.ascontiguousarray(part, kind)
+        np.ascontiguousarray(part, kind)
         for pair in (train, validation)
         for part, kind in zip(pair, ("u1", "<i8"), strict=True)
     ]

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from train.config.run import tenth
 from train.data.dataset import ChosenImages, Dataset, Labels
 
 Indices = NDArray[np.int64]
@@ -89,15 +88,14 @@ def split_by_class(labels: Labels, quotas: NDArray[np.int64]) -> tuple[Indices, 
     return np.flatnonzero(chosen), np.flatnonzero(~chosen)
 
 
-def for_tuning(data: Dataset) -> Dataset:
-    """The training images alone, a tenth of them (stratified, always the same) to validate on.
-    The fingerprint is that of ``data``: to hash these images, all of them are read."""
+def for_tuning(data: Dataset, validated: int) -> Dataset:
+    """The training images alone, so many of them (stratified, always the same) to validate on. The
+    fingerprint is that of ``data``: to hash these images, all of them are read."""
     counts = np.bincount(data.train_y, minlength=len(data.classes)).astype(np.int64)
-    tenths = apportion(counts, tenth(len(data.train_y)))
-    validated, trained = split_by_class(data.train_y, tenths)
+    held_out, trained = split_by_class(data.train_y, apportion(counts, validated))
 
     def part(rows: Indices) -> tuple[ChosenImages, Labels]:
         return ChosenImages(data.train_x, rows), data.train_y[rows]
 
     name = f"{data.name}, a tenth of its training images to validate on"
-    return Dataset(name, *part(trained), *part(validated), data.classes, data.fingerprint)
+    return Dataset(name, *part(trained), *part(held_out), data.classes, data.fingerprint)

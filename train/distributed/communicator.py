@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import horovod
 import horovod.tensorflow as hvd
@@ -23,21 +23,7 @@ from train.errors import ConfigError
 
 T = TypeVar("T")
 Sums = npt.NDArray[np.float64]
-
-
-class Place(NamedTuple):
-    """Where Horovod puts this process."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-
-
-def join() -> Place:
-    """Meet the other ranks; once in a process."""
-    hvd.init()
-    return Place(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size())
+Waiting = Callable[[], AbstractContextManager[object]]
 
 
 def built_for() -> tuple[bool, bool]:
@@ -83,8 +69,10 @@ class Ranks:
 
     rank: int
     size: int
+    local_rank: int = 0  # of this node
+    local_size: int = 1
     #: Entered while this rank waits for others that may take long.
-    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+    waiting: Waiting = nullcontext
 
     def barrier(self) -> None:
         if self.size > 1:
@@ -152,6 +140,12 @@ class Ranks:
 
 #: A world of one, which needs no Horovod.
 ALONE = Ranks(0, 1)
+
+
+def join(waiting: Waiting = nullcontext) -> Ranks:
+    """Meet the other ranks; once in a process. waiting: of :class:`Ranks`."""
+    hvd.init()
+    return Ranks(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), waiting)
 
 
 def weights_hash(variables: Sequence[Any]) -> str:

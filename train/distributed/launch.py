@@ -10,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from train.errors import ConfigError
+
+if TYPE_CHECKING:
+    from train.record.run import Attempt
 
 Launcher = Literal["horoscale", "horovodrun", "mpirun", "srun", "none"]
 
@@ -56,6 +59,7 @@ class Task:
     store: Path | None = None  # folder of their prepared forms; None: in ``data``
     model_file: Path | None = None  # of a network, if the config names one of a file
     attempt: int = 1  # which start of the cell it is
+    earlier: tuple[Attempt, ...] = ()  # of its record
     resume: bool = False  # go on from the checkpoint in ``out``
     force: bool = False  # replace a good record
     stop_at: float | None = None  # seconds since 1970 at which the ranks must be gone

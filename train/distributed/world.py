@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from train.config.run import RunConfig
-from train.distributed.interfaces import NAME, machine, this_host
+from train.distributed.interfaces import NAME, this_host
 from train.distributed.launch import Launch, Launcher
 from train.distributed.machine.claims import Claims, claim
 from train.distributed.machine.cores import take_cores
 from train.distributed.machine.gpus import choose_products, gpu_ids
-from train.distributed.machine.quota import Quota, quotas_here
+from train.distributed.machine.quota import Quota
 from train.distributed.rendezvous import PATIENCE_S, meet
 from train.errors import WorldError
 from train.program.environment import NOTHING
-from train.record.run import DataPlane, Provenance, World
+
+if TYPE_CHECKING:
+    from train.distributed.communicator import Ranks, Waiting
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,7 @@ class Runtime:
     """One process of the world. It is one rank, unless a strategy of tf.distribute has all replicas
     of the cell in one process."""
 
-    rank: int
-    size: int
-    local_rank: int
+    ranks: Ranks
     launcher: Launcher
     gpus: tuple[str, ...]  # models, one per replica; () without GPUs
     cores: Claims[int] = field(default_factory=Claims)
@@ -37,6 +37,14 @@ class Runtime:
     replicas: int = 1  # ranks that this process stands for
     strategy: Any = None  # tf.distribute.Strategy; None: Horovod averages the gradients
     interface: str | None = None  # network interface of the strategy's gradients
+
+    @property
+    def rank(self) -> int:
+        return self.ranks.rank
+
+    @property
+    def size(self) -> int:
+        return self.ranks.size
 
     def shares(self) -> bool:
         """Whether another run, or another rank, has used some of its cores so far, or of its GPUs:
@@ -48,9 +56,12 @@ class Runtime:
 EXCHANGE_S = 7 * 24 * 3600
 
 
-def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> Runtime:
+def start(
+    config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S,
+    waiting: Waiting = nullcontext,
+) -> Runtime:  # fmt: skip
     """Pin this rank, initialise Horovod, and check the world against the config. patience_s: how
-    long to wait for rank 0's address, if ranks meet by Gloo.
+    long to wait for rank 0's address, if ranks meet by Gloo. waiting: of :class:`Ranks`.
 
     Raises:
         WorldError: the number of processes is not ``config.processes``: a launcher that lost its
@@ -78,21 +89,17 @@ def start(config: RunConfig, launch: Launch, patience_s: float = PATIENCE_S) -> 
         tf.config.experimental.enable_op_determinism()
 
     from train.distributed.communicator import join  # noqa: PLC0415
-
-    place = join()
-    check_size(config.processes, place.size, launch)
-    if place.rank != launch.rank:
-        raise WorldError(f"Horovod says rank {place.rank}, the launcher {launch.rank}")
-    replicas = config.gpus // config.processes
-    gpus, held_gpus = own_gpus(place.local_rank, place.local_size, replicas)
-    choose_products(config.technique.precision)
-
     from train.distributed.strategy import open_strategy  # noqa: PLC0415
 
-    return Runtime(
-        place.rank, place.size, place.local_rank, launch.launcher, gpus, cores, held_gpus, replicas,
-        *open_strategy(config, launch, place.size),
-    )  # fmt: skip
+    ranks = join(waiting)
+    check_size(config.processes, ranks.size, launch)
+    if ranks.rank != launch.rank:
+        raise WorldError(f"Horovod says rank {ranks.rank}, the launcher {launch.rank}")
+    replicas = config.gpus // config.processes
+    gpus, held_gpus = own_gpus(ranks.local_rank, ranks.local_size, replicas)
+    choose_products(config.technique.precision)
+    strategy, interface = open_strategy(config, launch, ranks.size)
+    return Runtime(ranks, launch.launcher, gpus, cores, held_gpus, replicas, strategy, interface)
 
 
 def share_cores(
@@ -181,85 +188,3 @@ def own_gpus(local_rank: int, local_size: int, count: int) -> tuple[tuple[str, .
         tf.config.experimental.set_memory_growth(gpu, True)
     details = tf.config.experimental.get_device_details
     return tuple(str(details(gpu).get("device_name", gpu)) for gpu in own), held
-
-
-def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
-    """The world, and rank 0's provenance with what is not equal on all ranks. Collective."""
-    from train.distributed.communicator import Ranks, built_for  # noqa: PLC0415
-
-    mine = (
-        socket.gethostname(), machine(), runtime.cores.own, quotas_here(), runtime.shares(),
-        runtime.gpus, own,
-    )  # fmt: skip
-    them = zip(*Ranks(runtime.rank, runtime.size).allgather(mine), strict=True)
-    hosts, machines, cores, quotas, shared, gpus, provenances = them
-    firsts = (provenances[hosts.index(host)] for host in hosts)  # of the same node
-    provenances = tuple(map(_with_git, provenances, firsts))
-    # one per rank, of which a process of tf.distribute may have several
-    ranks = [
-        (host, _facts(of) | {"gpu": gpu or "none"})
-        for host, of, models in zip(hosts, provenances, gpus, strict=True)
-        for gpu in models or (None,) * runtime.replicas
-    ]
-    nodes, fewest = len(set(hosts)), min(map(len, cores))
-    each = max(1, fewest // runtime.replicas)
-    kind: Literal["cpu", "gpu"] = "gpu" if any(gpus) else "cpu"
-    models = Counter(facts[kind] for _, facts in ranks)
-    # in an order that no placement of ranks changes
-    named = ((f"{n} x " if len(models) > 1 else "") + name for name, n in sorted(models.items()))
-    device = ", ".join(named)
-    too_few = fewest < runtime.replicas or share_cores(machines, cores, quotas)
-    with_mpi, with_nccl = built_for()
-    by_mpi = with_mpi and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
-    data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi, with_nccl=with_nccl)
-    world = World(
-        size=len(ranks),
-        nodes=nodes,
-        hostnames=tuple(host for host, _ in ranks),
-        device_kind=kind,
-        device=device if any(gpus) else f"{device}, {each} core{'s' * (each != 1)} per rank",
-        cores_per_rank=each,
-        oversubscribed=any(shared) or (too_few and not any(gpus)),
-        launcher=runtime.launcher,
-        controller="mpi" if by_mpi else "gloo",
-        data_plane=data_plane,
-        interface=interface,
-    )
-    differing = unequal([facts for _, facts in ranks])
-    return world, provenances[0].model_copy(update={"unequal": differing})
-
-
-def _with_git(own: Provenance, first: Provenance) -> Provenance:
-    """With what git answered to ``first``, of the same node, which alone has asked."""
-    found = {name: getattr(first, name) for name in ("git_commit", "git_dirty")}
-    return own.model_copy(update=found)
-
-
-def _facts(of: Provenance) -> dict[str, str]:
-    """What is expected to be equal on all ranks."""
-    names = ("git_commit", "git_dirty", "image_digest", "cpu", "driver", "kernel")
-    single = {name: str(getattr(of, name)) for name in names}
-    return single | {f"versions.{name}": text for name, text in of.versions.items()}
-
-
-def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Of one mapping per rank, each fact with several values: value -> ranks that have it."""
-    values_of: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
-    for rank, of in enumerate(facts):
-        for name, values in values_of.items():
-            value = of.get(name, "none")
-            values[value] = (*values.get(value, ()), rank)
-    return {name: values for name, values in values_of.items() if len(values) > 1}
-
-
-def _data_way(
-    runtime: Runtime, nodes: int, *, by_mpi: bool, with_nccl: bool
-) -> tuple[DataPlane, str | None]:
-    if runtime.strategy is not None:
-        return "tf.distribute", runtime.interface if runtime.size > 1 else None
-    interface = None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE")
-    if runtime.gpus and with_nccl:
-        # the controller's interface is not NCCL's; on one node there is no other
-        return "nccl", interface if nodes == 1 else None
-    gloo = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
-    return "gloo" if gloo else "mpi", interface

@@ -4,10 +4,10 @@ events. What costs reading is read by rank 0 and sent to the others."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -17,7 +17,6 @@ from train.config.run import RunConfig
 from train.data.dataset import ChannelStatistics, Dataset, channel_statistics, fingerprint
 from train.data.registry import DatasetFiles
 from train.data.sampling import for_tuning, used_subset
-from train.distributed.communicator import Ranks
 from train.distributed.launch import Task
 from train.distributed.world import Runtime
 from train.errors import ConfigError
@@ -31,20 +30,14 @@ from train.step.loss_scale import LossScale, NoLossScale
 from train.step.optimizers.build import build_optimizer
 from train.step.step import TrainStep
 from train.step.tf_distribute import OverReplicas, ReplicaSeed
-from train.tensorflow_internals import all_layers
+from train.trainer.checks import check_end
 from train.trainer.epoch import Parts
-
-T = TypeVar("T")
 
 
 def open_data(
-    config: RunConfig,
-    task: Task,
-    ranks: Ranks,
-    beat: Callable[[str], None],
-    *,
+    config: RunConfig, task: Task, runtime: Runtime, beat: Callable[[str], None], *,
     supervised: bool,
-) -> Dataset:
+) -> Dataset:  # fmt: skip
     """Collective. Of a sweep's cell no raw file is looked at, since the sweep noted the prepared
     form; of one that was started by hand rank 0 lists them, so that it never trains on old files. A
     node whose stores lack that form makes its own. If its images are others than rank 0's, so is
@@ -56,29 +49,26 @@ def open_data(
     beat("loading the data")
     files = DatasetFiles(config.dataset, task.data, config.image_size, task.store)
     forms = partial(files.forms, task.out.parent if supervised else None)
-    data = files.load(ranks.made_by_first(forms))
-    if config.validate_on == "held_out":
+    data = files.load(runtime.ranks.made_by_first(forms))
+    if not (validated := config.kept_to_validate(len(data.train_y))):
         return data
-    part = for_tuning(data)
-    whole, own = ranks.made_by_first(lambda: (data.fingerprint, fingerprint(part.arrays)))
+    part = for_tuning(data, validated)
+    whole, own = runtime.ranks.made_by_first(lambda: (data.fingerprint, fingerprint(part.arrays)))
     return replace(part, fingerprint=own) if data.fingerprint == whole else part
 
 
 def build_parts(
-    config: RunConfig,
-    data: Dataset,
-    runtime: Runtime,
-    folder: Path = Path(),
+    config: RunConfig, data: Dataset, runtime: Runtime, folder: Path = Path(),
     model_file: Path | None = None,
-    ranks: Ranks | None = None,
-) -> Parts:
+) -> Parts:  # fmt: skip
     """Collective. folder: of the data sets; model_file: the copy of the file that ``config.model``
     names.
 
     Raises:
         ConfigError: the data, the images or the network do not fit the config.
     """
-    technique, ranks = config.technique, ranks or Ranks(runtime.rank, runtime.size)
+    technique = config.technique
+    ranks, strategy = runtime.ranks, runtime.strategy
     plan = checked_plan(config, len(data.train_y))
     used = used_subset(data.train_y, plan.used)
     height, width, channels = data.train_x.shape[1:]
@@ -98,35 +88,30 @@ def build_parts(
 
     first = runtime.rank * runtime.replicas
     streams = [stream_of(config.seed, first + own) for own in range(runtime.replicas)]
-    seed, strategy = StepSeed(streams[0]), runtime.strategy
-    half = technique.precision == "mixed_float16"
-    loss_scale = LossScale() if half else NoLossScale()
+    seed = StepSeed(streams[0])
     model = trained = build(seed=seed)
     if technique.initialisation == "whitened":
         filters = ranks.made_by_first(partial(whitened_filters, model, data.train_x, used))
         model.get_layer("conv1").kernel.assign(filters)
-    if strategy is None:
-        optimizer = _optimizer(config, model)
-        back_end: BackEnd = OverRanks(technique, runtime.size, loss_scale)
-    else:  # with the weights of ``model``
+    scope = nullcontext if strategy is None else strategy.scope
+    if strategy is not None:
         seed = ReplicaSeed(strategy, streams)
-        with strategy.scope():
+        with scope():
             trained = build(seed=seed)
-            optimizer = _optimizer(config, trained)
+    kernels: list[tf.Variable] = []
+    if isinstance(technique.optimizer, Muon):
+        kernels = muon_kernels(user_network(trained), technique.optimizer)
+    with scope():
+        optimizer = build_optimizer(technique.optimizer, trained.trainable_variables, kernels)
+    loss_scale = LossScale() if technique.precision == "mixed_float16" else NoLossScale()
+    back_end: BackEnd
+    if strategy is None:
+        back_end = OverRanks(technique, runtime.size, loss_scale)
+    else:  # with the weights of ``model``
         back_end = OverReplicas(strategy, trained, model)
-        with strategy.scope():
-            for layer in all_layers(trained):
-                layer.finalize_state()  # Normalization computes with copies of its weights
     gains = None
     if technique.lr_scaling == "adascale":
         gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
     step = TrainStep(trained, optimizer, technique, seed, back_end, loss_scale, gains)
+    check_end(config, model, data)
     return Parts(plan, used, model, step)
-
-
-def _optimizer(config: RunConfig, model: tf.keras.Model) -> Any:
-    optimizer = config.technique.optimizer
-    convolutions: list[tf.Variable] = []
-    if isinstance(optimizer, Muon):
-        convolutions = muon_kernels(user_network(model), optimizer)
-    return build_optimizer(optimizer, model.trainable_variables, convolutions)

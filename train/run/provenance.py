@@ -1,5 +1,5 @@
-"""Where a number comes from: the commit and whether the checkout differs from it, versions,
-hardware, and an allow-listed environment.
+"""Where a number comes from: the world of ranks, the commit and whether the checkout differs from
+it, versions, hardware, and an allow-listed environment.
 """
 
 from __future__ import annotations
@@ -8,16 +8,22 @@ import contextlib
 import os
 import platform
 import re
+import socket
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Literal
 
 from train.config.run import RunConfig
+from train.distributed.interfaces import machine
 from train.distributed.machine.libraries import mpi_versions
+from train.distributed.machine.quota import quotas_here
+from train.distributed.world import Runtime, share_cores
 from train.errors import text_of
 from train.program.environment import environment_of
-from train.record.run import Provenance
+from train.record.run import DataPlane, Provenance, World
 
 PACKAGES = (
     "tensorflow-cpu", "tensorflow", "keras", "horovod", "tensorflow-addons", "numpy", "pydantic",
@@ -38,7 +44,7 @@ CODE = ("train", "jobs", "containers", "pyproject.toml")
 NEW_CODE = ("train/", "jobs/")  # folders whose new Python files do so, too
 
 
-def collect(config: RunConfig, gpus: Sequence[str], *, asks_git: bool = True) -> Provenance:
+def provenance_here(config: RunConfig, gpus: Sequence[str], *, asks_git: bool = True) -> Provenance:
     """Of this process. ``gpus``: models of those that it uses. ``asks_git``: one rank of each node
     is enough."""
     commit, dirty = git_state(Path(__file__).resolve().parents[2]) if asks_git else (None, None)
@@ -124,3 +130,83 @@ def _git(folder: Path, *arguments: str) -> str:
         env=environment_of("git", os.environ),
     )  # fmt: skip
     return done.stdout.removesuffix("\n")
+
+
+def describe_world(runtime: Runtime, own: Provenance) -> tuple[World, Provenance]:
+    """The world, and rank 0's provenance with what is not equal on all ranks. Collective."""
+    from train.distributed.communicator import built_for  # noqa: PLC0415
+
+    mine = (
+        socket.gethostname(), machine(), runtime.cores.own, quotas_here(), runtime.shares(),
+        runtime.gpus, own,
+    )  # fmt: skip
+    them = zip(*runtime.ranks.allgather(mine), strict=True)
+    hosts, machines, cores, quotas, shared, gpus, provenances = them
+    # git has answered the first rank of each node alone
+    git = [one.model_dump(include={"git_commit", "git_dirty"}) for one in provenances]
+    provenances = tuple(
+        one.model_copy(update=git[hosts.index(host)])
+        for one, host in zip(provenances, hosts, strict=True)
+    )
+    # one per rank, of which a process of tf.distribute may have several
+    ranks = [
+        (host, _facts(of) | {"gpu": gpu or "none"})
+        for host, of, models in zip(hosts, provenances, gpus, strict=True)
+        for gpu in models or (None,) * runtime.replicas
+    ]
+    nodes, fewest = len(set(hosts)), min(map(len, cores))
+    each = max(1, fewest // runtime.replicas)
+    kind: Literal["cpu", "gpu"] = "gpu" if any(gpus) else "cpu"
+    models = Counter(facts[kind] for _, facts in ranks)
+    # in an order that no placement of ranks changes
+    named = ((f"{n} x " if len(models) > 1 else "") + name for name, n in sorted(models.items()))
+    device = ", ".join(named)
+    too_few = fewest < runtime.replicas or share_cores(machines, cores, quotas)
+    with_mpi, with_nccl = built_for()
+    by_mpi = with_mpi and os.environ.get("HOROVOD_CONTROLLER") != "gloo"
+    data_plane, interface = _data_way(runtime, nodes, by_mpi=by_mpi, with_nccl=with_nccl)
+    world = World(
+        size=len(ranks),
+        nodes=nodes,
+        hostnames=tuple(host for host, _ in ranks),
+        device_kind=kind,
+        device=device if any(gpus) else f"{device}, {each} core{'s' * (each != 1)} per rank",
+        cores_per_rank=each,
+        oversubscribed=any(shared) or (too_few and not any(gpus)),
+        launcher=runtime.launcher,
+        controller="mpi" if by_mpi else "gloo",
+        data_plane=data_plane,
+        interface=interface,
+    )
+    differing = unequal([facts for _, facts in ranks])
+    return world, provenances[0].model_copy(update={"unequal": differing})
+
+
+def _facts(of: Provenance) -> dict[str, str]:
+    """What is expected to be equal on all ranks."""
+    names = ("git_commit", "git_dirty", "image_digest", "cpu", "driver", "kernel")
+    single = {name: str(getattr(of, name)) for name in names}
+    return single | {f"versions.{name}": text for name, text in of.versions.items()}
+
+
+def unequal(facts: Sequence[Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Of one mapping per rank, each fact with several values: value -> ranks that have it."""
+    values_of: dict[str, dict[str, tuple[int, ...]]] = {name: {} for of in facts for name in of}
+    for rank, of in enumerate(facts):
+        for name, values in values_of.items():
+            value = of.get(name, "none")
+            values[value] = (*values.get(value, ()), rank)
+    return {name: values for name, values in values_of.items() if len(values) > 1}
+
+
+def _data_way(
+    runtime: Runtime, nodes: int, *, by_mpi: bool, with_nccl: bool
+) -> tuple[DataPlane, str | None]:
+    if runtime.strategy is not None:
+        return "tf.distribute", runtime.interface if runtime.size > 1 else None
+    interface = None if by_mpi or runtime.size == 1 else os.environ.get("HOROVOD_GLOO_IFACE")
+    if runtime.gpus and with_nccl:
+        # the controller's interface is not NCCL's; on one node there is no other
+        return "nccl", interface if nodes == 1 else None
+    gloo = os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo" or not by_mpi
+    return "gloo" if gloo else "mpi", interface

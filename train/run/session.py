@@ -11,21 +11,14 @@ from train.config.run import RunConfig
 from train.data.waiting import report_to
 from train.distributed.launch import Launch, Task
 from train.distributed.watchdog import Watchdog
-from train.distributed.world import describe_world, start
+from train.distributed.world import start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
 from train.record.builder import Announcement, AttemptResult, build_record
-from train.record.cell_folder import (
-    CHECKPOINT_NAME,
-    START_NAME,
-    UNFINISHED_NAME,
-    WEIGHTS_NAME,
-    earlier_attempts,
-    rank_file,
-)
+from train.record.cell_folder import CHECKPOINT_NAME, START_NAME, UNFINISHED_NAME, rank_file
 from train.record.measurements import DataRecord
-from train.record.run import RECORD_NAME, write_record
-from train.run.provenance import collect
+from train.record.run import RECORD_NAME, Status, write_record
+from train.run.provenance import describe_world, provenance_here
 
 if TYPE_CHECKING:
     from train.trainer.trainer import Trainer
@@ -54,52 +47,36 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     beat, patience_s = watchdog.beat, 2 * watchdog.stall_s  # for late ranks
     # rank 0 first: the rendezvous explains its absence better than the watchdog does
     beat("waiting for the other ranks", patience_s + watchdog.stall_s)
-    runtime = start(config, launch, patience_s)
+    runtime = start(config, launch, patience_s, partial(watchdog.waiting, READING_S))
     watchdog.file = rank_file(task.out, launch.rank, "beat")  # rank 0 has the cell's lock
     # only now: it loads TensorFlow, which reads its environment once
-    from train.distributed.communicator import Ranks  # noqa: PLC0415
-    from train.models.layers import user_network  # noqa: PLC0415
     from train.run.build import build_parts, open_data  # noqa: PLC0415
-    from train.trainer.checkpoint import Origin, weights_file  # noqa: PLC0415
-    from train.trainer.sharpness import check_sharpness  # noqa: PLC0415
+    from train.trainer.checkpoint import Origin  # noqa: PLC0415
     from train.trainer.trainer import Trainer  # noqa: PLC0415
 
-    ranks = Ranks(runtime.rank, runtime.size, partial(watchdog.waiting, READING_S))
     with report_to(beat):
-        data = open_data(config, task, ranks, beat, supervised=launch.supervised)
+        data = open_data(config, task, runtime, beat, supervised=launch.supervised)
         beat("building the model", patience_s)
-        parts = build_parts(config, data, runtime, task.data, task.model_file, ranks)
+        parts = build_parts(config, data, runtime, task.data, task.model_file)
     beat("waiting for ranks that still load the data", patience_s)
-    # what could only fail once all epochs are done
-    if config.keep_weights:
-        weights_file(user_network(parts.model))
-    if config.sharpness_images is not None:
-        check_sharpness(parts.model, data)
-    asks_git = runtime.local_rank == 0
-    world, provenance = describe_world(runtime, collect(config, runtime.gpus, asks_git=asks_git))
-    origin = Origin(
-        device=world.device, ranks=world.size, nodes=world.nodes,
-        commit=(provenance.git_commit or "") + ", changed" * bool(provenance.git_dirty),
-        image=provenance.image_digest or "",
-    )  # fmt: skip
+    own = provenance_here(config, runtime.gpus, asks_git=runtime.ranks.local_rank == 0)
+    world, provenance = describe_world(runtime, own)
+    origin = Origin.of(world, provenance)
     trainer = Trainer(config, runtime, data, parts, task, watchdog, origin, world.oversubscribed)
+    data_record = DataRecord(
+        name=data.name,
+        fingerprint=data.fingerprint,
+        train_images=parts.plan.used,
+        train_images_available=len(data.train_y),
+        validation_images=len(data.validation_y),
+        classes=len(data.classes),
+        dropped_per_epoch=parts.plan.left_over,
+        order=ORDERS[config.partition],
+    )
 
     def announced() -> Announcement:
-        shared = {"oversubscribed": trainer.loop.oversubscribed}  # so far
-        return Announcement(
-            world=world.model_copy(update=shared),
-            data=DataRecord(
-                name=data.name,
-                fingerprint=data.fingerprint,
-                train_images=parts.plan.used,
-                train_images_available=len(data.train_y),
-                validation_images=len(data.validation_y),
-                classes=len(data.classes),
-                dropped_per_epoch=parts.plan.left_over,
-                order=ORDERS[config.partition],
-            ),
-            provenance=provenance,
-        )
+        so_far = world.model_copy(update={"oversubscribed": trainer.loop.oversubscribed})
+        return Announcement(world=so_far, data=data_record, provenance=provenance)
 
     if runtime.rank == 0:
         write_atomically(logs / START_NAME, announced().model_dump_json())
@@ -112,25 +89,20 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         # a launcher ends the other tasks as soon as the first one is gone with this exit code,
         # which would turn theirs into that of a signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        trainer.ranks.shutdown()
+        runtime.ranks.shutdown()
         raise
     beat("waiting for the record to be written")
     if runtime.rank == 0:
         beat("writing the record")
+        status: Status = "diverged" if trained.error else "completed"
         record = build_record(
-            config, trained, announced(), "diverged" if trained.error else "completed",
-            task.attempt,
-            earlier=tuple(
-                a for a in earlier_attempts(task.out, config) if a.number < task.attempt
-            ),
-            started_at=task.started_at, ended_at=datetime.now(timezone.utc),
+            config, trained, announced(), status, task.attempt, task.earlier, task.started_at,
+            datetime.now(timezone.utc),
         )  # fmt: skip
-        if config.keep_weights:
-            write_atomically(task.out / WEIGHTS_NAME, weights_file(user_network(parts.model)))
         if not write_record(task.out / RECORD_NAME, record, replace_good=task.force):
             raise RuntimeError(f"the record in {task.out} is good already and was kept")
         (task.out / CHECKPOINT_NAME).unlink(missing_ok=True)  # can be 300 MB
-    trainer.ranks.shutdown()
+    runtime.ranks.shutdown()
 
 
 def train(trainer: Trainer) -> AttemptResult:

@@ -13,6 +13,7 @@ from train.distributed.communicator import UnequalRanks
 from train.models.layers import StepSeed
 from train.models.normalisation import batch_norms
 from train.step.backward import squared_norm
+from train.tensorflow_internals import all_layers
 
 _MEAN = tf.distribute.ReduceOp.MEAN
 
@@ -48,6 +49,9 @@ class OverReplicas:
         self.replicas = len(strategy.extended.worker_devices)  # of this process
         self.local: Callable[[Any], Sequence[Any]] = strategy.experimental_local_results
         self.push()
+        with strategy.scope():
+            for layer in all_layers(trained):
+                layer.finalize_state()  # Normalization computes with copies of its weights
 
     def place(self, values: npt.NDArray[Any]) -> Any:
         own = (np.ascontiguousarray(values[:, replica]) for replica in range(self.replicas))

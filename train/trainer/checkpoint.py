@@ -19,6 +19,7 @@ from train.errors import ConfigError, read_whole
 from train.record.atomic import write_atomically
 from train.record.cell_folder import EPOCHS_NAME, read_epochs
 from train.record.measurements import EpochRecord
+from train.record.run import Provenance, World
 from train.step.adascale import AdaScale
 from train.tensorflow_internals import save_weights_to_hdf5_group
 
@@ -31,6 +32,14 @@ class Origin(Frozen):
     nodes: int
     commit: str  # empty: unknown
     image: str  # sha256 of the container image; empty: none
+
+    @classmethod
+    def of(cls, world: World, provenance: Provenance) -> Origin:
+        return cls(
+            device=world.device, ranks=world.size, nodes=world.nodes,
+            commit=(provenance.git_commit or "") + ", changed" * bool(provenance.git_dirty),
+            image=provenance.image_digest or "",
+        )  # fmt: skip
 
     def changes(self, before: Origin) -> str:
         """What is not as before, in words; empty: nothing."""

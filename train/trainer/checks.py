@@ -6,22 +6,22 @@ from __future__ import annotations
 import math
 import socket
 
+import tensorflow as tf
+
 from train.config.networks import model_label
 from train.config.run import RunConfig
 from train.data.batches import AHEAD
 from train.data.dataset import Dataset
-from train.distributed.communicator import Ranks
 from train.distributed.machine.quota import free_memory
 from train.distributed.world import Runtime
 from train.errors import ConfigError, DataError
-from train.models.layers import network_digest, numbers_in
+from train.models.layers import network_digest, numbers_in, user_network
+from train.trainer.checkpoint import weights_file
 from train.trainer.epoch import Parts
-from train.trainer.sharpness import sharpness_bytes
+from train.trainer.sharpness import check_sharpness, sharpness_bytes
 
 
-def check_nodes(
-    config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime, ranks: Ranks
-) -> None:
+def check_nodes(config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime) -> None:
     """Collective; the same on all ranks.
 
     Raises:
@@ -31,7 +31,8 @@ def check_nodes(
     """
     needs = needed_bytes(config, data, parts, runtime)
     network = network_digest(parts.model)
-    every = ranks.allgather((socket.gethostname(), data.fingerprint, free_memory(), needs, network))
+    mine = (socket.gethostname(), data.fingerprint, free_memory(), needs, network)
+    every = runtime.ranks.allgather(mine)
     first, images, *_ = every[0]
     if others := {host for host, own, *_ in every if own != images}:
         raise DataError(
@@ -58,6 +59,18 @@ def check_nodes(
                 f"({len(own)}); {free / 1e9:.1f} GB are available. {todo}, or give each rank more "
                 "memory (mem_per_rank_gb in the site's file)"
             )
+
+
+def check_end(config: RunConfig, model: tf.keras.Model, data: Dataset) -> None:
+    """What could only fail once all epochs are done.
+
+    Raises:
+        ConfigError: the network allows no file of its weights, or no measurement of sharpness.
+    """
+    if config.keep_weights:
+        weights_file(user_network(model))
+    if config.sharpness_images is not None:
+        check_sharpness(model, data)
 
 
 def needed_bytes(

@@ -15,7 +15,7 @@ from train.config.run import RunConfig
 from train.data.batches import Feed
 from train.data.dataset import Dataset
 from train.data.sampling import Indices
-from train.distributed.communicator import Ranks, equal_hash, weights_hash
+from train.distributed.communicator import equal_hash, weights_hash
 from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import Runtime
 from train.record.measurements import EpochRecord
@@ -56,7 +56,6 @@ class EpochLoop:
 
     config: RunConfig
     runtime: Runtime
-    ranks: Ranks
     data: Dataset
     parts: Parts
     watchdog: Watchdog
@@ -82,6 +81,7 @@ class EpochLoop:
 
     def __post_init__(self) -> None:
         config, runtime, parts = self.config, self.runtime, self.parts
+        self.ranks = runtime.ranks
         self.measured, self.now = MeasuredStep(parts.step), self.watchdog.awake.now
         self.evaluator = Evaluator(config, parts.model, self.data, self.ranks, self.watchdog.beat)
         self.feed = Feed(

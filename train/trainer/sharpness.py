@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from train.data.dataset import Dataset
 from train.data.sampling import Indices, evaluation_shard
-from train.distributed.communicator import Ranks
+from train.distributed.communicator import ALONE, Ranks
 from train.errors import ConfigError
 from train.models.layers import graph
 from train.record.measurements import Sharpness
@@ -76,7 +76,7 @@ def check_sharpness(model: tf.keras.Model, data: Dataset) -> None:
     Raises:
         ConfigError: an operation of the network has no second derivative.
     """
-    hessian = _Hessian(model, data, np.arange(1), Ranks(0, 1), 1, lambda _: None)
+    hessian = _Hessian(model, data, np.arange(1), ALONE, 1, lambda _: None)
     along = [tf.TensorSpec(shape) for shape in hessian.shapes]
     images, labels = (
         tf.type_spec_from_value(tf.constant(x[:1])) for x in (data.train_x, data.train_y)

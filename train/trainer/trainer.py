@@ -14,16 +14,22 @@ import numpy as np
 from train.config.plan import EpochPlan
 from train.config.run import RunConfig
 from train.data.dataset import Dataset
-from train.distributed.communicator import Ranks, equal_hash, weights_hash
+from train.distributed.communicator import equal_hash, weights_hash
 from train.distributed.interfaces import moved, read_counters
 from train.distributed.launch import Task
 from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import Runtime
 from train.errors import Unfinished
-from train.models.layers import network_digest, numbers_in
+from train.models.layers import network_digest, numbers_in, user_network
 from train.record.atomic import append_line, write_atomically
 from train.record.builder import AttemptResult
-from train.record.cell_folder import CHECKPOINT_NAME, EPOCHS_NAME, STOP_NAME, file_mark
+from train.record.cell_folder import (
+    CHECKPOINT_NAME,
+    EPOCHS_NAME,
+    STOP_NAME,
+    WEIGHTS_NAME,
+    file_mark,
+)
 from train.record.measurements import EpochRecord
 from train.record.target import Pursuit
 from train.trainer import checkpoint
@@ -65,10 +71,10 @@ class Trainer:
     def __post_init__(self) -> None:
         self.out, self.model, self.step = self.task.out, self.parts.model, self.parts.step
         self.beat, self.awake = self.watchdog.beat, self.watchdog.awake
-        self.ranks = Ranks(self.runtime.rank, self.runtime.size)
+        self.ranks = self.runtime.ranks
         self.fingerprint = self.data.fingerprint + network_digest(self.model)
         self.loop = EpochLoop(
-            self.config, self.runtime, self.ranks, self.data, self.parts, self.watchdog,
+            self.config, self.runtime, self.data, self.parts, self.watchdog,
             what_next=self._what_next, oversubscribed=self.oversubscribed,
         )  # fmt: skip
         self.plans = self.parts.plan.epochs
@@ -78,9 +84,8 @@ class Trainer:
         self.origin_from = 0  # epochs before the first one of this origin
         self._saved_at = -math.inf
         self._longest_s = 0.0  # an epoch, without its checkpoint
-        self._longest_save_s = (
-            4 * numbers_in(self.step.state) / SLOW_DISK
-        )  # until one has been timed
+        # until one has been timed
+        self._longest_save_s = 4 * numbers_in(self.step.state) / SLOW_DISK
 
     def start(self) -> None:
         """Equal state on all ranks before step 1: rank 0's, from its checkpoint if asked.
@@ -89,7 +94,7 @@ class Trainer:
             ConfigError: ranks have other images, or too little memory for the run.
         """
         self.beat("comparing the ranks' images and networks")
-        check_nodes(self.config, self.data, self.parts, self.runtime, self.ranks)
+        check_nodes(self.config, self.data, self.parts, self.runtime)
         self.beat("broadcasting the initial state")
         restored, alarms, file = None, list[str](), self.out / CHECKPOINT_NAME
         if self.task.resume and self.runtime.rank == 0:
@@ -199,7 +204,7 @@ class Trainer:
         return 2 if stop_at and clock + needs_s > stop_at else 0
 
     def finish(self) -> AttemptResult:
-        """What the run leaves.
+        """What the run leaves; its weights, too, if the config keeps them.
 
         Raises:
             UnequalRanks: the ranks' weights differ.
@@ -210,7 +215,7 @@ class Trainer:
         error = broken_off or divergence(self.done[-1], len(self.data.classes), labelled=judged)
         traffic = self.ranks.allgather(
             moved(socket.gethostname(), self._counters, read_counters())
-            if self.runtime.local_rank == 0 and self.runtime.size > 1
+            if self.ranks.local_rank == 0 and self.runtime.size > 1
             else ()
         )
         self.beat("comparing the ranks' weights")
@@ -228,7 +233,7 @@ class Trainer:
             classes = classification(counts, self.data.classes, len(self.done))
         images = self.config.sharpness_images
         trained = numbers_in(self.model.trainable_variables)
-        return AttemptResult(
+        result = AttemptResult(
             error, tuple(self.done), self.resumed_from,
             steps=known if len(known) == len(steps) else None,
             weights_sha256=weights,
@@ -244,3 +249,8 @@ class Trainer:
             adapted=self.step.trust.names if self.step.trust else (),
             origin_from=self.origin_from,
         )  # fmt: skip
+        if self.config.keep_weights and self.runtime.rank == 0:
+            self.beat("writing the weights")
+            content = checkpoint.weights_file(user_network(self.model))
+            write_atomically(self.out / WEIGHTS_NAME, content)
+        return result

@@ -24,7 +24,7 @@ def numbered(n: int) -> Dataset:
 
 def test_no_published_held_out_image_is_left_and_none_is_in_both_parts() -> None:
     whole = numbered(203)
-    found = for_tuning(whole)
+    found = for_tuning(whole, 20)
     parts = found.train_x[:], found.train_y, found.validation_x[:], found.validation_y
     trained, checked = (set(x[:, 0, 0, 0].tolist()) for x in parts[::2])
     assert 255 not in trained | checked
@@ -40,7 +40,7 @@ def test_images_that_are_mapped_are_not_copied(monkeypatch: pytest.MonkeyPatch) 
     whole = make_dataset("t", "ab", (np.zeros((4000, 64, 64, 1), np.uint8), np.arange(4000) % 2),
                          (np.zeros((1, 64, 64, 1), np.uint8), np.zeros(1)))  # fmt: skip
     tracemalloc.start()
-    kept = for_tuning(whole)
+    kept = for_tuning(whole, 400)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < whole.train_x.nbytes / 4 and len(kept.train_y) == 3600
@@ -48,7 +48,7 @@ def test_images_that_are_mapped_are_not_copied(monkeypatch: pytest.MonkeyPatch) 
 
 def test_sizes_are_what_plans_count_with_and_classes_keep_their_shares() -> None:
     whole = numbered(203)
-    found = for_tuning(whole)
+    found = for_tuning(whole, 20)
     of = config(validate_on="train_part")
     assert len(found.train_y) == plan_of(of, 203).used == 183
     shares = np.bincount(found.validation_y) / np.bincount(whole.train_y)

@@ -25,7 +25,8 @@ OPENED = """
 import json, os
 from tests.builders import config, record
 from train.distributed.launch import read_launch
-from train.distributed.world import describe_world, start
+from train.distributed.world import start
+from train.run.provenance import describe_world
 
 told = config(gpus=GPUS, framework="FRAMEWORK")
 runtime = start(told, read_launch(os.environ))

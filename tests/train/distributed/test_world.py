@@ -1,13 +1,11 @@
-"""No rank trains in a world that nobody asked for; and what the ranks find in theirs."""
+"""No rank trains in a world that nobody asked for."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from train.distributed.launch import Launch, read_launch
-from train.distributed.world import EXCHANGE_S, check_size, choose_transport, unequal
+from train.distributed.world import EXCHANGE_S, check_size, choose_transport
 from train.errors import ConfigError, WorldError
 
 
@@ -29,14 +27,6 @@ def test_another_wrong_size_is_refused_plainly() -> None:
         with pytest.raises(WorldError, match=words):
             check_size(size, found, launch)
     check_size(2, 2, step(2))
-
-
-def test_facts_that_differ_between_ranks() -> None:
-    ranks = [{"gpu": gpu, "driver": "535"} for gpu in ("A100", "V100", "A100")]
-    assert unequal(ranks) == {"gpu": {"A100": (0, 2), "V100": (1,)}}
-    del ranks[1]["driver"]
-    assert unequal(ranks)["driver"] == {"535": (0, 2), "none": (1,)}
-    assert unequal(ranks[:1]) == {}
 
 
 def test_mpi_without_its_variables_is_refused_before_it_aborts() -> None:
@@ -65,30 +55,3 @@ def test_gloo_ends_no_exchange_that_a_suspended_job_is_in_the_middle_of() -> Non
         environment = dict(given)
         choose_transport(step(4), environment, exchange_s=EXCHANGE_S)
         assert environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == told
-
-
-#: Rank 1 pretends another GPU and another driver.
-MIXED = """
-import os
-from dataclasses import replace
-from tests.builders import config, record
-from train.distributed.launch import read_launch
-from train.distributed.world import describe_world, start
-
-launch = read_launch(os.environ)
-runtime = replace(start(config(gpus=2), launch), gpus=(("V100", "A100")[launch.rank],))
-from tensorflow.python.framework.config import is_op_determinism_enabled
-own = record(config()).provenance.model_copy(update={"driver": ("535", "525")[launch.rank]})
-world, provenance = describe_world(runtime, own)
-print(world.device_kind, world.device, provenance.driver, provenance.unequal, sep="; ")
-assert is_op_determinism_enabled(), "as the config asks"
-"""
-
-
-@pytest.mark.ranks2
-def test_ranks_on_different_gpus_are_in_the_record_of_all(start_ranks, tmp_path: Path) -> None:
-    """Seen: the record held rank 0's GPU alone; the same nodes in another order were a change."""
-    (program := tmp_path / "mixed.py").write_text(MIXED)
-    differing = {"driver": {"535": (0,), "525": (1,)}, "gpu": {"V100": (0,), "A100": (1,)}}
-    for out in start_ranks([program], 2):
-        assert out.splitlines()[-1] == f"gpu; 1 x A100, 1 x V100; 535; {differing}"

@@ -23,10 +23,9 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.distributed.communicator import Ranks, UnequalRanks, equal_hash, weights_hash
+    from train.distributed.communicator import UnequalRanks, equal_hash, weights_hash
 
-    rank = runtime.rank
-    ranks = Ranks(rank, runtime.size)
+    rank, ranks = runtime.rank, runtime.ranks
     ranks.barrier()
     shared = tf.Variable([5.0 + rank])
     value = ranks.of_first(f"of rank {rank}", [shared])

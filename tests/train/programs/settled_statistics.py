@@ -15,8 +15,8 @@ import numpy as np
 from tests.builders import config, row
 from train.data.registry import DatasetFiles
 from train.distributed.launch import read_launch
-from train.distributed.world import describe_world, start
-from train.run.provenance import collect
+from train.distributed.world import start
+from train.run.provenance import describe_world, provenance_here
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
 
     import tensorflow as tf
 
-    from train.distributed.communicator import Ranks
+    from train.distributed.communicator import ALONE, Ranks
     from train.models.layers import StepSeed
     from train.models.networks import build_model
     from train.trainer.batch_statistics import reduce_statistics
@@ -54,16 +54,16 @@ def main() -> None:
         for layer in layers:
             layer.moving_mean.assign(offset + rng.normal(0, 0.1, layer.moving_mean.shape))
             layer.moving_variance.assign(rng.uniform(0.5, 2, layer.moving_variance.shape))
-        before, own_before = statistics(), evaluated(Ranks(0, 1))
+        before, own_before = statistics(), evaluated(ALONE)
         reduce_statistics(model, runtime.size)
         told[offset] = {
             "before": before,
             "after": statistics(),
             "own_before": own_before,
-            "own_after": evaluated(Ranks(0, 1)),
-            "together_after": evaluated(Ranks(runtime.rank, runtime.size)),
+            "own_after": evaluated(ALONE),
+            "together_after": evaluated(runtime.ranks),
         }
-    world, _ = describe_world(runtime, collect(of, ()))
+    world, _ = describe_world(runtime, provenance_here(of, ()))
     print(json.dumps([*told.values(), world.oversubscribed]))
 
 

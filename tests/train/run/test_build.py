@@ -37,6 +37,7 @@ def test_a_cell_of_a_sweep_lists_no_raw_files(
     from train.data.registry import DatasetFiles
     from train.distributed.communicator import ALONE
     from train.distributed.launch import Task
+    from train.distributed.world import Runtime
     from train.run.build import open_data
 
     pets = class_folders(tmp_path / "pets", {"cat": 20, "dog": 20})
@@ -46,7 +47,9 @@ def test_a_cell_of_a_sweep_lists_no_raw_files(
     def opened(*, supervised: bool) -> tuple[int, int]:
         """Images, and how often the folder was listed."""
         seen.clear()
-        data = open_data(asked, task, ALONE, lambda _: None, supervised=supervised)
+        data = open_data(
+            asked, task, Runtime(ALONE, "none", ()), lambda _: None, supervised=supervised
+        )
         return len(data.train_y) + len(data.validation_y), seen.count(pets)
 
     listed = os.scandir
@@ -81,12 +84,13 @@ def test_a_start_counts_no_pixels_that_were_counted_when_the_data_were_prepared(
 
 
 def built(rank: int = 0, size: int = 1, **changes: Any) -> Any:
+    from train.distributed.communicator import Ranks
     from train.distributed.world import Runtime
     from train.run.build import build_parts
 
     data = changes.pop("data", None) or squares()
     given = config(**({"batch_per_rank": 8} | changes))
-    return build_parts(given, data, Runtime(rank, size, 0, "none", ()))
+    return build_parts(given, data, Runtime(Ranks(rank, size), "none", ()))
 
 
 def test_adascale_sees_the_base_batch_and_drives_the_run_s_clock(

@@ -1,4 +1,5 @@
-"""What counts as uncommitted: code that decides results, and nothing next to it."""
+"""What counts as uncommitted: code that decides results, and nothing next to it; and what differs
+between ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.builders import config
 from tests.sweeps import ROOT
-from train.run.provenance import collect, git_state, slurm_job_id
+from train.run.provenance import git_state, provenance_here, slurm_job_id, unequal
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_git_is_asked_in_two_processes_of_one_rank(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(subprocess, "run", counted)
     assert git_state(ROOT)[0] is not None and started == ["git", "git"]
-    collected = collect(config(), (), asks_git=False)
+    collected = provenance_here(config(), (), asks_git=False)
     assert (collected.git_commit, started.count("git")) == (None, 2)
 
 
@@ -142,8 +143,44 @@ def test_a_job_is_called_as_squeue_calls_it() -> None:
 @pytest.mark.tf
 def test_each_rank_collects_what_its_record_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROSCALE_GPUS_HERE", "2")
-    assert collect(config(), ()).unused_gpus == 2, "which the ranks do not use"
-    found = collect(config(seed=3), ("NVIDIA H200",))
+    assert provenance_here(config(), ()).unused_gpus == 2, "which the ranks do not use"
+    found = provenance_here(config(seed=3), ("NVIDIA H200",))
     assert found.versions["horovod"] == "0.28.1, patched: yield"
     assert found.versions["python"] == platform.python_version() and found.seeds == {"run": 3}
     assert found.gpu == "NVIDIA H200" and found.unused_gpus is None and found.cpu
+
+
+def test_facts_that_differ_between_ranks() -> None:
+    ranks = [{"gpu": gpu, "driver": "535"} for gpu in ("A100", "V100", "A100")]
+    assert unequal(ranks) == {"gpu": {"A100": (0, 2), "V100": (1,)}}
+    del ranks[1]["driver"]
+    assert unequal(ranks)["driver"] == {"535": (0, 2), "none": (1,)}
+    assert unequal(ranks[:1]) == {}
+
+
+#: Rank 1 pretends another GPU and another driver.
+MIXED = """
+import os
+from dataclasses import replace
+from tests.builders import config, record
+from train.distributed.launch import read_launch
+from train.distributed.world import start
+from train.run.provenance import describe_world
+
+launch = read_launch(os.environ)
+runtime = replace(start(config(gpus=2), launch), gpus=(("V100", "A100")[launch.rank],))
+from tensorflow.python.framework.config import is_op_determinism_enabled
+own = record(config()).provenance.model_copy(update={"driver": ("535", "525")[launch.rank]})
+world, provenance = describe_world(runtime, own)
+print(world.device_kind, world.device, provenance.driver, provenance.unequal, sep="; ")
+assert is_op_determinism_enabled(), "as the config asks"
+"""
+
+
+@pytest.mark.ranks2
+def test_ranks_on_different_gpus_are_in_the_record_of_all(start_ranks, tmp_path: Path) -> None:
+    """Seen: the record held rank 0's GPU alone; the same nodes in another order were a change."""
+    (program := tmp_path / "mixed.py").write_text(MIXED)
+    differing = {"driver": {"535": (0,), "525": (1,)}, "gpu": {"V100": (0,), "A100": (1,)}}
+    for out in start_ranks([program], 2):
+        assert out.splitlines()[-1] == f"gpu; 1 x A100, 1 x V100; 535; {differing}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pydoc
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,9 @@ def cell(
     **origin: Any,
 ) -> Any:  # fmt: skip
     """A world of one, in this process."""
-    runtime = Runtime(0, 1, 0, "none", ())
+    from train.distributed.communicator import ALONE
+
+    runtime = Runtime(ALONE, "none", ())
     return trainer(of, runtime, out, attempt, beat, origin, awake)
 
 
@@ -137,7 +140,7 @@ def test_ranks_of_different_images_do_not_train(tmp_path: Path) -> None:
             return [("n1", "f" * 64, *mine[2:]), mine]
 
     run = cell(of(Sgd()), tmp_path)
-    run.ranks = TwoNodes(0, 1)
+    run.runtime = replace(run.runtime, ranks=TwoNodes(0, 1))
     with pytest.raises(DataError, match=r"squares: the images on .+ are not those on n1"):
         run.train()
 

@@ -46,9 +46,9 @@ def build_optimizer(
         # imported only where needed: tensorflow-addons costs start-up time and warns about its end
         from train.step.optimizers.lamb import RecordingLamb, novograd_tfa  # noqa: PLC0415
 
-        if isinstance(config, Lamb):
-            return RecordingLamb(config, variables)
-        return novograd_tfa(config, variables)
+        if isinstance(config, NovoGradTfa):
+            return novograd_tfa(config, variables)
+        return RecordingLamb(config, variables)
     made: Any
     match config:
         case Sgd(momentum=momentum, nesterov=nesterov, weight_decay=0):
