@@ -152,11 +152,13 @@ def test_a_run_that_was_stopped_goes_on_and_leaves_weights_for_plain_keras(tmp_p
     assert done.returncode == EXIT_UNFINISHED, done.stderr
     assert "stopped after epoch 1 of 3" in done.stderr and "--resume goes on" in done.stderr
     assert len(read_epochs(tmp_path)) == 1 and not (tmp_path / RECORD_NAME).exists()
+    earlier = record(asked, status="preempted")  # as a supervisor leaves it
+    (tmp_path / RECORD_NAME).write_text(earlier.model_dump_json())
     done = train(cell, *given, "--resume")
     assert done.returncode == 0, done.stderr
     found = read_record(tmp_path / RECORD_NAME)
     assert found.status == "completed" and found.alarms == ()
-    assert [(a.number, a.resumed_from_epoch) for a in found.attempts] == [(2, 1)]
+    assert [(a.number, a.resumed_from_epoch) for a in found.attempts] == [(1, 0), (2, 1)]
     assert not (tmp_path / CHECKPOINT_NAME).exists()
     code = (
         f"import numpy as np\nfrom pathlib import Path\n{NETWORK}\n"
