@@ -241,11 +241,11 @@ def test_ranks_that_built_different_networks_are_refused(tmp_path: Path, monkeyp
 
     nets = [own(tmp_path, flat(f"x = tf.nn.{name}(L.Dense(2)(x))")) for name in ("relu", "tanh")]
     every = lambda mine: [(*mine[:-1], user_network(net).digest) for net in nets]  # noqa: E731
-    ranks = SimpleNamespace(allgather=every)
+    runtime = SimpleNamespace(ranks=SimpleNamespace(allgather=every))
     monkeypatch.setattr(checks, "needed_bytes", lambda *_: {"training": 0})
     data, parts = SimpleNamespace(fingerprint=""), SimpleNamespace(model=nets[0])
     config = config_of(f"net.py:build@{'0' * 64}")
     with pytest.raises(ConfigError, match="net is another network on rank 1"):
-        checks.check_nodes(config, data, parts, None, ranks)
+        checks.check_nodes(config, data, parts, runtime)
     nets[1] = own(tmp_path, flat("x = tf.nn.relu(L.Dense(2)(x))"))
-    checks.check_nodes(config, data, parts, None, ranks)
+    checks.check_nodes(config, data, parts, runtime)
