@@ -83,8 +83,8 @@ class OverReplicas:
             others = [self.local(variable)[0] for variable in others]
         return [*self.shown.variables, *others]
 
-    def round_s(self) -> None:
-        """Its all-reduces are within graphs alone."""
+    def round_s(self) -> float | None:
+        return None  # its all-reduces are within graphs alone
 
     def pull(self) -> None:
         """Give ``shown`` the trained weights. Batch-norm statistics, which each replica has of its
