@@ -262,21 +262,16 @@ def _fit_problem(layers: list[str], stored: list[str]) -> str | None:
             "a name that ends in .h5, and not in .weights.h5"
         )
     places = [n for n, name in enumerate(layers) if name in stored]
-    if not places:
-        return (
-            "does not fit: no layer of the network has the name of one in it, which has "
-            f"{', '.join(stored[:8])}"
-        )
-    if left := [name for name in stored[:-1] if name not in layers]:
-        return (
-            f"has weights of {', '.join(left[:8])}, which the network does not have: give its "
-            "layers the names in the file (its last may be left)"
-        )
-    if several := [name for name in stored if layers.count(name) > 1]:
-        return f"has one {several[0]}, but several layers have that name: give each one of its own"
-    if new := [name for name in layers[: places[-1]] if name not in stored]:
-        return (
-            f"has no weights of {', '.join(new[:8])}: only layers behind all that are loaded may "
-            "be new, so give the layers the names in the file"
-        )
-    return None
+    loaded = layers[: places[-1]] if places else layers
+    findings = {
+        "not in the network": [name for name in stored[:-1] if name not in layers],
+        "several layers of the network": [name for name in stored if layers.count(name) > 1],
+        "not in the file": [name for name in loaded if name not in stored],
+    }
+    found = [f"{', '.join(names[:8])}: {what}" for what, names in findings.items() if names]
+    if not found:
+        return None
+    return (
+        f"does not fit ({'; '.join(found)}): give each layer of the network its name in the file, "
+        "whose last one may be left; only layers behind all that are loaded may be new"
+    )
