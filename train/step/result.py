@@ -27,9 +27,9 @@ class StepResult(NamedTuple):
     loss: float
     correct: int
     images: int  # of this rank
-    gradient_sq: float  # of the reduced gradient, before clipping
     small_sq: float  # of the gradients of single batches, before the reduction: their mean
     own_sq: float  # of the ranks' own gradients, each the mean over its batches: their mean
+    gradient_sq: float  # of the reduced gradient, before clipping
     skipped: bool
     rate: float  # as applied, or as it would have been
     gain: float  # of AdaScale, else 1: steps that the schedule's clock advances

@@ -206,18 +206,9 @@ class TrainStep:
         # half precision overflows: under a loss scale, or on the wire, if the ranks' own gradients
         # are finite
         wire = self.technique.wire.overflows and math.isfinite(small_sq)
-        overflows = wire or self.technique.precision == "mixed_float16"
+        skipped = not applied and (wire or self.technique.precision == "mixed_float16")
         return StepResult(
-            loss=loss,
-            correct=correct,
-            images=images,
-            gradient_sq=big_sq,
-            small_sq=small_sq,
-            own_sq=own_sq,
-            skipped=not applied and overflows,
-            rate=rate,
-            gain=gain,
-            parts=parts,
+            loss, correct, images, small_sq, own_sq, big_sq, skipped, rate, gain, parts
         )
 
     def summed(self, batches: Batches, number: int, count: int, sigma: tf.Tensor | None) -> Any:
