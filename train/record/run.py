@@ -6,7 +6,6 @@ Importing this module loads neither TensorFlow nor Horovod. A value that is not 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -179,21 +178,19 @@ def read_record(path: Path) -> RunRecord:
     try:
         record = RunRecord.model_validate_json(content)
     except ValidationError as error:
-        raise RecordError(f"{path}: {_why_no_record(content, error)}") from error
+        raise RecordError(f"{path}: {_why_no_record(error)}") from error
     if "schema_version" not in record.model_fields_set:
         raise RecordError(f"{path}: schema_version None found, 1 expected")
     return record
 
 
-def _why_no_record(content: bytes, error: ValidationError) -> str:
+def _why_no_record(error: ValidationError) -> str:
     """In words: another version has other keys, so that pydantic's findings would mean nothing."""
-    try:
-        values = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as broken:
-        return f"not JSON (truncated?): {broken}"
-    version = values.get("schema_version") if isinstance(values, dict) else None
-    if version != 1:
-        return f"schema_version {version!r} found, 1 expected"
+    for item in error.errors():
+        if item["type"] == "json_invalid":
+            return f"not JSON (truncated?): {item['msg']}"
+        if item["loc"] == ("schema_version",):
+            return f"schema_version {item['input']!r} found, 1 expected"
     return f"against the contract:\n{explain(error)}"
 
 
