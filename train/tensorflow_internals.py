@@ -20,7 +20,7 @@ from keras.src.saving.legacy.hdf5_format import (
 )
 from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
 from tensorflow.python.eager import context
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework.op_def_registry import get as operation_definition
 from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 from tensorflow.tsl.protobuf.coordination_config_pb2 import CoordinatedJob
 
@@ -29,6 +29,7 @@ __all__ = [
     "Functional",
     "RandomGenerator",
     "load_attributes_from_hdf5_group",
+    "operation_definition",
     "policy_scope",
     "save_weights_to_hdf5_group",
     "variable_key",  # equal for a variable and its copies under tf.distribute
@@ -46,11 +47,6 @@ def graph_outside_of_branches() -> Any:
     while isinstance(graph, CondBranchFuncGraph):
         graph = graph.outer_graph
     return graph
-
-
-def operation_definition(kind: str) -> Any:
-    """The OpDef of a kind of operation; None for a function."""
-    return op_def_registry.get(kind)
 
 
 def set_heartbeat(workers: int, seconds: int) -> None:

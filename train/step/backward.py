@@ -52,7 +52,12 @@ def backward(
     seed.set_step(number)
     with tf.GradientTape() as tape:
         logits = model(images, training=True)
-        losses = _losses(labels, logits, technique.label_smoothing)
+        if share := technique.label_smoothing:  # of each label, spread over all classes
+            classes = logits.shape[-1]
+            smooth = tf.one_hot(labels, classes) * (1 - share) + share / classes
+            losses = tf.nn.softmax_cross_entropy_with_logits(smooth, logits)
+        else:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         # the metric is that of the images, whatever their gradients weigh
         loss = objective = tf.reduce_mean(losses)
         if sigma is not None:
@@ -81,15 +86,6 @@ def _dense(gradients: Sequence[Any], variables: Sequence[tf.Variable]) -> list[t
         tf.ensure_shape(tf.convert_to_tensor(g), v.shape) if isinstance(g, tf.IndexedSlices) else g
         for g, v in zip(gradients, variables, strict=True)
     ]
-
-
-def _losses(labels: tf.Tensor, logits: tf.Tensor, share: float) -> tf.Tensor:
-    """Cross-entropy per image, against labels of which ``share`` is spread over all classes."""
-    if share == 0:
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    classes = logits.shape[-1]
-    wanted = tf.one_hot(labels, classes) * (1 - share) + share / classes
-    return tf.nn.softmax_cross_entropy_with_logits(wanted, logits)
 
 
 def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
