@@ -50,10 +50,8 @@ def check_nodes(config: RunConfig, data: Dataset, parts: Parts, runtime: Runtime
         free = min((free for free, _ in own if free is not None), default=math.inf)
         needed, what = max((sum(needs[name] for _, needs in own), name) for name in needs)
         if needed > free:
-            todo = {
-                "training": "Use a smaller batch_per_rank",
-                "sharpness": "Leave out sharpness_images",
-            }[what]
+            trains = what == "training"
+            todo = "Use a smaller batch_per_rank" if trains else "Leave out sharpness_images"
             raise ConfigError(
                 f"{what} needs {needed / 1e9:.1f} GB of memory on {host} for its ranks there "
                 f"({len(own)}); {free / 1e9:.1f} GB are available. {todo}, or give each rank more "
