@@ -54,10 +54,8 @@ def write_new(path: Path, text: str) -> bool:
 def _temporary(path: Path, content: str | bytes | memoryview, mode: int = 0o666) -> Iterator[Path]:
     """The content on disk, beside ``path``, for as long as nobody gives it another name."""
     temporary = path.parent / f".{path.name}.{uuid.uuid4().hex[:12]}.tmp"
-    with _named(path):
-        handle = create(temporary, mode)
     try:
-        with _named(path), os.fdopen(handle, "wb") as out:
+        with _named(path), os.fdopen(create(temporary, mode), "wb") as out:
             out.write(content.encode("utf-8") if isinstance(content, str) else content)
             flush_to_disk(out)
         yield temporary

@@ -176,10 +176,8 @@ def _with_interface(world: World, traffic: Sequence[LinkTraffic]) -> World:
 
 
 def _why_no_interface(world: World) -> str:
-    if world.size == 1:
-        return "a world of one talks to nobody"
-    if world.data_plane == "tf.distribute":  # of several processes, it always shows one
-        return "one process: its gradients take no network"
+    if world.size == 1 or world.data_plane == "tf.distribute":  # which names it for several
+        return "one process talks to nobody"
     plane = "NCCL" if world.data_plane == "nccl" else "MPI"  # Gloo's is always named
     unread = ", and no counter of one was read" * (world.nodes > 1)
     return f"{plane} does not show which interface it uses{unread}"

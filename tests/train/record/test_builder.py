@@ -123,7 +123,7 @@ UNMET = Pursuit(AIMING.target, 2, epochs(AIMING)).outcome()
         (OF, {"classification": NOBODY}, "classification.classes.recall", "image is of this"),
         (AIMING, {"target": UNMET}, "target.seconds", "the target was not met"),
         (AIMING, {"target": UNMET}, "target.held.epoch", "this accuracy was never held"),
-        (OF, where(), "world.interface", "a world of one talks to nobody"),
+        (OF, where(), "world.interface", "one process talks to nobody"),
         (OF, where(size=2, controller="mpi"), "world.interface", "MPI does not show"),
         (OF, where(size=2, nodes=2, data_plane="nccl"), "world.interface", "NCCL does not show"),
     ],
