@@ -23,7 +23,7 @@ import numpy as np
 from train.config.optimizer import Sgd
 from train.config.run import RunConfig
 from train.config.technique import Technique
-from train.data.registry import DatasetFiles
+from train.data import registry
 from train.distributed.launch import read_launch
 from train.distributed.world import start
 
@@ -56,7 +56,7 @@ def main() -> None:
         dataset=asked.dataset, model=asked.model, technique=technique, gpus=launch.size,
         batch_per_rank=asked.batch, epochs=1, seed=0, deterministic=asked.deterministic,
     )  # fmt: skip
-    data = DatasetFiles(asked.dataset, Path(asked.store), store=Path(asked.store)).load()
+    data = load(asked.dataset, Path(asked.store))
     if asked.export:
         export(config, data, Path(asked.export))
         return
@@ -78,6 +78,12 @@ def main() -> None:
     while sys.stdin.readline():
         together()
         print(json.dumps(turn(take, per_call, steps, asked.batch)), flush=True)
+
+
+def load(dataset: str, store: Path) -> Any:
+    if hasattr(registry, "DatasetFiles"):
+        return registry.DatasetFiles(dataset, store, store=store).load()
+    return registry.load(dataset, None, store, store)  # an older commit
 
 
 def together() -> None:
