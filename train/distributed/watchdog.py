@@ -61,6 +61,7 @@ class Watchdog:
     def __post_init__(self) -> None:
         self.awake = Awake()
         self._beat_s = min(BEAT_S, self.stall_s / 4)
+        self._descriptor: int | None = None  # of the file, once it is open
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
@@ -123,6 +124,7 @@ class Watchdog:
         while not self._stop.wait(self._beat_s):
             self._write()
         self._write()
+        self._close()
 
     def _write(self) -> None:
         if self.file is None:
@@ -139,14 +141,21 @@ class Watchdog:
             "pid": os.getpid(),
         }
         line = json.dumps(sign).ljust(SIGN_BYTES - 1) + "\n"
-        # life signs are a courtesy: a full disk must not end the run
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o666)
-            try:
-                os.pwrite(descriptor, line.encode(), 0)
-                # else a network file system may keep it from its server for half a minute
-                os.fdatasync(descriptor)
-            finally:
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o666)
+            os.pwrite(self._descriptor, line.encode(), 0)
+            # else a network file system may keep it from its server for half a minute
+            os.fdatasync(self._descriptor)
+        except OSError:
+            # life signs are a courtesy: a full disk must not end the run. A server that started
+            # again may have forgotten the open file
+            self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
                 os.close(descriptor)
 
 

@@ -173,6 +173,20 @@ def test_signs_are_written_at_the_start_at_the_end_and_seldom_between(
     assert [path.name for path in tmp_path.iterdir()] == ["rank-0.beat"]
 
 
+def test_a_file_that_its_server_forgot_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "BEAT_S", 0.1)
+    file = tmp_path / "beat"
+    with Watchdog(file, 60, None, print) as dog:
+        wait_until(lambda: file.exists() and file.stat().st_size > 0, "a life sign")
+        file.unlink()
+        assert dog._descriptor
+        with Path(os.devnull).open() as unwritable:
+            os.dup2(unwritable.fileno(), dog._descriptor)  # writes fail, as with ESTALE
+        wait_until(file.exists, "the next but one")
+
+
 STEPPING = """
 import sys, time
 from pathlib import Path
