@@ -91,15 +91,18 @@ def own_interface(environment: Mapping[str, str], *, nodes: int) -> Interface:
     if nodes == 1:
         return host.named(LOOPBACK)
     addresses = addresses_of(host.name)
-    outward = [a for a in addresses if not ipaddress.ip_address(a).is_loopback]
-    for address in (*outward, _source_elsewhere() or ""):
-        held = host.holder(address)
-        if held and (own := host.ipv4(held) if ":" in address else address):
+    outward = (a for a in addresses if not ipaddress.ip_address(a).is_loopback)
+    outside = {a: held for a in outward if (held := host.holder(a))}
+    for address, held in outside.items():
+        if own := host.ipv4(held) if ":" in address else address:
             return Interface(held, own)
+    route = host.holder(_source_elsewhere()) or next(iter(outside.values()), LOOPBACK)
+    if route != LOOPBACK:
+        return host.named(route)
     raise ConfigError(
         f"cannot tell which network interface of {host.name} leads to the other nodes: its name "
-        f"stands for {', '.join(addresses) or 'no address'}, and there is no default route of IPv4"
-        f". There: {host}. Name one as `interface` of the site file, or by hand in {NAME}"
+        f"stands for {', '.join(addresses) or 'no address'}, and there is no default route. There: "
+        f"{host}. Name one as `interface` of the site file, or by hand in {NAME}"
     )
 
 
