@@ -9,6 +9,7 @@ being there asks the ranks to stop at the next epoch end), unfinished (they did)
 from __future__ import annotations
 
 import contextlib
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,6 +34,8 @@ UNFINISHED_NAME = "unfinished"
 EXIT_UNFINISHED = 85
 #: Of a log, for a message.
 TAIL_LINES, TAIL_BYTES = 20, 32 * 1024
+#: More than two lines of epochs.jsonl, each with the factors of 1,000 variables.
+EPOCH_BYTES = 64 * 1024
 
 
 def rank_file(cell: Path, rank: int, kind: str) -> Path:
@@ -106,8 +109,10 @@ def read_last_epoch(cell: Path) -> EpochRecord | None:
 
 @lru_cache(maxsize=4096)
 def _last_epoch(file: Path, _mark: tuple[int, ...]) -> EpochRecord | None:
-    with contextlib.suppress(OSError):
-        for line in reversed(file.read_bytes().splitlines()):
+    """From the end of the file alone: it is read beside ranks that are timed."""
+    with contextlib.suppress(OSError), file.open("rb") as lines:
+        lines.seek(max(0, lines.seek(0, os.SEEK_END) - EPOCH_BYTES))
+        for line in reversed(lines.read().splitlines()):
             with contextlib.suppress(ValueError):  # half a line
                 return EpochRecord.model_validate_json(line)
     return None
