@@ -55,12 +55,12 @@ class DatasetFiles:
     def forms(self, sweep: Path | None = None) -> tuple[str, ...]:
         """Folder names of its prepared forms: the one that ``sweep`` noted if it is prepared, else
         those that the raw files give; for these all files of a folder of images are listed."""
-        if sweep is not None:
-            with suppress(Unreadable):
-                noted = read_forms(sweep).get(forms_key(self.name, self.image_size, self.root))
-                if noted and self._prepared([noted]):
-                    return (noted,)
         with explained(f"preparing {self.name}", self.root):
+            if sweep is not None:
+                with suppress(Unreadable):
+                    noted = read_forms(sweep).get(forms_key(self.name, self.image_size, self.root))
+                    if noted and self._prepared([noted]):
+                        return (noted,)
             return tuple(source.folder_name for source in self._sources(self.root))
 
     def prepare(self, forms: Sequence[str] = ()) -> Path:

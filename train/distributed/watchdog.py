@@ -66,7 +66,7 @@ class Watchdog:
         self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._reporter = threading.Thread(target=self._report, name="life signs", daemon=True)
         self._doing = _Doing("starting", self.stall_s, *self.awake.read())
-        self._replacing = threading.Lock()
+        self._replacing, self._writing = threading.Lock(), threading.Lock()
         self._ask: Callable[[], str] | None = None
         self._answer = ""
 
@@ -141,16 +141,17 @@ class Watchdog:
             "pid": os.getpid(),
         }
         line = json.dumps(sign).ljust(SIGN_BYTES - 1) + "\n"
-        try:
-            if self._descriptor is None:
-                self._descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o666)
-            os.pwrite(self._descriptor, line.encode(), 0)
-            # else a network file system may keep it from its server for half a minute
-            os.fdatasync(self._descriptor)
-        except OSError:
-            # life signs are a courtesy: a full disk must not end the run. A server that started
-            # again may have forgotten the open file
-            self._close()
+        with self._writing:
+            try:
+                if self._descriptor is None:
+                    self._descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o666)
+                os.pwrite(self._descriptor, line.encode(), 0)
+                # else a network file system may keep it from its server for half a minute
+                os.fdatasync(self._descriptor)
+            except OSError:
+                # life signs are a courtesy: a full disk must not end the run. A server that
+                # started again may have forgotten the open file
+                self._close()
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None

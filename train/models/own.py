@@ -264,7 +264,9 @@ def _fit_problem(layers: list[str], stored: list[str]) -> str | None:
     places = [n for n, name in enumerate(layers) if name in stored]
     loaded = layers[: places[-1]] if places else layers
     findings = {
-        "not in the network": [name for name in stored[:-1] if name not in layers],
+        "not in the network": [
+            name for name in (stored[:-1] if places else stored) if name not in layers
+        ],
         "several layers of the network": [name for name in stored if layers.count(name) > 1],
         "not in the file": [name for name in loaded if name not in stored],
     }

@@ -30,7 +30,6 @@ from train.step.loss_scale import LossScale, NoLossScale
 from train.step.optimizers.build import build_optimizer
 from train.step.step import TrainStep
 from train.step.tf_distribute import OverReplicas, ReplicaSeed
-from train.trainer.checks import check_end
 from train.trainer.epoch import Parts
 
 
@@ -50,7 +49,8 @@ def open_data(
     files = DatasetFiles(config.dataset, task.data, config.image_size, task.store)
     forms = partial(files.forms, task.out.parent if supervised else None)
     data = files.load(runtime.ranks.made_by_first(forms))
-    if not (validated := config.kept_to_validate(len(data.train_y))):
+    count = partial(config.kept_to_validate, len(data.train_y))
+    if not (validated := runtime.ranks.made_by_first(count)):
         return data
     part = for_tuning(data, validated)
     whole, own = runtime.ranks.made_by_first(lambda: (data.fingerprint, fingerprint(part.arrays)))
@@ -113,5 +113,4 @@ def build_parts(
     if technique.lr_scaling == "adascale":
         gains = AdaScale(config.batch_per_rank, config.global_batch, technique.base_batch)
     step = TrainStep(trained, optimizer, technique, seed, back_end, loss_scale, gains)
-    check_end(config, model, data)
     return Parts(plan, used, model, step)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from train.config.run import RunConfig
 from train.data.waiting import report_to
 from train.distributed.launch import Launch, Task
-from train.distributed.watchdog import Watchdog
+from train.distributed.watchdog import WAITING, Watchdog
 from train.distributed.world import start
 from train.errors import Unfinished
 from train.record.atomic import write_atomically
@@ -52,13 +52,16 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
     # only now: it loads TensorFlow, which reads its environment once
     from train.run.build import build_parts, open_data  # noqa: PLC0415
     from train.trainer.checkpoint import Origin  # noqa: PLC0415
+    from train.trainer.checks import check_end  # noqa: PLC0415
     from train.trainer.trainer import Trainer  # noqa: PLC0415
 
     with report_to(beat):
         data = open_data(config, task, runtime, beat, supervised=launch.supervised)
         beat("building the model", patience_s)
         parts = build_parts(config, data, runtime, task.data, task.model_file)
-    beat("waiting for ranks that still load the data", patience_s)
+    beat("checking what the end of the run needs", patience_s)
+    check_end(config, parts.model, data)
+    beat(f"describing the ranks{WAITING}", READING_S)  # one may still prepare its node's data
     own = provenance_here(config, runtime.gpus, asks_git=runtime.ranks.local_rank == 0)
     world, provenance = describe_world(runtime, own)
     origin = Origin.of(world, provenance)
@@ -91,7 +94,7 @@ def run_session(config: RunConfig, launch: Launch, task: Task, watchdog: Watchdo
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         runtime.ranks.shutdown()
         raise
-    beat("waiting for the record to be written")
+    beat(f"ending the run{WAITING}", patience_s)  # rank 0 writes weights and record
     if runtime.rank == 0:
         beat("writing the record")
         status: Status = "diverged" if trained.error else "completed"

@@ -376,6 +376,13 @@ def test_weights_that_fit_in_part_are_refused(body: str, text: str, tmp_path: Pa
         own(tmp_path, body, pretrained=file)
 
 
+def test_the_only_layer_of_a_file_that_fits_nothing_is_named(tmp_path: Path) -> None:
+    body = flat(made="L.Dense(n, name='body')(x)")
+    _, file = stored(tmp_path, body)
+    with pytest.raises(ConfigError, match=r"body: not in the network; rump: not in the file"):
+        own(tmp_path, body.replace("body", "rump"), pretrained=file)
+
+
 def test_other_files_are_no_weights(tmp_path: Path) -> None:
     base, _ = stored(tmp_path, TRANSFER)
     with pytest.raises(ConfigError, match=r"base\.h5 has the sha256"):
