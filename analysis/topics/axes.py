@@ -24,7 +24,7 @@ from analysis.stats.intervals import Moments, grouped_moments, t_intervals
 from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
 from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS, numbers
 from analysis.topics.names import ratio_text
-from analysis.topics.settings import Comparable, comparable, value_text
+from analysis.topics.settings import OneSetting, one_at_a_time, value_text
 from analysis.topics.topic import Answer, Sweep, Topic, groups
 
 Writer: TypeAlias = Callable[[Any], str]
@@ -64,7 +64,7 @@ def table(of: Sweep) -> Table:
     cells = planned[planned["known"]].merge(found, on="cell_id", how="left")
     rows: list[Row] = []
     measured = bool(cells["sharpness_largest"].notna().any())
-    for one in comparable(cells, of.frames.settings, batch=measured):
+    for one in one_at_a_time(cells, of.frames.settings, batch=measured):
         rows += _rows(one, cells.loc[one.values.index])
     shown = [c for c in COLUMNS if measured or c.name not in ("sharpness", "times")]
     return Table("axes", "What each setting does", tuple(shown), frame(rows, COLUMNS))
@@ -117,7 +117,7 @@ def figure(of: Sweep) -> Figure | None:
                   lines({"": drawn}, x, y))  # fmt: skip
 
 
-def _rows(one: Comparable, cells: pd.DataFrame) -> list[Row]:
+def _rows(one: OneSetting, cells: pd.DataFrame) -> list[Row]:
     """Of its cells, with what their runs gave, a row per value; numbers in their order."""
     order = list(dict.fromkeys(one.values))
     numeric = all(isinstance(v, Real) and not isinstance(v, (bool, np.bool_)) for v in order)

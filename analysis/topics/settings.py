@@ -29,7 +29,7 @@ _WORDS = {"data_fraction": "the share of the training images", "epoch_images": "
 _NONE = "none"
 
 
-class Comparable(NamedTuple):
+class OneSetting(NamedTuple):
     """Cells that differ in one setting alone, and in what follows from it."""
 
     axis: str  # in words
@@ -38,9 +38,9 @@ class Comparable(NamedTuple):
     values: pd.Series[Any]  # of the setting, by the index of the cells; at least two differ
 
 
-def comparable(
+def one_at_a_time(
     cells: pd.DataFrame, techniques: Settings, *, batch: bool = False
-) -> Iterator[Comparable]:
+) -> Iterator[OneSetting]:
     """Sets of cells, axis by axis.
 
     Args:
@@ -66,7 +66,7 @@ def comparable(
             if own.nunique() > 1:
                 too = [_words(one) for one in along if settings.loc[own.index, one].nunique() > 1]
                 equal = _equal(others.loc[own.index[0]])
-                yield Comparable(_words(axis), ", ".join(too), equal, own)
+                yield OneSetting(_words(axis), ", ".join(too), equal, own)
 
 
 def _settings(cells: pd.DataFrame, techniques: Settings) -> pd.DataFrame:

@@ -99,7 +99,7 @@ BROKEN = [
     (series, "_beside_settings", "Scaling"),
     (machine, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
-    (axes, "comparable", "What each setting does"),
+    (axes, "one_at_a_time", "What each setting does"),
     (techniques, "_said", "Which technique"),
     (machine, "mixtures", "Cells and machines"),
 ]
