@@ -18,9 +18,9 @@ METHODS = (
     "The unit is one run. Means of runs have Student's t intervals (95 %), throughput and ratios "
     "on the logarithm; shares of runs have Clopper and Pearson's. Runs that diverged are in no "
     "mean: their number stands beside it.",
-    "Differences are Welch's. Each technique against the reference is one family, fixed by the "
-    "plan of the sweep, with Holm's adjustment; the ranking over all pairs is another. A cell "
-    "without a usable run counts in the family. Everything else explores, without correction.",
+    "Differences are Welch's. One is claimed exactly if its simultaneous interval, Bonferroni's "
+    "over a family that the plan of the sweep fixes, excludes 0. A cell without a usable run "
+    "counts in the family.",
 )
 
 ALL_GOOD, SOME_FAILED, UNDECIDED = 0, 1, 3

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special, stats
 
-from analysis.stats.intervals import LEVEL
+from analysis.stats.levels import LEVEL
 from analysis.table import Estimate
 
 Floats = npt.NDArray[np.float64]

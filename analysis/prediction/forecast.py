@@ -18,7 +18,7 @@ from analysis import fmt
 from analysis.prediction import Scaling
 from analysis.prediction.step_model import AllReduce, Measured, StepModel, fit_step, ideal_share
 from analysis.records.columns import SHARED_CORES
-from analysis.stats.intervals import LEVEL
+from analysis.stats.levels import LEVEL
 from analysis.table import Estimate
 
 DOUBLINGS = 2

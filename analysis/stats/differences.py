@@ -8,7 +8,7 @@ in a family whose reference scatters much less than its arms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from analysis.stats.intervals import (
-    LEVEL,
     NO_RUNS,
     ONE_RUN,
     Floats,
@@ -26,10 +25,10 @@ from analysis.stats.intervals import (
     moments,
     t_quantile,
 )
+from analysis.stats.levels import ALPHA, LEVEL
 from analysis.table import Estimate
 
-ALPHA = 0.05  # of every decision
-NO_VARIANCE = "the runs of both arms are identical: no variance to judge a difference by"
+NO_VARIANCE = "no spread within either set of runs{}, so no interval"
 #: Up to this ratio numbers of runs count as equal; from ENOUGH runs on they need not be.
 _NEARLY_EQUAL, _ENOUGH = 1.25, 10
 #: Where the median sd of a family's arms is more times their reference's, Welch's df are too many.
@@ -70,12 +69,19 @@ def welch(
     return Welch(value, value - half, value + half, p, error, df)
 
 
-def why_untested(n: Floats, n_reference: Floats, error: Floats) -> list[str | None]:
-    """Why differences have no interval; None where one has."""
-    few, many = np.fmin(n, n_reference), np.fmax(n, n_reference)
-    cases = [few == 0, many == 1, few == 1, np.isnan(error)]
-    notes = [NO_RUNS, ONE_RUN, f"{ONE_RUN} in one of the two", NO_VARIANCE]
-    return [note or None for note in np.select(cases, notes, "").tolist()]
+def why_untested(
+    arm: Moments, reference: Moments, write: Callable[[Any], str] | None = None
+) -> list[str | None]:
+    """Why differences have no interval; None where one has. ``write``: of means without spread."""
+    few, many = np.fmin(arm.n, reference.n), np.fmax(arm.n, reference.n)
+    flat = (arm.sd == 0) & (reference.sd == 0)
+    cases = [~(few > 0), many == 1, few == 1, flat]
+    notes = [NO_RUNS, ONE_RUN, f"{ONE_RUN} in one of the two", NO_VARIANCE.format("")]
+    found: list[str | None] = [note or None for note in np.select(cases, notes, "").tolist()]
+    for place in np.flatnonzero(flat & (few > 1)) if write else ():
+        means = [write(of.mean[place]) for of in (arm, reference)] if write else []
+        found[place] = NO_VARIANCE.format(f" ({' and '.join(means)})")
+    return found
 
 
 def differences(arm: Moments, reference: Moments) -> pd.DataFrame:
@@ -83,7 +89,7 @@ def differences(arm: Moments, reference: Moments) -> pd.DataFrame:
     is no interval or no value, and the two-sided p of no difference."""
     found = welch(arm, reference)
     parts = {name: getattr(found, name) for name in ("value", "low", "high", "p")}
-    n, note = (arm.n + reference.n).astype(int), why_untested(arm.n, reference.n, found.error)
+    n, note = (arm.n + reference.n).astype(int), why_untested(arm, reference)
     return pd.DataFrame({**parts, "n": n, "note": note})
 
 
@@ -127,8 +133,9 @@ def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> 
 def family(arm: Moments, reference: Moments, size: int) -> Welch:
     """Each arm against its reference, of ``size`` planned comparisons; the last axis is the family.
 
-    Its p are those before Holm's adjustment, its intervals Bonferroni's: at level 1 - ALPHA / size.
-    Moments that are nan stand for what could not be compared.
+    Intervals are Bonferroni's, at level 1 - ALPHA / size: all of them hold together. p is not
+    corrected: it is below ALPHA / size exactly where the interval excludes 0. Moments that are nan
+    stand for what could not be compared.
     """
     level = 1 - ALPHA / max(size, 1)
     return welch(arm, reference, level, fewest_df=_calm(arm.sd, reference.sd, size))

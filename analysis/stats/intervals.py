@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.stats import quantile_test
 
+from analysis.stats.levels import LEVEL
 from analysis.table import Estimate
 
-LEVEL = 0.95
 NO_RUNS = "no run with this value"
 ONE_RUN = "n=1"
 IDENTICAL = "the runs are identical: no variance to make an interval of"

@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import Floats, Moments
+from analysis.stats.levels import ALPHA, CONFIDENCE, DETECTED, POWER
 
-POWER = 0.8
-MARGIN = 0.02  # in accuracy: what a reader is to be told of
-CONFIDENCE = 0.8  # of the upper bound of each standard deviation
 #: Above this many runs per arm the honest answer is "not by adding runs".
 MAX_RUNS = 10_000
 #: Noncentral t of scipy is wrong by up to 0.2 at the degrees of freedom of two runs per arm.
@@ -58,7 +55,7 @@ def welch_power(
 
 
 def further_runs(
-    arm: Moments, reference: Moments, margin: float = MARGIN, alpha: float = ALPHA
+    arm: Moments, reference: Moments, margin: float = DETECTED, alpha: float = ALPHA
 ) -> FurtherRuns:
     """Runs per arm to add until Welch's test has power 0.8 for a true difference of ``margin``.
 
@@ -68,7 +65,7 @@ def further_runs(
 
     Args:
         margin: a true difference, > 0.
-        alpha: of the test; ALPHA / size for the strictest step of a family.
+        alpha: of the test; ALPHA / size of a family.
     """
     # identical runs do not show a spread of 0: theirs is unknown
     known = (arm.sd > 0) & (reference.sd > 0)

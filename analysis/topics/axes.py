@@ -3,15 +3,15 @@
 Ranks, batch, technique, library and learning rate have topics of their own. Any other setting that
 differs between cells of one technique is an axis here, and the batch, too, where sharpness was
 measured. Its values are compared where all else is equal; a setting that follows from another one
-(epochs from the share of the data) is named, and no axis. The last value of the plan is compared
-with its first, numbers in their order: where one of the two has no usable run, nothing is.
+(epochs from the share of the data) is named, and no axis. Each value of the plan is compared with
+the first, numbers in their order; all these comparisons are one family. Sentences have the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,23 +19,36 @@ import pandas as pd
 from analysis import fmt
 from analysis.plots.figure import DASHES, GREY, INK, MARKERS, Figure, Look, n_of
 from analysis.plots.lines import Axis, Line, lines
-from analysis.stats.differences import differences, ratios
-from analysis.stats.intervals import Moments, grouped_moments, t_intervals
-from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame, plain_rows
-from analysis.topics.comparisons.arms import SOME_DIVERGED, STOPS, numbers
+from analysis.stats.intervals import grouped_moments, t_intervals
+from analysis.table import Column, Row, Table, estimates_as, frame
+from analysis.topics.comparisons.arms import STOPS, numbers
+from analysis.topics.comparisons.claim import Claim, sentences, told
+from analysis.topics.comparisons.contrast import (
+    HIGHER,
+    LOWER,
+    NOT_COMPARED,
+    UNDECIDED,
+    UNTESTED,
+    Contrast,
+    Pairs,
+    contrasts,
+    only,
+)
 from analysis.topics.names import ratio_text
-from analysis.topics.settings import OneSetting, one_at_a_time, value_text
-from analysis.topics.topic import Answer, Sweep, Topic, groups
+from analysis.topics.settings import SHARE, OneSetting, one_at_a_time, value_text
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups
 
-Writer: TypeAlias = Callable[[Any], str]
-_MOST = 3
 _FOUND = ("status", "validation_accuracy", "sharpness_largest")
-#: Estimate of the last value against the first -> its words, how it is written, no change; of
-#: which column, and how that is written.
-_MEASURES: dict[str, tuple[str, Writer, float, str, Writer]] = {
-    "times": ("the largest eigenvalue of the Hessian", fmt.significant, 1,
-              "sharpness", fmt.significant),
-    "change": ("validation accuracy", fmt.SIGNED, 0, "accuracy", fmt.THREE),
+_CHANGE = Contrast("change", "against the first value", fmt.SIGNED, "difference of means",
+                   tests="change_", shows=False)  # fmt: skip
+_TIMES = Contrast("times", "times the first value's", ratio_text, "ratio of geometric means",
+                  ratio=True, tests="times_", shows=False)  # fmt: skip
+_NAMES = {_TIMES: "the largest eigenvalue of the Hessian", _CHANGE: "accuracy"}
+#: How a sentence says a result, and of what.
+_VERBS = {
+    result: (f"{verb} {{}}", "")
+    for result, verb in {HIGHER: "rises", LOWER: "falls", UNDECIDED: "is not shown to change",
+                         UNTESTED: "is untested", NOT_COMPARED: "is not compared"}.items()
 }  # fmt: skip
 COLUMNS: tuple[Column, ...] = (
     Column("axis", "string", "setting", "and what follows from it, which differs, too",
@@ -48,13 +61,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("diverged", "Int64", "diverged", "runs that are in no mean", only_if_varied=True),
     Column("accuracy", "Float64", "validation accuracy", "mean over completed runs, with the 95 % "
            "t interval", format=fmt.THREE, estimate=True),
-    Column("change", "Float64", "against the first value", "difference of means, with Welch's 95 "
-           "% interval, without correction for several values", format=fmt.SIGNED,
-           estimate=True),
+    *_CHANGE.columns,
     Column("sharpness", "Float64", "sharpness", "largest eigenvalue of the Hessian where a run "
            "ended, geometric mean", format=fmt.significant, estimate=True),
-    Column("times", "Float64", "times the first value's", "ratio of geometric means, with its 95 % "
-           "interval", format=ratio_text, estimate=True),
+    *_TIMES.columns,
+    Column("n_planned", "Int64"),
+    Column("n_first", "Int64"),
+    Column("n_planned_first", "Int64"),
+    Column("family", "Int64", description="comparisons with a first value that are planned"),
 )  # fmt: skip
 
 
@@ -62,28 +76,29 @@ def table(of: Sweep) -> Table:
     """A row per axis, set of cells that differ in it alone, and value."""
     planned, found = of.frames.planned, of.runs[["cell_id", *_FOUND]]
     cells = planned[planned["known"]].merge(found, on="cell_id", how="left")
-    rows: list[Row] = []
     measured = bool(cells["sharpness_largest"].notna().any())
-    for one in one_at_a_time(cells, of.frames.settings, batch=measured):
-        rows += _rows(one, cells.loc[one.values.index])
-    shown = [c for c in COLUMNS if measured or c.name not in ("sharpness", "times")]
+    sets = [_values(one) for one in one_at_a_time(cells, of.frames.settings, batch=measured)]
+    shown = [c for c in COLUMNS if measured or not c.name.startswith(("sharpness", "times"))]
+    rows = _rows(sets, cells, measured=measured) if sets else {}
     return Table("axes", "What each setting does", tuple(shown), frame(rows, COLUMNS))
 
 
 def answers(of: Sweep) -> Iterable[Answer]:
     """One per axis: what changes from its first value to its last."""
     rows = of.rows(table)
-    told = {row["axis"] for row in rows if row["change_note"] != STOPS or row["times"] is not None}
-    axes = groups([row for row in rows if row["axis"] in told], ("axis",))[:_MOST]
-    every = [groups(own, ("equal",)) for own in axes]
-    last_rows = [own[-1] for sets in every for own in sets]
-    compared = sum(row[f"{name}_low"] is not None for row in last_rows for name in _MEASURES)
-    for sets in every:
-        verdict, *more = fmt.few([_said(own) for own in sets])
-        if compared > 1 and any(own[-1][f"{n}_low"] is not None for own in sets for n in _MEASURES):
-            more.append(f"intervals are not corrected for {compared} comparisons")
-        yield Answer("axis", f"What changes with {sets[0][0]['axis']}?", fmt.sentence(verdict),
-                     "axes", "runs", more)  # fmt: skip
+    asked = _asked(of)
+    found = []
+    for own in groups(rows, ("axis",)):
+        said = [_said(one, asked) for one in groups(own, ("equal",))]
+        if any(said):
+            verdict, *more = fmt.few([*filter(None, said)])
+            found.append((f"What changes with {own[0]['axis']}?", verdict, more))
+    yield from told("axis", "axes", "runs", found)
+
+
+def _asked(of: Sweep) -> list[Contrast]:
+    measured = of.made(table).data["sharpness"].notna().any()
+    return [_TIMES, _CHANGE] if measured else [_CHANGE]
 
 
 def figure(of: Sweep) -> Figure | None:
@@ -117,67 +132,71 @@ def figure(of: Sweep) -> Figure | None:
                   lines({"": drawn}, x, y))  # fmt: skip
 
 
-def _rows(one: OneSetting, cells: pd.DataFrame) -> list[Row]:
-    """Of its cells, with what their runs gave, a row per value; numbers in their order."""
+def _values(one: OneSetting) -> tuple[list[Row], pd.Series[Any]]:
+    """A row per value, numbers in their order; and the place of each cell's value among them."""
     order = list(dict.fromkeys(one.values))
     numeric = all(isinstance(v, Real) and not isinstance(v, (bool, np.bool_)) for v in order)
     order = sorted(order) if numeric else order
-    place = one.values.map({value: at for at, value in enumerate(order)}).to_numpy(int)
-    size = len(order)
+    about = {"axis": one.axis, "too": one.too, "equal": one.equal}
+    rows = [about | {"value": value_text(value), "at": value if numeric else None}
+            for value in order]  # fmt: skip
+    return rows, one.values.map({value: at for at, value in enumerate(order)})
+
+
+def _rows(
+    sets: Sequence[tuple[list[Row], pd.Series[Any]]], cells: pd.DataFrame, *, measured: bool
+) -> dict[str, Any]:
+    """Columns of the table. ``measured``: the sharpness of some run is."""
+    starts = np.cumsum([0, *(len(rows) for rows, _ in sets)])[:-1]
+    about = pd.DataFrame([row for rows, _ in sets for row in rows])
+    first = np.repeat(starts, [len(rows) for rows, _ in sets])
+    places = [own + at for at, (_, own) in zip(starts, sets, strict=True)]
+    place = np.concatenate([own.to_numpy(int) for own in places])
+    cells = cells.loc[np.concatenate([own.index for own in places])]
+    size = len(about)
     done = cells["status"].eq("completed").fillna(False).to_numpy(bool)
-    diverged = cells["status"].notna().to_numpy(bool) & ~done
-    sharp = cells["sharpness_largest"].where(done & (cells["sharpness_largest"] > 0).fillna(False))
+    lost = cells["status"].notna().to_numpy(bool) & ~done
+    n, planned, diverged = (np.bincount(own, minlength=size)
+                            for own in (place[done], place, place[lost]))  # fmt: skip
+    stops = np.bincount(place[cells["target"].notna()], minlength=size) > 0
     accuracy = grouped_moments(numbers(cells["validation_accuracy"].where(done)), place, size)
+    sharp = cells["sharpness_largest"].where(done & (cells["sharpness_largest"] > 0).fillna(False))
     sharpness = grouped_moments(np.log(numbers(sharp)), place, size)
-    change, times = _against_first(differences, accuracy), _against_first(ratios, sharpness)
     # a run that ends at a target has epochs of its own; where some diverged, means are of the rest
-    unknown = {"value": np.nan, "low": np.nan, "high": np.nan}
-    if diverged.any():
-        change, times = (found.assign(**unknown, note=SOME_DIVERGED) for found in (change, times))
-    elif cells["target"].notna().any():
-        change = change.assign(**unknown, note=STOPS)
-    return plain_rows(pd.DataFrame({
-        "axis": one.axis, "too": one.too, "equal": one.equal,
-        "value": [value_text(v) for v in order],
-        "at": order if numeric else [None] * size, "n": np.bincount(place[done], minlength=size),
-        "diverged": np.bincount(place[diverged], minlength=size),
+    later = np.flatnonzero(np.arange(size) != first)
+    some, ends = (own[later] | own[first[later]] for own in (diverged > 0, stops))
+    asked = {}
+    compared = ((_TIMES, sharpness), (_CHANGE, only(accuracy, ~stops)))
+    for one, found in compared[not measured :]:
+        why = np.select([some, ends & (one is _CHANGE)], ["some runs diverged", STOPS], "")
+        of_first = found.at(first[later])
+        asked[one] = Pairs(found.at(later), of_first, [w or None for w in why], [None] * len(why))
+    answers = pd.DataFrame(contrasts(asked), later).reindex(range(size))
+    return {
+        **{str(name): about[name].array for name in about},
+        "n": n, "diverged": diverged, "n_planned": planned,
+        "n_first": n[first], "n_planned_first": planned[first],
         **estimates_as("accuracy", t_intervals(accuracy, "share")),
-        **estimates_as("change", change),
         **estimates_as("sharpness", t_intervals(sharpness, "positive")),
-        **estimates_as("times", times),
-    }))  # fmt: skip
+        **{str(name): answers[name].array for name in answers},
+        "family": np.full(size, len(asked) * len(later)),
+    }  # fmt: skip
 
 
-def _against_first(
-    compare: Callable[[Moments, Moments], pd.DataFrame], values: Moments
-) -> pd.DataFrame:
-    """Each value against the first one, which has no difference from itself."""
-    found = compare(values, values.at(np.zeros(len(values.n), int)))
-    found.loc[0, ["value", "low", "high", "note"]] = None
-    return found
-
-
-def _said(rows: Sequence[Row]) -> str:
-    """What one set of cells shows."""
+def _said(rows: Rows, asked: Sequence[Contrast]) -> str:
+    """What one set of cells shows; empty where a target ends its runs."""
     first, last = rows[0], rows[-1]
     ends = f"from {first['axis']} {first['value']} to {last['value']}"
-    ends += f" (with {first['too']} changing)" if first["too"] else ""
-    equal = f"with {last['equal']}" if last["equal"] else ""
-    changes = [_change(name, first, last) for name in _MEASURES if last[name] is not None]
-    runs = f"{first['n']} + {fmt.runs(last['n'])}"
-    text = [*changes, runs] if changes else [f"no change is claimed: {last['change_note']}"]
-    more = f"{fmt.counted(len(rows) - 2, 'more value')} in the table" if len(rows) > 2 else ""
-    return fmt.joined([fmt.joined([ends, equal, *text], ", "), more], "; ")
-
-
-def _change(name: str, first: Row, last: Row) -> str:
-    what, write, same, of, level = _MEASURES[name]
-    found = estimate_in(last, name)
-    by = f"by {'a factor of ' if same else ''}{found.text(write)}"
-    change = f"from {level(first[of])} to {level(last[of])}, {by}"
-    if found.low is None or found.high is None or found.low <= same <= found.high:
-        return f"no change of {what} is shown: {change}"
-    return f"{what} changes {change}"
+    if first["axis"] == SHARE:
+        low, high = (fmt.significant(100 * row["at"], 2) for row in (first, last))
+        ends = f"from {low} % to {high} % of the training images"
+    ends += f" with {last['equal']}" if last["equal"] else ""
+    claims = [Claim.of(last, one, _NAMES[one], "", "", "_first") for one in asked]
+    known = [one for one in claims if one.why != STOPS]
+    changes = [sentences([one], _VERBS, "" if at else ends)[0] for at, one in enumerate(known)]
+    too = f"what else changes: {first['too']}" if first["too"] else ""
+    more = f"{fmt.counted(len(rows) - 2, 'more value')} in the table" if rows[2:] else ""
+    return fmt.joined([*changes, too, more], "; ") if changes else ""
 
 
 TOPIC = Topic((table,), (figure,), (answers,), asks=lambda of: len(of.made(table).data) > 0)

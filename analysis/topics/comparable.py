@@ -63,7 +63,7 @@ def facts(runs: pd.DataFrame, sets: NDArray[Any], count: int, planned: Any = Non
 
     Returns:
         a text per fact, ``a and b`` where runs of a set differ, null of a set without a run;
-        ``budget``: mean number of images of a completed run; ``n`` and ``planned``: runs.
+        ``budget``: mean number of images of a completed run; ``n`` and ``n_planned``: runs.
     """
     made: dict[str, Any] = {}
     for name, of in _OF_A_RUN.items():
@@ -74,7 +74,7 @@ def facts(runs: pd.DataFrame, sets: NDArray[Any], count: int, planned: Any = Non
     images = runs["images"].to_numpy(float, na_value=np.nan)[done]
     made["budget"] = pd.Series(images).groupby(sets[done]).mean().reindex(range(count)).array
     made["n"] = np.bincount(sets, minlength=count)
-    return pd.DataFrame(made).assign(planned=made["n"] if planned is None else planned)
+    return pd.DataFrame(made).assign(n_planned=made["n"] if planned is None else planned)
 
 
 def comparable(
@@ -102,10 +102,11 @@ def comparable(
 
 
 def _differ(fact: str, first: pd.DataFrame, second: pd.DataFrame) -> NDArray[np.bool_]:
-    """Where both have runs and differ; of ``lost``, where either has lost one."""
+    """Where both have runs and differ; of ``lost``, where both have runs and one has lost some."""
     if fact == "lost":
-        lost = [(side["n"] < side["planned"]).to_numpy(bool) for side in (first, second)]
-        return np.logical_or(*lost)
+        n, planned = ([side[name].to_numpy(int) for side in (first, second)]
+                      for name in ("n", "n_planned"))  # fmt: skip
+        return (np.minimum(*n) > 0) & ((n[0] < planned[0]) | (n[1] < planned[1]))
     if fact == "budget":
         both = [side[fact].to_numpy(float, na_value=np.nan) for side in (first, second)]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -118,5 +119,5 @@ def _differ(fact: str, first: pd.DataFrame, second: pd.DataFrame) -> NDArray[np.
 def _text(fact: str, side: pd.DataFrame, place: Any) -> str:
     row = side.iloc[place]
     if fact == "lost":
-        return f"{row['planned'] - row['n']} of {row['planned']}"
+        return f"{row['n_planned'] - row['n']} of {row['n_planned']}"
     return fmt.count(row[fact]) if fact == "budget" else str(row[fact])

@@ -21,12 +21,13 @@ from scipy import special
 
 from analysis import fmt
 from analysis.stats.intervals import Floats
+from analysis.stats.levels import ALPHA
 from analysis.table import Column, Row, Table, frame
 from analysis.topics.names import NAMES, only
 from analysis.topics.scaling.nodes import ready_command
 from analysis.topics.topic import Answer, Sweep, Topic, groups
 
-FEWEST, ALPHA, LATER = 4, 0.05, 0.05
+FEWEST, LATER = 4, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
 _SCALE, _EFFICIENCY = 1.4826, 0.37
 _ROWS = 64  # of the page

@@ -23,7 +23,8 @@ _EQUAL = ("technique", "gpus", BATCH, "accumulation", "scaling", "framework", "d
           "validate_on")  # fmt: skip
 #: Of a technique. No axis: it has a topic of its own.
 _RATE = "base_lr"
-_WORDS = {"data_fraction": "the share of the training images", "epoch_images": "images an epoch",
+SHARE = "the share of the training images"
+_WORDS = {"data_fraction": SHARE, "epoch_images": "images an epoch",
           _RATE: "base learning rate", "gpus": "ranks", BATCH: "batch"}  # fmt: skip
 #: A setting that is left out.
 _NONE = "none"

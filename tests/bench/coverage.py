@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
+from numpy.typing import NDArray
+from scipy import special, stats
 
-from analysis.stats.differences import ALPHA, equivalence, family, holm, welch
-from analysis.stats.intervals import LEVEL, Floats, Moments, share, t_intervals
-from analysis.stats.power import POWER, further_runs, welch_power
+from analysis.stats.differences import Welch, equivalence, family, holm, welch
+from analysis.stats.intervals import Floats, Moments, share, t_intervals
+from analysis.stats.levels import ALPHA, LEVEL, POWER
+from analysis.stats.power import further_runs, welch_power
 from analysis.stats.survival import median_time
 
 RUNS = (2, 3, 5, 10)
@@ -105,15 +107,53 @@ def _skewed(rng: Generator, n: int, repeats: int) -> float:
 def _family(
     arms: int, sds: Callable[[int], Floats], reference: float = 1.0, *, own_df: bool = False
 ) -> Simulate:
-    """Families in which a true null hypothesis is rejected, or its Bonferroni interval misses."""
+    """Families with a claim of a difference, where there is none."""
 
     def rate(rng: Generator, n: int, repeats: int) -> float:
         sides = draw(rng, [repeats, arms], n, sds(arms)), draw(rng, [repeats, 1], n, reference)
         if own_df:
-            return float((holm(welch(*sides).p) < ALPHA).any(-1).mean())
-        found = family(*sides, arms)
-        missed = ~((found.low <= 0) & (found.high >= 0))
-        return float(((holm(found.p) < ALPHA) | missed).any(-1).mean())
+            return float((arms * welch(*sides).p < ALPHA).any(-1).mean())
+        return float(_claimed(family(*sides, arms)).any(-1).mean())
+
+    return rate
+
+
+def _claimed(found: Welch) -> NDArray[np.bool_]:
+    return (found.low > 0) | (found.high < 0)
+
+
+def _contradicted(arms: int, *, by_holm: bool) -> Simulate:
+    """Families with a claim beside whose printed interval contains 0; half of the arms differ from
+    the reference by three sd."""
+
+    def rate(rng: Generator, n: int, repeats: int) -> float:
+        arm, reference = draw(rng, [repeats, arms], n), draw(rng, [repeats, 1], n)
+        found = family(arm._replace(mean=arm.mean + 3.0 * (np.arange(arms) % 2)), reference, arms)
+        claimed = holm(found.p) < ALPHA if by_holm else _claimed(found)
+        return float((claimed & ~_claimed(found)).any(-1).mean())
+
+    return rate
+
+
+def _losses(rows: int, *, corrected: bool) -> Simulate:
+    """Sweeps without a loss in which one of several changes is called a loss."""
+
+    def rate(rng: Generator, n: int, repeats: int) -> float:
+        sides = draw(rng, [repeats, rows], n), draw(rng, [repeats, rows], n)
+        found = family(*sides, rows) if corrected else welch(*sides)
+        return float((found.high < 0).any(-1).mean())
+
+    return rate
+
+
+def _lost_runs(conditions: int, share: float, *, corrected: bool) -> Simulate:
+    """Gates that fail by lost runs, whose rate did not change."""
+    level = ALPHA / (3 * conditions) if corrected else ALPHA
+
+    def rate(rng: Generator, n: int, repeats: int) -> float:
+        then, now = rng.binomial(n, share, (2, repeats, conditions))
+        p = stats.hypergeom.sf(now - 1, 2 * n, then + now, n)
+        return float((p < level).any(-1).mean())
 
     return rate
 
@@ -123,7 +163,8 @@ def _pairs(arms: int, sds: Callable[[int], Floats]) -> Simulate:
         every = draw(rng, [repeats, arms], n, sds(arms))
         first, second = np.triu_indices(arms, 1)
         sides = [Moments(*(part[:, index] for part in every)) for index in (first, second)]
-        return float((holm(welch(sides[0], sides[1]).p) < ALPHA).any(-1).mean())
+        found = family(sides[0], sides[1], len(first))
+        return float(_claimed(found).any(-1).mean())
 
     return rate
 
@@ -193,6 +234,18 @@ CASES = (
     Case("family of 11", "reference 3 : 1", _TOGETHER, _family(11, _equal_sds, 3.0)),
     *(Case(f"all pairs of {arms}", name, _TOGETHER, _pairs(arms, sds))
       for arms in (4, 12) for name, sds in (("equal sd", _equal_sds), ("sd 1 to 3", _ladder))),
+    Case("a claim beside 0 in its interval", "Holm decides, 11 arms", "not used",
+         _contradicted(11, by_holm=True)),
+    Case("a claim beside 0 in its interval", "the interval decides", (0.0, 0.0),
+         _contradicted(11, by_holm=False)),
+    Case("a loss in 12 changes without one", "each at 95 %", "not used",
+         _losses(12, corrected=False)),
+    Case("a loss in 12 changes without one", "family of 12", _TOGETHER,
+         _losses(12, corrected=True)),
+    Case("gate, 20 conditions lose one in three", "each at 5 %", "not used",
+         _lost_runs(20, 1 / 3, corrected=False)),
+    Case("gate, 20 conditions lose one in three", "family of 60", _TOGETHER,
+         _lost_runs(20, 1 / 3, corrected=True)),
     *(Case("equal to within a margin", f"sd {ratio} : 1", _SINGLE, _equal(ratio))
       for ratio in (1, 3)),
     *(Case("further runs suffice", f"sd {ratio} : 1", (0.8, 1.0), _enough(ratio))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
-from analysis import fmt
 from analysis.page.report import Report, build
 from analysis.plots.figure import Figure
-from analysis.records.frames import Frames
 from analysis.records.load import load_frames
-from analysis.stats.differences import holm
 from analysis.table import Row, plain_rows
-from analysis.topics.comparisons import techniques
+from analysis.topics.comparisons.arms import CALLED, ArmPairs, arms
+from analysis.topics.comparisons.contrast import Contrast, contrasts
 from analysis.topics.convergence.noise import growth
 from analysis.topics.names import with_context
 from analysis.topics.topic import Sweep
@@ -104,7 +101,8 @@ def table(folder: Path) -> str:
         one = claims["reference"].iloc[0] if claims["reference"].nunique() == 1 else ""
         text += "\n" + _markdown(
             [(f"against {one}" if one else "compared", "left"), ("global batch", "right"),
-             ("difference, 95 % interval", "right"), ("p (Holm)", "right"), ("verdict", "left")],
+             ("difference, 95 % interval", "right"), ("simultaneous interval", "right"),
+             ("verdict", "left")],
             [_claim(row, named=not one) for row in plain_rows(claims)],
         )  # fmt: skip
     if len(frames.get("frameworks", ())):
@@ -120,23 +118,22 @@ def table(folder: Path) -> str:
 
 
 def side_by_side(folder: Path) -> str:
-    """PAIRS at the largest batch: each as the report compares a row with naive, Holm over all."""
-    frames = load_frames(folder, cache=False)
-    rows = [_pair(frames, pair) for pair in PAIRS]
-    adjusted = holm([row["p"] for row in rows])
+    """PAIRS at the largest batch: one family."""
+    found = arms(Sweep(load_frames(folder, cache=False)))
+    largest = found[found["global_batch"] == found["global_batch"].max()]
+    largest = largest.set_index("technique", drop=False)
+    first, second = (largest.loc[list(side)] for side in zip(*PAIRS, strict=True))
+    pairs = ArmPairs(first, second)
+    made = pairs.rows("second") | contrasts({Contrast(): pairs.accuracy})
     return _markdown(
-        [("at 4,096", "left"), ("difference, 95 % interval", "right"), ("p (Holm)", "right")],
+        [("at 4,096", "left"), ("difference, 95 % interval", "right"),
+         ("simultaneous interval", "right"), ("verdict", "left")],
         [
-            [f"{row['technique']} - {row['reference']}", _difference(row), fmt.p_value(p)]
-            for row, p in zip(rows, adjusted, strict=True)
+            [f"{row[CALLED]} - {row['second']}", _difference(row), _simultaneous(row),
+             row["verdict"]]
+            for row in plain_rows(pd.DataFrame(made))
         ],
-    )
-
-
-def _pair(frames: Frames, pair: tuple[str, str]) -> Row:
-    planned, runs = (f[f["technique"].isin(pair)] for f in (frames.planned, frames.runs))
-    of = Sweep(replace(frames, planned=planned, runs=runs, techniques=pair[::-1]))
-    return plain_rows(techniques.claims(of).data)[0]
+    )  # fmt: skip
 
 
 def noise_growth(folder: Path, first: int, last: int) -> list[str]:
@@ -248,13 +245,11 @@ def _change(row: Row) -> list[str]:
 
 
 def _claim(row: Row, *, named: bool) -> list[str]:
-    p = row["p_holm"]
     label = row["technique_label"] + (f" - {row['reference']}" if named else "")
     if pd.isna(row["global_batch"]):
         return [label, "n/a", "n/a", "n/a", row["verdict"]]
     return [
-        label, f"{row['global_batch']:,}", _difference(row),
-        "n=1" if pd.isna(p) else fmt.p_value(p), row["verdict"],
+        label, f"{row['global_batch']:,}", _difference(row), _simultaneous(row), row["verdict"],
     ]  # fmt: skip
 
 
@@ -271,6 +266,11 @@ def _difference(row: Row) -> str:
     low, high = row["difference_low"], row["difference_high"]
     between: str = "n=1" if pd.isna(low) else f"{low:+.3f} to {high:+.3f}"
     return f"{row['difference']:+.3f} ({between})"
+
+
+def _simultaneous(row: Row) -> str:
+    low, high = (row[f"difference_family_{end}"] for end in ("low", "high"))
+    return "n=1" if pd.isna(low) else f"{low:+.3f} to {high:+.3f}"
 
 
 def _by_batch(frame: pd.DataFrame) -> pd.DataFrame:

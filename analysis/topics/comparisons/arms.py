@@ -7,7 +7,7 @@ Runs that diverged are counted, and have no accuracy: no interval of a mixture m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,16 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis import fmt
-from analysis.stats.differences import welch, why_untested
+from analysis.stats.differences import welch
 from analysis.stats.intervals import Moments, grouped_moments, share, t_intervals
 from analysis.table import Column, Row, plain_rows, types
+from analysis.topics.comparable import comparable, facts
 from analysis.topics.comparisons.contrast import Pairs
 from analysis.topics.names import NAMES, all_diverged, lacking, reasons
 from analysis.topics.topic import Rows, Sweep
 
-#: A larger difference than that of an epoch's remainder is another budget.
-_SAME_BUDGET = 0.05
-NOT_COMPARED, SOME_DIVERGED, ALL_DIVERGED = "not compared", "some runs diverged", "all diverged"
 STOPS = "a run ends where its target is met, with another budget than others"
 SKEWED = "accuracies lie so close to 0 or 1 that p may be too small: false positives of up to 10 %"
 NO_USABLE = "no usable run of {} at the planned scale"
@@ -39,7 +37,8 @@ PLACE = ("gpus", "global_batch", "accumulation", "scaling")
 SERIES = ("workload", "framework", "technique_label")
 _OUTCOME = ("status", "validation_accuracy", "validation_accuracy_why", "images", "steps", "target",
             "images_per_s", "images_per_s_why", "oversubscribed", "device", "device_kind",
-            "cores_per_rank", "train_loss", "train_accuracy")  # fmt: skip
+            "cores_per_rank", "nodes", "data_fingerprint", "git_commit", "git_dirty",
+            "image_digest", "train_loss", "train_accuracy")  # fmt: skip
 _COUNTS = ("n", "n_planned", "n_diverged")
 ABOUT = (
     *NAMES,
@@ -69,8 +68,8 @@ def arms(of: Sweep) -> pd.DataFrame:
 
     Beside ABOUT, SERIES and PLACE: ``n``, ``n_planned``, ``n_diverged``: usable, planned and
     diverged runs; ``stops``: a target ends its runs; ``with_accuracy``, ``mean``, ``sd``: moments
-    of the accuracies of the others; ``images`` a completed run's mean; ``steps`` null where runs
-    differ; ``why`` runs have no accuracy.
+    of the accuracies of the others; ``steps`` null where runs differ; ``why`` runs have no
+    accuracy; and the facts by which two arms are comparable.
     """
     cells = of.made(outcomes)
     table = cells.drop_duplicates("arm").set_index("arm").sort_index()
@@ -79,17 +78,22 @@ def arms(of: Sweep) -> pd.DataFrame:
     accuracy = numbers(done["validation_accuracy"].where(done["target"].isna()))
     found = grouped_moments(accuracy, done["arm"].to_numpy(), len(table))
     usable, steps = by_arm["status"].count(), completed["steps"].agg(["min", "max"])
-    return table[["technique", *SERIES, "context", *PLACE]].assign(
-        n=usable,
-        n_planned=by_arm.size(),
-        n_diverged=usable - by_arm["completed"].sum(),
-        with_accuracy=found.n.astype(int),
-        mean=found.mean,
-        sd=found.sd,
-        images=completed["images"].mean().astype("Float64"),
-        steps=steps["min"].where(steps["min"] == steps["max"]).astype("Int64"),
-        stops=by_arm["target"].count() > 0,
-        why=why.groupby("arm")["validation_accuracy_why"].agg(reasons),
+    ran = cells[cells["status"].notna()]
+    known = facts(ran, ran["arm"].to_numpy(), len(table)).drop(columns=["n", "n_planned"])
+    return (
+        table[["technique", *SERIES, "context", *PLACE]]
+        .assign(
+            n=usable,
+            n_planned=by_arm.size(),
+            n_diverged=usable - by_arm["completed"].sum(),
+            with_accuracy=found.n.astype(int),
+            mean=found.mean,
+            sd=found.sd,
+            steps=steps["min"].where(steps["min"] == steps["max"]).astype("Int64"),
+            stops=by_arm["target"].count() > 0,
+            why=why.groupby("arm")["validation_accuracy_why"].agg(reasons),
+        )
+        .join(known)
     )
 
 
@@ -121,32 +125,45 @@ class ArmPairs:
             *run_columns(end),
             Column("accuracy", description="mean among runs that did not diverge"),
             Column(f"accuracy{end}"),
+            Column("images_ratio", description="images of a run, as a multiple of the second's"),
+            Column("skewed", "boolean", description="accuracies lie so close to 0 or 1 that up to "
+                   "10 % of tests of equal ones err"),
         )  # fmt: skip
 
     def rows(self, other: str) -> dict[str, Any]:
         """By the columns of a table of pairs; ``other``: the name of the second of a pair."""
         both = (("", self.first), (f"_{other}", self.second))
+        images = [numbers(own["budget"]) for _, own in both]
+        with np.errstate(invalid="ignore"):
+            ratio = images[0] / images[1]
         return {
             **{name: self.first[name].array for name in types(ABOUT)},
             **{f"{name}{end}": own[name].array for end, own in both for name in _COUNTS},
             **{f"accuracy{end}": own["mean"].array for end, own in both},
             other: self.second[self.called].array,
+            "images_ratio": ratio,
+            "skewed": self._skewed,
         }
+
+    @cached_property
+    def _skewed(self) -> NDArray[np.bool_]:
+        first, second = map(accuracy_moments, (self.first, self.second))
+        found: NDArray[np.bool_] = welch(first, second).error > 0
+        return found & (_near_an_end(first) | _near_an_end(second))
 
     @cached_property
     def accuracy(self) -> Pairs:
         """What a contrast of accuracies is asked of."""
-        both = (self.first, self.second)
-        first, second = map(accuracy_moments, both)
-        error = welch(first, second).error
-        untested = why_untested(first.n, second.n, error)
-        skewed = (error > 0) & (_near_an_end(first) | _near_an_end(second))
-        verdicts, notes = list[str | None](), list[str | None]()
-        for arm, other, why, near in zip(*map(plain_rows, both), untested, skewed, strict=True):
-            verdict, told = _told(arm, other, self.called, why)
-            verdicts.append(verdict)
-            notes.append(reasons([*told, SKEWED if near else None]))
-        return Pairs(first, second, verdicts, notes)
+        called = (self.first[self.called].array, self.second[self.called].array)
+        unequal = comparable(self.first, self.second, ("budget", "lost"), called)
+        why, notes = list[str | None](), list[str | None]()
+        rows = zip(plain_rows(self.first), plain_rows(self.second), unequal, self._skewed,
+                   strict=True)  # fmt: skip
+        for arm, other, note, near in rows:
+            why.append(_why(arm, other, self.called))
+            shares = (_share(one, one[self.called]) for one in (arm, other))
+            notes.append(reasons([*shares, note, SKEWED if near else None]))
+        return Pairs(accuracy_moments(self.first), accuracy_moments(self.second), why, notes)
 
 
 def _near_an_end(found: Moments) -> NDArray[np.bool_]:
@@ -156,45 +173,32 @@ def _near_an_end(found: Moments) -> NDArray[np.bool_]:
     return outside.to_numpy(bool) & (found.n > 2)
 
 
-def _told(
-    arm: Row, other: Row, called: str, untested: str | None
-) -> tuple[str | None, list[str | None]]:
-    """(why a row confirms nothing, what to know of it)."""
+def _why(arm: Row, other: Row, called: str) -> str | None:
+    """Why the accuracies of two arms confirm nothing; None where they do."""
     both = (arm, other)
     if unusable := [NO_USABLE.format(one[called]) for one in both if not one["n"]]:
-        return NOT_COMPARED, [*unusable]
+        return reasons(unusable)
     if arm["stops"] or other["stops"]:
-        return NOT_COMPARED, [STOPS]
-    lost: list[str | None] = [note for one in both for note in _lost(one, one[called])]
-    if other["n_diverged"] == other["n"]:
-        return NOT_COMPARED, lost
-    if arm["n_diverged"] == arm["n"]:
-        return ALL_DIVERGED, lost
+        return STOPS
+    if lost := [note for one in both if (note := _diverged(one, one[called]))]:
+        return reasons(lost)
     if not (arm["with_accuracy"] and other["with_accuracy"]):
-        return NOT_COMPARED, [reasons(one["why"] for one in both) or NOT_RECORDED]
-    verdict = SOME_DIVERGED if arm["n_diverged"] or other["n_diverged"] else None
-    seen = (arm["images"] or 0) / (other["images"] or 1)
-    unequal = seen and abs(seen - 1) >= _SAME_BUDGET
-    budget = f"no equal budget: {seen:.2g} times the images of {other[called]}"
-    return verdict, [*lost, untested, budget if unequal else None]
+        return reasons(one["why"] for one in both) or NOT_RECORDED
+    return None
 
 
-def _lost(arm: Row, name: str) -> Iterable[str]:
-    """Which runs an accuracy is not of."""
-    usable, planned, diverged = (arm[name] for name in _COUNTS)
-    kept = usable - diverged
-    if not kept:
-        yield all_diverged(usable, name)
-    elif diverged:
-        yield (
-            f"{diverged} of {usable} runs of {name} diverged (share "
-            f"{share(diverged, usable).text(fmt.percent)}): the difference is among those that did "
-            "not, and confirms nothing"
-        )
-    if usable < planned:
-        yield f"{usable} of {planned} planned runs of {name} are usable"
-    if 0 < arm["with_accuracy"] < kept:
-        yield f"{kept - arm['with_accuracy']} of {kept} runs of {name} have no accuracy"
+def _diverged(arm: Row, name: str) -> str | None:
+    usable, _, diverged = (arm[name] for name in _COUNTS)
+    if diverged == usable:
+        return all_diverged(usable, name)
+    return f"{diverged} of {usable} runs of {name} diverged" if diverged else None
+
+
+def _share(arm: Row, name: str) -> str | None:
+    """Of the runs that diverged, where some did not: the difference is among these."""
+    usable, _, diverged = (arm[name] for name in _COUNTS)
+    found = share(diverged, usable).text(fmt.percent)
+    return f"share of {name} that diverged: {found}" if 0 < diverged < usable else None
 
 
 def accuracy_moments(rows: pd.DataFrame) -> Moments:

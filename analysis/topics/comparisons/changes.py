@@ -1,13 +1,14 @@
 """What changed between two measurements of the same conditions: verdicts against a baseline.
 
-Conditions are equal where all settings but the seed are. Throughput: ratio of geometric means,
-Welch's t on logarithms. Accuracy: Welch's t. One family: Holm over both tests of all conditions.
-A condition passes where the intervals leave no room for a loss that matters; else it is undecided.
+Conditions are equal where all settings but the seed are. Three tests of each are one family:
+throughput (ratio of geometric means), accuracy, and lost runs (Fisher's exact test). A condition
+fails by what is shown in the family. It passes where its own intervals leave no room for a loss
+that matters, since each that passes must pass by itself; else it is undecided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from scipy import stats
 
 from analysis import fmt
 from analysis.records.frames import Frames, in_order
-from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
+from analysis.stats.levels import ALPHA, SAME_ACCURACY, SLOWER
 from analysis.table import Column, Row, Table, estimate_in, frame, plain_rows
+from analysis.topics.comparable import ACCURACY, TIMES, comparable, facts
 from analysis.topics.comparisons.arms import numbers
 from analysis.topics.comparisons.contrast import LOWER, Contrast, contrasts, pairs_of
 from analysis.topics.names import NAMES, ratio_text, reasons
@@ -33,31 +35,31 @@ _NOTHING = {"technique_label": "every condition", "verdict": "undecided",
 class Measure(NamedTuple):
     """A number of runs that is compared.
 
-    ``least``: a change that is not below it is no regression, whatever its p. ``alike``: columns
-    that must not change for the change to be the program's, and what they are.
+    ``least``: a change that is not below it is no regression, whatever its p. ``alike``: facts
+    that must not change for the change to be the program's.
     """
 
     asks: Contrast
     column: str
     least: float
     worse: str
-    alike: Mapping[str, str]
+    alike: Sequence[str]
 
 
 MEASURES = (
     Measure(
         Contrast("ratio", "throughput ratio", ratio_text, "after / before, of geometric means",
-                 ratio=True, tests="ratio_"),
-        "images_per_s", 0.95, "slower",
-        {"device": "device", "nodes": "nodes", "oversubscribed": "shared cores"},
+                 ratio=True, tests="ratio_", alone=True, shows=False),
+        "images_per_s", SLOWER, "slower", TIMES,
     ),
     Measure(
         Contrast("difference", "change of accuracy", fmt.SIGNED, "after - before, of means",
-                 tests="difference_"),
-        "validation_accuracy", -0.01, "less accurate",
-        {"data_fingerprint": "data"},
+                 tests="difference_", alone=True, shows=False),
+        "validation_accuracy", -SAME_ACCURACY, "less accurate", ACCURACY,
     ),
 )  # fmt: skip
+#: Of each condition; that of lost runs is the third.
+_TESTS = len(MEASURES) + 1
 COLUMNS: tuple[Column, ...] = (
     Column("what", "string"),
     *NAMES,
@@ -71,7 +73,10 @@ COLUMNS: tuple[Column, ...] = (
            cell=lambda row: " / ".join(fmt.percent(row[f"lost_{when}"])
                                        for when in ("before", "after"))),
     Column("lost_after", "Float64"),
+    Column("lost_p", description="one-sided, of Fisher's test that no more are lost than before, "
+           "not corrected"),
     *(column for measure in MEASURES for column in measure.asks.columns),
+    Column("family", "Int64", description="tests, three per condition"),
     Column("evidence", "string"),
     Column("verdict", "string", "verdict"),
     Column("why", "string", "why", wide=True),
@@ -98,21 +103,21 @@ def table(before: Frames, after: Frames) -> Table:
         "lost_before": (lost_then / then["ended"].clip(lower=1)).array,
         "lost_after": (lost_now / now["ended"].clip(lower=1)).array,
         "lost_p": lost_p, "missing": now["missing"].array, "planned": now["planned"].array,
+        "family": _TESTS * len(keys),
     }  # fmt: skip
+    known_then, known_now = map(facts, done, places, [len(keys)] * 2)
     asked = {}
     for measure in MEASURES:
         values = [numbers(runs[measure.column]) for runs in done]
         values = [np.log(own) for own in values] if measure.asks.ratio else values
         of_then, of_now = map(grouped_moments, values, places, [len(keys)] * 2)
-        why = _moved(done[0], done[1], keys, measure.alike)
+        why = comparable(known_then, known_now, measure.alike, ("before", "after"))
         made[f"{measure.asks.name}_asked"] = of_then.n > 0
         asked[measure.asks] = pairs_of(of_now, of_then, why)
-    rows = plain_rows(pd.DataFrame(made | contrasts(asked)))
+    rows = plain_rows(pd.DataFrame(made | contrasts(asked, _TESTS * len(keys))))
     for row in rows:
         row["verdict"], row["why"] = _verdict(row)
-        measured = [(one.asks, estimate_in(row, one.asks.name)) for one in MEASURES]
-        words = [f"{asks.heading} {value.text(asks.write)}" for asks, value in measured]
-        row["evidence"] = ", ".join(words)
+        row["evidence"] = ", ".join(_measured(row, one.asks) for one in MEASURES)
     found = frame(rows or [_NOTHING], COLUMNS).assign(what="change")
     found = in_order(found, after.techniques)
     return Table("changes", f"{after.name} after {before.name}", COLUMNS, found)
@@ -129,22 +134,10 @@ def _ended(frames: Frames, keys: pd.Index[str]) -> pd.DataFrame:
     return found.assign(ended=found["planned"] - found["missing"])
 
 
-def _moved(
-    before: pd.DataFrame, after: pd.DataFrame, keys: pd.Index[str], alike: Mapping[str, str]
-) -> list[str | None]:
-    """In what runs of a condition were not alike before and now; None where they were."""
-    told: list[list[str]] = [[] for _ in keys]
-    there = keys.isin(after["condition"])
-    for column, what in alike.items():
-        values = []
-        for runs in (before, after):
-            each = runs[["condition", column]].dropna().astype("string").drop_duplicates()
-            by_condition = each.sort_values(column).groupby("condition")[column]
-            values.append(by_condition.agg(" and ".join).reindex(keys).fillna("unknown"))
-        for then, now, is_there, own in zip(*values, there, told, strict=True):
-            if is_there and then != now:
-                own.append(f"{what} {then} before, {now} after")
-    return ["; ".join(own) or None for own in told]
+def _measured(row: Row, asks: Contrast) -> str:
+    """With the interval that decides: of a loss that is shown the simultaneous one."""
+    end = "_family" if row[f"{asks.tests}verdict"] == LOWER else ""
+    return f"{asks.heading} {estimate_in(row, f'{asks.name}{end}').text(asks.write)}"
 
 
 def _verdict(row: Row) -> tuple[str, str]:
@@ -154,7 +147,7 @@ def _verdict(row: Row) -> tuple[str, str]:
     if not row["n_after"]:
         return "failed", "no completed run now"
     worse, doubts = list[str](), list[str | None]()
-    if row["lost_p"] is not None and row["lost_p"] < ALPHA:
+    if row["lost_p"] is not None and row["lost_p"] < ALPHA / row["family"]:
         worse.append("loses more runs")
     elif row["lost_after"] > row["lost_before"]:
         doubts.append("more runs lost, by chance or not")
@@ -169,7 +162,7 @@ def _verdict(row: Row) -> tuple[str, str]:
         if shown == LOWER and value < least:
             worse.append(measure.worse)
         # without one before, as random labels have no accuracy, there is nothing to keep
-        if row[f"{name}_p"] is None and value != float(measure.asks.ratio):
+        if row[f"{name}_p"] is None and value != measure.asks.none:
             doubts.append(row[f"{name}_note"] if row[f"{name}_asked"] else None)
         elif low is not None and low < least:
             doubts.append(f"{measure.asks.heading} may be {low:.3g}")

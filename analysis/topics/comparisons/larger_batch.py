@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis import fmt
 from analysis.records.frames import in_order
 from analysis.records.labels import without_batch
-from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
+from analysis.table import Column, Row, Table, estimates_as, frame
 from analysis.topics.comparisons.arms import (
     ABOUT,
     CALLED,
@@ -25,15 +26,19 @@ from analysis.topics.comparisons.arms import (
     of_workload,
     runs_text,
 )
-from analysis.topics.comparisons.contrast import Contrast, contrasts
+from analysis.topics.comparisons.claim import Claim, cautions, sentences, told
+from analysis.topics.comparisons.contrast import HIGHER, LOWER, UNDECIDED, Contrast, contrasts
 from analysis.topics.names import only, ranks_text
 from analysis.topics.topic import Answer, Sweep, Topic, groups, varies
 
-#: Pairs of batches that the first screen tells of; the table has all.
-_MOST = 2
 ENDS = ("small", "large")
 _OF_END = ("gpus", "global_batch", "n", "n_planned", "n_diverged")
-_CHANGE = Contrast(heading="change", tests=None)
+_CHANGE = Contrast(heading="change")
+#: How a sentence says a result of one technique, and of several.
+_VERBS = {
+    LOWER: ("loses accuracy", "lose accuracy"), HIGHER: ("gains accuracy", "gain accuracy"),
+    UNDECIDED: ("is not shown to lose accuracy", "are not shown to lose accuracy"),
+}  # fmt: skip
 
 
 def _of_end(end: str, batch: str) -> tuple[Column, ...]:
@@ -62,6 +67,10 @@ COLUMNS = (
     *_of_end("small", "smallest batch"),
     *_of_end("large", "largest batch"),
     *_CHANGE.columns,
+    Column("images_ratio", description="images of a run, as a multiple of the smallest batch's"),
+    Column("skewed", "boolean", description="accuracies lie so close to 0 or 1 that up to 10 % of "
+           "tests of equal ones err"),
+    Column("family", "Int64", description="rows planned"),
 )  # fmt: skip
 
 
@@ -74,11 +83,15 @@ def kept(of: Sweep) -> Table:
     found = of.made(arms)
     small, large = _ends(found)
     ends = (large.assign(end="the largest batch"), small.assign(end="the smallest batch"))
+    pairs = ArmPairs(*ends, "end")
+    both = pairs.rows("end")
     rows = {
         **{name: small[name].array for name in ("technique", CALLED, "framework")},
         "context": [*map(without_batch, large["context"])],
         **_end("small", small), **_end("large", large),
-        **contrasts({_CHANGE: ArmPairs(*ends, "end").accuracy}),
+        **contrasts({_CHANGE: pairs.accuracy}),
+        **{name: both[name] for name in ("images_ratio", "skewed")},
+        "family": np.full(len(small), len(small)),
     }  # fmt: skip
     return Table(
         "larger_batch",
@@ -86,8 +99,8 @@ def kept(of: Sweep) -> Table:
         COLUMNS,
         in_order(frame(rows, COLUMNS), of.order),
         intro="The same technique, data and epochs at the smallest and at the largest global batch "
-        "of one rank count, or of all if none has two. Exploratory: no correction for the number "
-        "of rows.",
+        "of one rank count, or of all if none has two. The rows are one family, whose simultaneous "
+        "intervals hold together with 95 %.",
     )
 
 
@@ -114,46 +127,21 @@ def _end(end: str, arms: pd.DataFrame) -> dict[str, Any]:
 
 
 def _what_it_costs(of: Sweep) -> Iterable[Answer]:
-    """Who keeps most and least of its accuracy, for each pair of batches and workload."""
-    known = [row for row in of.rows(kept) if row["difference"] is not None]
+    """Who loses accuracy, for each pair of batches and workload."""
     same = ("global_batch_small", "global_batch_large", "framework", "context")
-    compared = groups(known, same)
-    for rows in compared[:_MOST]:
-        lost = [row for row in rows if row["n_diverged_small"] or row["n_diverged_large"]]
-        whole = sorted((r for r in rows if r not in lost), key=lambda row: -row["difference"])
-        if not whole:
-            continue
-        best, worst = whole[0], whole[-1]
-        more, losers = [], [row for row in whole if (row["difference_high"] or 0) < 0]
-        lose = len(losers)
-        if len(whole) == 1:
-            text = f"{best[CALLED]} {_change(best)}"
-        else:
-            shown = f"{lose} of {len(whole)} techniques" if lose else "no technique"
-            text = f"{shown} {'are' if lose > 1 else 'is'} shown to lose accuracy"
-            if 0 < lose < len(whole):
-                text += f": {fmt.some([_named(row) for row in losers])}"
-            more = [f"mean changes range from {_named(worst)} to {_named(best)}, not tested "
-                    "against each other"]  # fmt: skip
-        if lost:
-            more.append(f"some runs diverged of {fmt.some([row[CALLED] for row in lost])}")
-        ends = " to ".join(fmt.count(best[f"global_batch_{end}"]) for end in ENDS)
-        ranks = only([row[f"gpus_{end}"] for row in whole for end in ENDS])
+    compared = [rows for rows in groups(of.rows(kept), same)
+                if any(row["difference"] is not None for row in rows)]  # fmt: skip
+    found = []
+    for rows in compared:
+        claims = [Claim.of(row, _CHANGE, row[CALLED], "the smallest batch", "_large", "_small")
+                  for row in rows]  # fmt: skip
+        ends = " to ".join(fmt.count(rows[0][f"global_batch_{end}"]) for end in ENDS)
+        ranks = only([row[f"gpus_{end}"] for row in rows for end in ENDS])
         ends += f" on {ranks_text(ranks)}" if varies("gpus")(of) and ranks else ""
-        text = f"from batch {ends}{of_workload(rows, compared)}, {text}"
-        yield Answer("larger_batch", "What does a larger batch cost?", fmt.sentence(text),
-                     "larger_batch", "runs", more)  # fmt: skip
-
-
-def _named(row: Row) -> str:
-    return f"{row[CALLED]} {estimate_in(row, 'difference').text(fmt.SIGNED)}"
-
-
-def _change(row: Row) -> str:
-    """What is shown of one change of accuracy."""
-    low, high = (row[f"difference_{end}"] or 0 for end in ("low", "high"))
-    verb = "loses" if high < 0 else "gains" if low > 0 else "is not shown to change in"
-    return f"{verb} accuracy: {estimate_in(row, 'difference').text(fmt.SIGNED)}"
+        said, *more = sentences(claims, _VERBS)
+        text = f"from batch {ends}{of_workload(rows, compared)}, {said}"
+        found.append(("What does a larger batch cost?", text, [*more, *cautions(claims)]))
+    yield from told("larger_batch", "larger_batch", "runs", found)
 
 
 TOPIC = Topic(tables=(kept,), answers=(_what_it_costs,), asks=varies("global_batch"))

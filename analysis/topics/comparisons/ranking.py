@@ -1,13 +1,13 @@
 """Which technique reaches most? All of them at one scale, and which pairs differ.
 
 The scale is the largest rank count (then batch) that the plan has for at least two techniques of a
-workload. The family is every pair: Welch's t over runs, Holm over all pairs. Undecided pairs are
-pairs: that A is not shown to differ from B, nor B from C, says nothing of A and C.
+workload. The family is every pair that is not a comparison with the reference (techniques.py).
+Undecided pairs are pairs: that A is not shown to differ from B, nor B from C, says nothing of A, C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -25,20 +25,21 @@ from analysis.topics.comparisons.arms import (
     run_columns,
     runs_text,
 )
-from analysis.topics.comparisons.contrast import (
-    HIGHER,
-    UNDECIDED,
-    Contrast,
-    contrasts,
-    further_in_words,
+from analysis.topics.comparisons.claim import (
+    Claim,
+    by_result,
+    cautions,
+    counts,
+    names,
+    needed,
+    told,
 )
-from analysis.topics.comparisons.techniques import claims
-from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, varies
+from analysis.topics.comparisons.contrast import HIGHER, UNDECIDED, contrasts
+from analysis.topics.comparisons.techniques import DIFFERENCE, FAMILIES, claims
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, reference_technique, varies
 
-#: Arms of one scale whose pairs are listed, from the highest mean on; Holm counts all pairs.
+#: Arms of one scale whose pairs are listed, from the highest mean on; the family counts all.
 MOST_ARMS = 100
-#: Workloads that the first screen tells of; the tables have all.
-_MOST = 2
 RANKING_COLUMNS = (
     Column("place", "Int64", heading="place"),
     *ABOUT,
@@ -47,11 +48,10 @@ RANKING_COLUMNS = (
            description="mean among runs that did not diverge, with Student's t interval of this "
            "row alone"),
 )  # fmt: skip
-_DIFFERENCE = Contrast(further=True)
 PAIR_COLUMNS = (
     *ArmPairs.columns(Column("second", "string", heading="minus")),
-    *_DIFFERENCE.columns,
-    Column("family", "Int64", description="pairs that Holm's adjustment counts"),
+    *DIFFERENCE.columns,
+    Column("family", "Int64", description="pairs planned"),
 )
 
 
@@ -71,28 +71,31 @@ def ranked(of: Sweep) -> Table:
 
 
 def paired(of: Sweep) -> Table:
-    """Every pair of the ranking, the higher first; see PAIR_COLUMNS."""
+    """Every pair of the ranking but those with the reference, the higher first."""
     found = of.made(_ranked)
-    sizes = found.groupby("scale", sort=False).size()
-    family = int((sizes * (sizes - 1) // 2).sum())
+    is_reference = found["technique"] == reference_technique(of.order)
+    every = found.assign(reference=is_reference).groupby("scale", sort=False)["reference"]
+    n, own = every.size(), every.sum()
+    family = int((n * (n - 1) // 2 - own * (n - own)).sum())
     listed = found.groupby("scale", sort=False).head(MOST_ARMS)
     places = listed.assign(first=listed.index, second=listed.index)
     both = places[["scale", "first"]].merge(places[["scale", "second"]], on="scale")
     both = both[both["first"] < both["second"]]
+    told = [is_reference[both[side]].to_numpy() for side in ("first", "second")]
+    both = both[told[0] == told[1]]
     pairs = ArmPairs(listed.loc[both["first"]], listed.loc[both["second"]])
     rows = {
         **pairs.rows("second"),
-        **contrasts({_DIFFERENCE: pairs.accuracy}, family),
+        **contrasts({DIFFERENCE: pairs.accuracy}, family),
         "family": np.full(len(both), family),
     }
     return Table(
         "pairs",
-        "Pairs of the ranking",
+        "Pairs of the other techniques",
         PAIR_COLUMNS,
         frame(rows, PAIR_COLUMNS),
-        intro=f"One family of {fmt.counted(family, 'pair')}, a family of its own "
-        "beside the comparisons with the reference. Undecided pairs are no group: each "
-        "says something of its two techniques only."
+        intro=f"One family of {fmt.counted(family, 'pair')}. {FAMILIES} Undecided pairs are no "
+        "group: each says something of its two techniques only."
         + (f" Of more than {MOST_ARMS} techniques only pairs of the highest are listed."
            if len(listed) < len(found) else ""),
         folded=True,
@@ -113,57 +116,57 @@ def _ranked(of: Sweep) -> pd.DataFrame:
 
 
 def _best_of(of: Sweep) -> Iterable[Answer]:
-    """Of each workload with a pair that is tested: whether the highest mean is shown to be above
-    the others."""
+    """Of each workload with a tested pair: whether the highest mean is shown to be above others."""
     same = ("context", "framework", "gpus", "global_batch")
     workloads = groups(of.rows(paired), same)
     at_batch = varies("global_batch")(of)
     known = [row for row in of.rows(ranked) if row["accuracy"] is not None]
-    against = of.rows(claims)
-    for pairs in workloads[:_MOST]:
+    against = groups(of.rows(claims), same)
+    found = []
+    for pairs in workloads:
         rows = [row for row in known if all(row[name] == pairs[0][name] for name in same)]
-        tested = [pair for pair in pairs if pair["p_holm"] is not None]
-        if not tested or _is_said(against, pairs):
+        there = (own for own in against if all(own[0][name] == pairs[0][name] for name in same))
+        beside = _claims(next(there, []), "reference")
+        among = _claims(pairs, "second")
+        if _is_said(beside, among):
             continue
         where = of_workload(rows, workloads)
         where += f" at batch {fmt.count(rows[0]['global_batch'])}" if at_batch else ""
-        verdict, more = _best(rows, tested, where)
-        yield Answer("ranking", "Which technique is best?", fmt.sentence(verdict), "ranking",
-                     "pairs", more)  # fmt: skip
+        verdict, *more = _best(rows, among, beside, where)
+        more += [*cautions(among), needed(among)]
+        found.append(("Which technique is best?", verdict, more))
+    yield from told("ranking", "ranking", "pairs", found)
 
 
-def _is_said(against: Rows, pairs: Rows) -> bool:
-    """Whether the answer on the reference already says it: of the only pair, or that none is
-    shown to differ."""
-    scales = [{(row["gpus"], row["global_batch"]) for row in own} for own in (against, pairs)]
-    said, names = ({row[name] for row in own for name in (CALLED, other)}
-                   for own, other in ((against, "reference"), (pairs, "second")))  # fmt: skip
-    none = all(row["verdict"] == UNDECIDED for row in (*against, *pairs))
-    is_said = none or len(against) == len(pairs) == 1
-    return scales[0] == scales[1] and names <= said and is_said
+def _claims(rows: Rows, other: str) -> list[Claim]:
+    return [Claim.of(row, DIFFERENCE, row[CALLED], row[other], "", f"_{other}") for row in rows]
 
 
-def _best(ordered: Rows, tested: Rows, of: str) -> tuple[str, list[str]]:
+def _is_said(beside: Sequence[Claim], among: Sequence[Claim]) -> bool:
+    """Whether the answer on the reference says it: nothing is shown, or nothing else is tested."""
+    shown = any(one.is_shown for one in (*beside, *among))
+    tested = any(one.is_shown or one.result == UNDECIDED for one in among)
+    return not tested or (bool(beside) and not shown)
+
+
+def _best(ordered: Rows, among: Sequence[Claim], beside: Sequence[Claim], of: str) -> list[str]:
     """The verdict and what more there is. ``ordered``: rows of one workload by falling mean;
-    ``of``: which, where there are several."""
+    ``among``, ``beside``: claims on pairs, and on comparisons with the reference; ``of``: which
+    workload, where there are several."""
     first, last = ordered[0], ordered[-1]
-    near = [pair for pair in tested if pair["verdict"] == UNDECIDED]
-    above = [one for one in tested if one[CALLED] == first[CALLED] and one["verdict"] == HIGHER]
+    name = first[CALLED]
+    own = by_result(one if one.subject == name else one.turned() for one in (*beside, *among)
+                    if name in (one.subject, one.other))  # fmt: skip
+    above = own.pop(HIGHER, [])
     if not above:
-        apart = f"{len(tested) - len(near)} of {fmt.counted(len(tested), 'pair')} shown to differ"
-        means = f"means lie between {_mean(last)} and {_mean(first)}"
-        return f"no technique is shown to be best{of}: {apart}", [means, further_in_words(near)]
-    p, family = max(pair["p_holm"] for pair in above), fmt.counted(above[0]["family"], "pair")
-    shown = f"shown to be above {fmt.some([pair['second'] for pair in above])} "
-    shown += f"(largest adjusted p {fmt.p_value(p)}, family of {family})"
-    highest = f"the highest mean{of} is {_mean(first)}"
-    beside = [one for one in near if one[CALLED] == first[CALLED]]
-    if not beside:
-        return f"{highest}, {shown}", []
-    others = [pair["second"] for pair in beside]
-    needed = further_in_words(beside[:1], f"{first['technique_label']} and {others[0]}")
-    verdict = f"{highest}, not shown to differ from {fmt.some(others)}"
-    return verdict, [f"the highest is {shown}", needed]
+        where = f"{of} besides the comparisons with the reference" if beside else of
+        said = f"no technique is shown to be best{where}: {counts(among, 'pair')}"
+        return [said, f"means lie between {_mean(last)} and {_mean(first)}"]
+    said = f"the highest mean{of} is {_mean(first)}, shown to be above "
+    said += names([one.other for one in above]) if own or not above[1:] else "all others"
+    how = (f"not {'shown to differ from' if result == UNDECIDED else 'tested against'} "
+           f"{names([one.other for one in found])}" for result, found in own.items())  # fmt: skip
+    return [said, *(f"it is {text}" for text in how)]
 
 
 def _mean(row: Row) -> str:

@@ -12,7 +12,6 @@ import pandas as pd
 from analysis import fmt
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
-from analysis.stats.differences import ALPHA
 from analysis.stats.intervals import grouped_moments
 from analysis.stats.survival import median_time, share_reached
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
@@ -26,12 +25,12 @@ MEASURES = ("epoch", "steps", "seconds", "gpu_hours")
 LATER = "second is later"
 #: Workloads that the first screen tells of; the table has all.
 _MOST = 3
-#: Conditions of one target whose pairs are listed, from the shortest time on; Holm counts all.
+#: Conditions of one target whose pairs are listed, from the shortest on; the family counts all.
 MOST_PAIRED = 50
 _LEFT_OUT = "a run did not reach the target, or is lost"
 _RATIOS = [
     Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
-             ratio=True, tests=f"{name}_")
+             ratio=True, tests=f"{name}_", shows=False)
     for name in ("seconds", "steps")
 ]  # fmt: skip
 PAIR_COLUMNS: tuple[Column, ...] = (
@@ -41,8 +40,8 @@ PAIR_COLUMNS: tuple[Column, ...] = (
     Column("n", "Int64", heading="runs", cell=lambda row: f"{row['n']} / {row['n_second']}"),
     Column("n_second", "Int64"),
     *(column for one in _RATIOS for column in one.columns),
-    Column("verdict", "string", heading="seconds", description=f"by p (Holm) at {ALPHA:g}"),
-    Column("family", "Int64", description="tests that Holm's adjustment counts: two for each pair"),
+    Column("verdict", "string", heading="seconds", description="by the simultaneous interval"),
+    Column("family", "Int64", description="tests planned: two for each pair"),
 )
 
 
@@ -159,8 +158,8 @@ def _short(value: float) -> str:
 def target_pairs(of: Sweep) -> Table:
     """Every pair of conditions with one target, by rising time to it.
 
-    Ratios of geometric means, Welch's t on logarithms, Holm over all tests. A condition with a run
-    that did not reach the target, or is lost, has no mean: it is not compared.
+    Ratios of geometric means, one family over all tests. A condition with a run that did not reach
+    the target, or is lost, has no mean: it is not compared.
     """
     cells = of.made(with_lost)
     arm, met = cells.groupby("condition", sort=False).ngroup().to_numpy(), cells["met"].to_numpy()

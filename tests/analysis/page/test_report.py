@@ -30,7 +30,7 @@ def test_an_empty_plan_is_three(tmp_path: Path) -> None:
         (rich_sweep, ["claims", "ranking", "pairs", "convergence", "frameworks", "targets",
                       "scaling", "noise_scale", "classification", "ranks", "every_run",
                       "provenance"]),
-        (good_sweep, ["scaling", "lost_efficiency", "claims", "ranking", "pairs", "convergence",
+        (good_sweep, ["scaling", "lost_efficiency", "claims", "ranking", "convergence",
                       "larger_batch", "ranks", "every_run", "provenance"]),
     ],
 )  # fmt: skip

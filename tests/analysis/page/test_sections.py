@@ -100,7 +100,7 @@ BROKEN = [
     (machine, "table", "Cells and machines"),
     (step_figure, "numbers", "Scaling"),
     (axes, "one_at_a_time", "What each setting does"),
-    (techniques, "_said", "Which technique"),
+    (techniques, "sentences", "Which technique"),
     (machine, "mixtures", "Cells and machines"),
 ]
 

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats as reference
 
 from analysis.stats.intervals import Moments
+from analysis.stats.levels import POWER
 from analysis.stats.power import (
     ENOUGH,
     FEWEST,
     NO_SPREAD,
-    POWER,
     TOO_MANY,
     further_runs,
     sd_bound,

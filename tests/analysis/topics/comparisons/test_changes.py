@@ -107,6 +107,16 @@ def test_more_runs_lost_is_no_pass(tmp_path: Path, count: int, code: int, said: 
     assert "more runs" not in check(tmp_path / "b", tmp_path / "a").output
 
 
+def test_lost_runs_are_in_the_family_of_all_conditions(tmp_path: Path) -> None:
+    """4 of 6 lost: p 0.03 alone. The gate once failed in every third sweep that lost no more."""
+    several = [runs(np.linspace(100, 101, 6), name=name) for name in ("naive", "lamb", "lars")]
+    before, after = ([one for own in (first, *several[1:]) for one in own]
+                     for first in (several[0], lose(several[0], 4)))  # fmt: skip
+    done = compared(tmp_path, before, after)
+    assert done.exit_code == 3 and "more runs lost, by chance or not" in done.output, done.output
+    assert compared(tmp_path, several[0], lose(several[0], 5)).exit_code == 1, "p 0.008 of three"
+
+
 @pytest.mark.parametrize("status", ["cancelled", "preempted"])
 def test_a_run_that_was_ended_from_outside_is_not_lost_and_not_done(
     tmp_path: Path, status: str
@@ -124,10 +134,16 @@ NODES = {"nodes": 2, "hostnames": ("node1", "node2")}
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (runs([50.0, 51.0, 52.0], world_changes=NODES), "nodes 1 before, 2 after"),
-        (runs([50.0, 51.0, 52.0], world_changes={"oversubscribed": True}), "shared cores False"),
-        (runs(accuracy=0.5, data=OTHER_DATA), "data ffff"),
-        (runs(world_changes={"device": "Other CPU"}), "device Test CPU before, Other CPU after"),
+        (runs([50.0, 51.0, 52.0], world_changes=NODES), "nodes: 1 (before), 2 (after)"),
+        (
+            runs([50.0, 51.0, 52.0], world_changes={"oversubscribed": True}),
+            "shared cores: no",
+        ),
+        (runs(accuracy=0.5, data=OTHER_DATA), "data: ffff"),
+        (
+            runs(world_changes={"device": "Other CPU"}),
+            "device: Test CPU (before), Oth",
+        ),
     ],
 )
 def test_what_is_not_the_program_s_is_no_regression(

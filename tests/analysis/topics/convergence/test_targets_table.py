@@ -210,4 +210,4 @@ def test_a_condition_with_a_run_that_is_lost_or_never_got_there_is_not_compared(
     lost = [config("lars", seed=9, epochs=10, target=TARGET)]
     rows = plain_rows(targets.target_pairs(sweep(items, lost=lost)).data)
     assert {row["seconds"] for row in rows} == {None} and {row["family"] for row in rows} == {6}
-    assert all("did not reach the target, or is lost" in row["verdict"] for row in rows)
+    assert all("did not reach the target, or is lost" in row["seconds_verdict_why"] for row in rows)
