@@ -197,8 +197,9 @@ def _diverged(arm: Row, name: str) -> str | None:
 def _share(arm: Row, name: str) -> str | None:
     """Of the runs that diverged, where some did not: the difference is among these."""
     usable, _, diverged = (arm[name] for name in _COUNTS)
-    found = share(diverged, usable).text(fmt.percent)
-    return f"share of {name} that diverged: {found}" if 0 < diverged < usable else None
+    if not 0 < diverged < usable:
+        return None
+    return f"share of {name} that diverged: {share(diverged, usable).text(fmt.percent)}"
 
 
 def accuracy_moments(rows: pd.DataFrame) -> Moments:

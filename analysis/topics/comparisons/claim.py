@@ -6,6 +6,7 @@ alone, so that no sentence claims what no interval shows, or calls undecided wha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -125,8 +126,10 @@ def _listed(claims: Sequence[Claim]) -> str:
 
 def names(every: Sequence[str]) -> str:
     """``a, b and 7 more``: as many as a sentence can hold, at least one of them."""
-    fit = sum(len(", ".join(every[:count])) <= _NAMES for count in range(1, len(every) + 1))
-    return fmt.first_of(every, max(fit, 1))
+    count = 1
+    while count < len(every) and len(", ".join(every[: count + 1])) <= _NAMES:
+        count += 1
+    return fmt.first_of(every, count)
 
 
 def counts(claims: Sequence[Claim], what: str) -> str:
@@ -156,10 +159,12 @@ def cautions(claims: Sequence[Claim]) -> list[str]:
 def needed(claims: Sequence[Claim]) -> str:
     """How many more runs would decide the undecided ones; empty where unknown."""
     known = [one for one in claims if one.result == UNDECIDED and one.further]
-    many = [one for one in known if (one.further or 0) > _WORTH and known[1:]]
-    few = sorted(one.further or 0 for one in known if one not in many)
-    calm = {name for one in claims if one not in many for name in (one.subject, one.other)}
-    parts = [f"runs of {names(_in_all(many, calm))} vary too much to be decided"] if many else []
+    most = _WORTH if known[1:] else MAX_RUNS - 1
+    many = [one for one in known if (one.further or 0) > most]
+    few = sorted(one.further or 0 for one in known if (one.further or 0) <= most)
+    calm = {name for one in claims if one.result != UNDECIDED or (one.further or most) <= most
+            for name in (one.subject, one.other)}  # fmt: skip
+    parts = [f"runs of {_in_all(many, calm)} vary too much to be decided"] if many else []
     if few:
         ends = " to ".join(f"{runs:,}" for runs in dict.fromkeys([few[0], few[-1]]))
         each = f"{ends} more {'run' if few[-1] == 1 else 'runs'} each"
@@ -168,14 +173,15 @@ def needed(claims: Sequence[Claim]) -> str:
     return "; ".join(parts)
 
 
-def _in_all(claims: Sequence[Claim], calm: Container[str]) -> list[str]:
+def _in_all(claims: Sequence[Claim], calm: Container[str]) -> str:
     """Few names, one of which each claim has; none of the ``calm`` ones, if another can explain."""
-    every = [name for one in claims for name in (one.subject, one.other)]
-    if not every:
-        return []
-    most = max([name for name in every if name not in calm] or every, key=every.count)
-    others = [one for one in claims if most not in (one.subject, one.other)]
-    return [most, *_in_all(others, calm)]
+    found = list[str]()
+    while claims and len(found) < 3:
+        every = [name for one in claims for name in (one.subject, one.other)]
+        loud = Counter(name for name in every if name not in calm) or Counter(every)
+        found.append(loud.most_common(1)[0][0])
+        claims = [one for one in claims if found[-1] not in (one.subject, one.other)]
+    return ", ".join([*found, *(["others"] if claims else [])])
 
 
 def told(
