@@ -44,7 +44,7 @@ class SweepError(ValueError):
     """There is no sweep to report on; the text says what was found, expected and what to do."""
 
 
-def load_frames(folder: Path, cache: bool = True) -> Frames:
+def load_frames(folder: str | os.PathLike[str], cache: bool = True) -> Frames:
     """Read results/<sweep>/ into frames, record by record.
 
     ``cache``: of many records, take from RESULTS_DIR/report/.cache what was read before, and keep
@@ -53,6 +53,7 @@ def load_frames(folder: Path, cache: bool = True) -> Frames:
     Raises:
         SweepError: the folder or its sweep.json is missing or broken.
     """
+    folder = Path(folder)
     manifest = _read_manifest(folder)
     cells = tuple(dict.fromkeys(manifest.cells))
     tables = _tables(folder, cells, cache=cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,22 @@ def test_the_example_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         exec("".join(cell["source"]), names)
     assert "How far does it scale?" in names["report"]._repr_html_()
     assert isinstance(names["efficiency"], Figure)
+
+
+def test_each_documented_example_of_the_api_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folders are texts there. Seen: `load_runs("results/cifar10")` raised TypeError."""
+    good_sweep(tmp_path / "results" / "cifar10")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "read-the-report.md").read_text()
+    examples = re.findall(r"(?s)```python\n(.*?)```", page)
+    assert len(examples) == 2
+    names: dict[str, Any] = {}
+    for example in examples:
+        exec(example, names)
+    assert len(names["frames"].runs) == 8 and (tmp_path / "efficiency.pdf").is_file()
+    assert len(names["compare"](names["frames"], names["frames"]).data)
 
 
 def test_an_export_replaces_nobody_elses_file(tmp_path: Path) -> None:
