@@ -46,12 +46,10 @@ PAGE = (
     Place("libraries", "Which library", ("comparisons.libraries",)),
     Place("targets", "Time to the target", (
         "convergence.targets",
-        "convergence.true_speedup",
         "convergence.critical_batch",
     )),
     Place("learning_rates", "Learning rate", ("convergence.learning_rates",)),
     Place("noise", "Gradient noise", ("convergence.noise",)),
-    Place("classes", "Classes", ("convergence.class_scores",)),
     Place("cells", "Cells and machines", (
         "ranks",
         "scaling.nodes",

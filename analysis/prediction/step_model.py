@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import special
+from scipy.integrate import trapezoid
 from scipy.optimize import nnls
 
 from analysis.prediction import Scaling
@@ -124,7 +125,7 @@ def largest_of_normals(ranks: int) -> float:
     """
     x = np.linspace(0, 10, 4001)
     above, below = 1 - special.ndtr(x) ** ranks, special.ndtr(-x) ** ranks
-    return float(np.trapz(above - below, x))
+    return float(trapezoid(above - below, x))
 
 
 #: In proportion to the bytes of a ring, the messages of a tree and of a ring: where no network was

@@ -22,13 +22,11 @@ from analysis.plots.figure import (
     looks,
     roles,
 )
-from analysis.topics.convergence import critical_batch, curves, noise, reached
+from analysis.topics.convergence import critical_batch, curves, reached
 from analysis.topics.scaling import how_far, step_figure
 from analysis.topics.topic import MOST_DRAWN, Sweep, Topic
 from tests.analysis import planned
 from tests.analysis.builders import config, epochs_frame, record
-from tests.analysis.topics.convergence.test_noise import measured
-from tests.analysis.topics.convergence.test_noise import run as with_noise
 from tests.analysis.topics.convergence.to_target import run as to_target
 from train.record.run import RunRecord
 
@@ -92,7 +90,6 @@ def test_parts_of_a_step_have_no_colour_of_a_technique() -> None:
 
 
 NAMES = ["naive", *(f"t{i:02}" for i in range(14))]
-NOISE = measured(100.0, 80.0, 125.0)
 
 
 def shared(items: list[RunRecord]) -> Sweep:
@@ -135,9 +132,8 @@ def test_a_reference_without_a_run_at_the_largest_batch_is_drawn() -> None:
         (how_far.TOPIC, 0, lambda: [*ranked(), *ranked(gpus=2)]),
         (critical_batch.TOPIC, 0,
          lambda: [to_target(batch, name=name) for name in NAMES for batch in (16, 32, 64)]),
-        (noise.TOPIC, 0, lambda: [with_noise(0, NOISE, NOISE, name=name) for name in NAMES]),
     ],
-    ids=["by batch", "curves", "steps", "efficiency", "critical batch", "noise"],
+    ids=["by batch", "curves", "steps", "efficiency", "critical batch"],
 )  # fmt: skip
 def test_each_figure_says_how_many_it_draws(
     topic: Topic, number: int, items: Callable[[], list[RunRecord]]

@@ -13,10 +13,15 @@ from analysis.records.load import load_frames
 from analysis.table import Row, plain_rows
 from analysis.topics.comparisons.arms import CALLED, ArmPairs, arms
 from analysis.topics.comparisons.contrast import Contrast, contrasts
-from analysis.topics.convergence.noise import growth
 from analysis.topics.names import with_context
 from analysis.topics.topic import Sweep
-from tests.measured import best_rates, error_by_images, layer_factors, sigmoid_inputs
+from tests.measured import (
+    best_rates,
+    error_by_images,
+    layer_factors,
+    noise_scale,
+    sigmoid_inputs,
+)
 from train.record.run import RECORD_NAME, RunRecord, read_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +46,7 @@ COMPARED_IN_TEXT = ("artists_steps",)
 DRAWN = ROOT / "docs" / "figures"
 OWN: dict[str, Callable[[Report], Figure | None]] = {
     "sigmoid_inputs": lambda report: sigmoid_inputs.figure(report.frames.epochs, _records(report)),
+    "noise_curve": lambda report: noise_scale.figure(Sweep(report.frames)),
     "layer_factors": lambda report: layer_factors.figure(report.frames.runs, _records(report)),
     "best_rates": lambda report: best_rates.figure(report.tables["learning_rates"].data),
     "error_by_images": lambda report: error_by_images.figure(report.frames.runs),
@@ -142,7 +148,7 @@ def noise_growth(folder: Path, first: int, last: int) -> list[str]:
     frames = load_frames(folder, cache=False)
     epochs = frames.epochs.assign(row=frames.epochs["context"].factorize()[0])
     ends = (epochs[epochs["epoch"] == at] for at in (first, last))
-    found = growth(*ends, epochs["row"].nunique()).dropna(subset="low")
+    found = noise_scale.growth(*ends, epochs["row"].nunique()).dropna(subset="low")
     return [
         "{0:.{3}f} ({1:.{3}f} to {2:.{3}f})".format(*ends, 1 if ends[0] > 1 else 2)
         for ends in found.sort_values("value")[["value", "low", "high"]].to_numpy()[::-1]

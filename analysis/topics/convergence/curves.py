@@ -1,4 +1,4 @@
-"""Figures of accuracy and loss against epochs or training time, for each technique."""
+"""Figures of accuracy against epochs or training time, for each technique."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 _NEEDED = ("cell_id", "status", "technique_label", "context", "gpus", "global_batch", "epoch",
            "train_s_so_far")  # fmt: skip
-#: A wider range than this is read better on a log axis.
-_LOG_RANGE = 10
 #: Panels of one figure; the CSV of the epochs has all.
 MOST_PANELS = 6
 #: Epochs that are drawn as points.
 _MOST_POINTS = 20
+_ACCURACY = "validation_accuracy"
 _BY_PANEL = ("context", "gpus", "global_batch")
 _AXES = {"epoch": Axis("epoch", whole=True), "train_s_so_far": Axis("training seconds", low=0)}
 _SECONDS = (
@@ -35,9 +34,6 @@ _SECONDS = (
     "anew for it), all attempts of a run together; a mean is placed at the mean of its runs' "
     "seconds after the same epoch."
 )
-
-
-_WORDS = {"validation_accuracy": "validation accuracy", "train_loss": "training loss"}
 
 
 def accuracy(of: Sweep) -> Figure | None:
@@ -49,12 +45,8 @@ def accuracy_in_time(of: Sweep) -> Figure | None:
     return figure(of.frames.epochs, of.seen, against="train_s_so_far", target=target)
 
 
-def loss(of: Sweep) -> Figure | None:
-    return figure(of.frames.epochs, of.seen, "train_loss")
-
-
 def figure(
-    epochs: pd.DataFrame, seen: Mapping[str, Look], column: str = "validation_accuracy",
+    epochs: pd.DataFrame, seen: Mapping[str, Look],
     against: Literal["epoch", "train_s_so_far"] = "epoch", target: float | None = None,
 ) -> Figure | None:  # fmt: skip
     """Small multiples per rank count, batch and whatever else differs; None without a value.
@@ -64,21 +56,18 @@ def figure(
         seen: look of each technique that is drawn, in drawing order.
         target: accuracy to be reached; None or NA where there is none.
     """
-    known = epochs[column].notna()
+    known = epochs[_ACCURACY].notna()
     more = hidden(seen, epochs.loc[known, "technique_label"].unique())
     known &= epochs["technique_label"].isin(list(seen))
     # of a million rows only what is drawn is copied, and nothing where all are
-    drawn = epochs if known.all() else epochs.loc[known, [*_NEEDED, column]]
-    data = numbers(drawn, column)
+    drawn = epochs if known.all() else epochs.loc[known, [*_NEEDED, _ACCURACY]]
+    data = numbers(drawn)
     if not len(data):
         return None
     panels = {str(panel): [*_lines(own, seen, against)]
               for panel, own in data.groupby("panel", sort=False)}  # fmt: skip
-    low, high = data["value"].min(), data["value"].max()
-    wide = column == "train_loss" and 0 < _LOG_RANGE * low < high
     levels = [] if target is None or pd.isna(target) else [(f"target {target:g}", target)]
-    y = Axis(_WORDS[column], "decades" if wide else "linear")
-    svg = lines(panels, _AXES[against], y, levels=levels)
+    svg = lines(panels, _AXES[against], Axis("validation accuracy"), levels=levels)
     runs = drawn.drop_duplicates("cell_id")
     done = runs["status"] == "completed"
     band = "; band: from the lowest to the highest of them" if data["n"].max() > 1 else ""
@@ -92,12 +81,11 @@ def figure(
     ])  # fmt: skip
     every = len(runs.loc[done, list(_BY_PANEL)].drop_duplicates())
     caption += left_out(len(panels), every, "panels") + more
-    title = f"{fmt.capital(_WORDS[column])} against {'training time' if in_time else 'epochs'}"
-    key = f"{column}_in_time" if in_time else column
-    return Figure(key, title, caption, data, svg)
+    title = f"Validation accuracy against {'training time' if in_time else 'epochs'}"
+    return Figure(f"{_ACCURACY}_in_time" if in_time else _ACCURACY, title, caption, data, svg)
 
 
-def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
+def numbers(epochs: pd.DataFrame) -> pd.DataFrame:
     """What the figure shows: a row per panel, technique and epoch.
 
     A mean is over the completed runs of one technique in one panel, as far as all of them go: runs
@@ -114,7 +102,7 @@ def numbers(epochs: pd.DataFrame, column: str) -> pd.DataFrame:
     line = np.full(len(first), -1)
     line[shown["run"]] = shown["line"]
     values = pd.DataFrame({
-        "line": line[runs], "epoch": epochs["epoch"].array, "value": epochs[column].array,
+        "line": line[runs], "epoch": epochs["epoch"].array, "value": epochs[_ACCURACY].array,
         "train_s_so_far": epochs["train_s_so_far"].array,
     })  # fmt: skip
     by_epoch = values[values["line"] >= 0].groupby(["line", "epoch"])

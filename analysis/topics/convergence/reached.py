@@ -201,6 +201,5 @@ TOPIC = Topic(
     plots=(
         lambda of: by_batch(of.made(conditions).data, of.seen),
         curves.accuracy,
-        curves.loss,
     ),
 )

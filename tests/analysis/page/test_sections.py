@@ -159,5 +159,6 @@ def test_a_sweep_of_two_steps_an_epoch_has_a_report(tmp_path: Path) -> None:
     for name, items in (("a", short), ("b", [*short, *known])):
         found = build(load_frames(write_sweep(tmp_path / name, items)))
         assert not [sentence for topic in found.topics for sentence in topic.failures]
-        keys = {figure.key for topic in found.topics for figure in topic.figures}
-        assert ("noise_curve" in keys) == (name == "b")
+        assert len(found.tables["noise_scale"].data) == len(
+            {i.config.technique.name for i in items}
+        )

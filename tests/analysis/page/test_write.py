@@ -164,7 +164,7 @@ def test_tables_and_numbers_of_figures_return_from_their_csv(
     names = ("convergence", "scaling", "claims", "every_run", "cells_not_used", "larger_batch")
     files = {f"{name}.csv": report.tables[name].data for name in names}
     files |= {f"figures/{figure.key}.csv": figure.data for figure in report.figures}
-    assert len(files) == 6 + 5
+    assert len(files) == 6 + 4
     for name, data in files.items():
         expected = as_written(data)
         again = pd.read_csv(

@@ -12,8 +12,10 @@ from analysis.records.frames import in_order
 from tests.analysis.builders import (
     REASON,
     START,
+    classification,
     config,
     epochs_frame,
+    frames_of_records,
     rank_steps,
     record,
     runs_frame,
@@ -194,3 +196,21 @@ def test_rows_are_ordered_by_the_numbers_in_their_names(column: str) -> None:
                          index=range(6)).astype("string")  # fmt: skip
     table[column] = pd.array(names[::-1], dtype="string")
     assert in_order(table, ["sgd"])[column].tolist() == names
+
+
+def test_a_class_of_a_run_is_one_row_and_a_score_without_a_value_has_its_reason() -> None:
+    """Scores worked out by hand; no bee is predicted in the second run."""
+    names = ("ant", "bee", "<cat>")
+    first, second = (
+        record(config(seed=seed), classification=classification(confusion, names))
+        for seed, confusion in enumerate(
+            ([[6, 2, 0], [1, 3, 0], [4, 0, 4]], [[8, 0, 0], [4, 0, 0], [0, 0, 8]])
+        )
+    )
+    found = frames_of_records([first, second])["classes"]
+    assert found["class"].tolist() == [*names] * 2 and found["epoch"].tolist() == [3] * 6
+    assert found["support"].tolist() == [8, 4, 8] * 2
+    assert found["precision"][:3].tolist() == [6 / 11, 3 / 5, 1.0]
+    assert found["recall"][:3].tolist() == [6 / 8, 3 / 4, 4 / 8]
+    assert found["precision"][4] is pd.NA
+    assert found["precision_why"].fillna("").tolist() == ["", "", "", "", REASON, ""]

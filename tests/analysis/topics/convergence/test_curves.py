@@ -30,7 +30,7 @@ def drawn(items: list[RunRecord], **changes: Any) -> Figure | None:
 
 def accuracies(items: list[RunRecord]) -> pd.DataFrame:
     epochs = epochs_frame(items)
-    return numbers(epochs[epochs["validation_accuracy"].notna()], "validation_accuracy")
+    return numbers(epochs[epochs["validation_accuracy"].notna()])
 
 
 def test_means_and_ends_are_of_completed_runs() -> None:
@@ -88,11 +88,3 @@ def test_a_long_panel_name_stays_above_its_own_panel() -> None:
 @pytest.mark.parametrize("items", [[record(accuracies=[None] * 3)], [], ITEMS[3:]])
 def test_without_a_value_of_a_completed_run_there_is_no_figure(items: list[RunRecord]) -> None:
     assert drawn(items) is None
-
-
-def test_a_wide_range_of_losses_is_logarithmic_and_labelled_plainly() -> None:
-    changes = [{"train_loss": loss} for loss in (2.0, 0.5, 0.05, 0.01)]
-    found = drawn([record(config(epochs=4), epoch_changes=changes)], column="train_loss")
-    assert ">training loss (log)<" in str(found.svg)
-    assert "mathdefault" not in str(found.svg)
-    assert ">0.05<" in str(found.svg)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import pandas as pd
 import pytest
-from scipy import stats
 
-from analysis.plots.figure import Figure, looks
 from analysis.table import Table
 from analysis.topics.convergence import noise as topic
 from tests.analysis.builders import cells as row_of
@@ -71,10 +68,6 @@ def cells(*items: RunRecord) -> dict[str, str]:
     return {head.removeprefix("B_simple, "): cell for head, cell in row_of(made(*items)).items()}
 
 
-def drawn(*items: RunRecord) -> Figure | None:
-    return topic.figure(sweep(items))
-
-
 def test_geometric_mean_and_interval_over_seeds() -> None:
     items = [run(s, *[around(v)] * 3) for s, v in enumerate((60.0, 120.0, 240.0))]
     row = table(*items).iloc[0]
@@ -125,57 +118,5 @@ def test_what_is_no_mean_over_runs_has_its_reason(runs, last: str, note: str) ->
     assert with_lost == shown, "a diverged run is in no mean"
 
 
-def test_growth_is_of_each_run_by_itself() -> None:
-    """Runs that differ by a factor of ten all grow fourfold, to within a tenth."""
-    starts, factors = (10.0, 100.0, 1000.0), (3.8, 4.0, 4.2)
-    items = [
-        run(seed, *map(around, (start, start, start * factor)))
-        for seed, (start, factor) in enumerate(zip(starts, factors, strict=True))
-    ]
-    row = table(*items).iloc[0]
-    test = stats.ttest_1samp([math.log(factor) for factor in factors], 0)
-    low, high = (math.exp(end) for end in test.confidence_interval(0.95))
-    assert (row["growth_low"], row["growth_high"]) == pytest.approx((low, high))
-    assert row["growth"] == pytest.approx(math.prod(factors) ** (1 / 3))
-    assert cells(*items)["last / first"].startswith("4.00 (")
-
-
-@pytest.mark.parametrize(("runs", "growth", "note"), [
-    # no mean of the runs that are left
-    ([(around(9), around(90))] * 2 + [(around(9), censored(500.0))], None,
-     "censored in 1 of 3 runs"),
-    ([(around(9), around(90))] * 2 + [(too_short(), around(90))], 10,
-     "1 of 3 runs lack the value"),
-    ([(too_short(), GOOD)], None, "no run has it in both epochs"),
-    ([(GOOD,)], None, "no run has it in both epochs"),
-])  # fmt: skip
-def test_what_is_no_growth_has_its_reason(runs, growth: float | None, note: str) -> None:
-    row = table(*(run(seed, *noises) for seed, noises in enumerate(runs))).iloc[0]
-    assert note in row["growth_note"]
-    assert pd.isna(row["growth"]) if growth is None else row["growth"] == pytest.approx(growth)
-
-
-def test_a_point_is_the_geometric_mean_at_the_steps_so_far() -> None:
-    one = run(0, around(100.0), around(400.0))
-    found = drawn(one, run(1, around(400.0), around(900.0)))
-    assert found.data["value"].tolist() == pytest.approx([200, 600])
-    steps = one.epochs[0].steps
-    assert found.data["step"].tolist() == [steps, 2 * steps]
-
-
-def test_where_a_run_is_censored_there_is_a_bound_and_no_mean() -> None:
-    """A bound of zero is left out: a logarithmic axis has no place for it."""
-    items = [run(seed, censored(0.0), around(90.0 + seed), censored(50.0)) for seed in (0, 1)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = drawn(*items)
-    assert found.data["value"].isna().tolist() == [True, False, True]
-    assert found.data["low"].isna().tolist() == [True, False, False]
-
-
-def test_without_noise_in_two_epochs_of_a_technique_that_is_drawn_there_is_no_curve() -> None:
+def test_without_noise_there_is_no_row() -> None:
     assert not len(table(run(0, None, None)))
-    assert drawn(run(0, around(100.0))) is None
-    of = sweep([run(0, around(1.0), around(2.0))])
-    of.seen = looks(["lamb"])
-    assert topic.figure(of) is None
