@@ -21,6 +21,8 @@ DType = Literal["string", "Int64", "Float64", "boolean", "object"]
 _PARTS: dict[str, DType] = {
     "": "Float64", "_low": "Float64", "_high": "Float64", "_n": "Int64", "_note": "string",
 }  # fmt: skip
+#: Rows of a table that the page has whole, and of a longer one.
+MOST_SORTED, FIRST_ROWS = 1000, 200
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -171,9 +173,15 @@ class Table:
     data: pd.DataFrame
     intro: str = ""
     folded: bool = False  # the page shows it on demand
-    most_rows: int = 200  # of the page; the CSV has all
 
-    def shown(self) -> Shown:
+    @property
+    def page_rows(self) -> int:
+        """All rows, or of many the first, which are not sorted there: the largest of a part may
+        not be the largest. The CSV has all."""
+        return len(self.data) if len(self.data) <= MOST_SORTED else FIRST_ROWS
+
+    def shown(self, most: int | None = None) -> Shown:
+        """``most``: rows; by default those of the page."""
         columns = tuple(
             c for c in self.columns
             if c.heading and not (c.only_if_varied and self.data[c.name].nunique(dropna=False) <= 1)
@@ -181,7 +189,7 @@ class Table:
         notes: dict[str, int] = {}
         rows = tuple(
             tuple(_marked(column, row, notes) for column in columns)
-            for row in plain_rows(self.data.head(self.most_rows))
+            for row in plain_rows(self.data.head(self.page_rows if most is None else most))
         )
         lines = tuple(f"{_raised(number)} {note}" for note, number in notes.items())
         return Shown(columns, rows, lines)

@@ -13,7 +13,7 @@ from analysis.page.report import Report
 from analysis.table import Table
 from analysis.writing import printable
 
-#: Rows of a table on a terminal; more would hide the other tables.
+#: Rows of a table beside others on a terminal.
 MOST_ROWS = 40
 #: The tables that `report` prints below the answers.
 _FIRST = ("convergence", "scaling")
@@ -27,7 +27,7 @@ def print_report(report: Report, out: Console, paths: Sequence[Path] = ()) -> No
         table = report.tables.get(key)
         if table is not None and len(table.data):
             out.print()
-            print_table(table, out)
+            print_table(table, out, MOST_ROWS)
     if paths:
         out.print()
     for path in paths:
@@ -56,17 +56,17 @@ def _text(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def print_table(table: Table, out: Console) -> None:
-    """With its notes; nothing but its title where it has more than MOST_ROWS rows."""
-    if len(table.data) > MOST_ROWS:
-        out.print(_text(f"{table.title}: {len(table.data):,} rows; the report has them."))
-        return
-    found = table.shown()
+def print_table(table: Table, out: Console, most: int | None = None) -> None:
+    """With its notes; ``most``: rows of a table that `report` writes whole."""
+    found = table.shown(len(table.data) if most is None else most)
     shown = RichTable(title=_text(table.title), title_justify="left")
     for column in found.columns:
         shown.add_column(_text(column.title), justify=column.align, overflow="fold")
     for row in found.rows:
         shown.add_row(*(_text(cell) for cell in row))
     out.print(shown)
+    if len(found.rows) < len(table.data):
+        rows = f"{len(found.rows):,} of {len(table.data):,} rows"
+        out.print(_text(f"{rows}; make report writes all to report/{table.key}.csv."))
     for note in found.notes:
         out.print(_text(note, style="dim"))

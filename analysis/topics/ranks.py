@@ -30,7 +30,6 @@ from analysis.topics.topic import Answer, Sweep, Topic, groups
 FEWEST, LATER = 4, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
 _SCALE, _EFFICIENCY = 1.4826, 0.37
-_ROWS = 64  # of the page
 COLUMNS: tuple[Column, ...] = (
     Column("cell_id", "string", "cell", wide=True),
     *NAMES,
@@ -66,7 +65,7 @@ def table(of: Sweep) -> Table:
     late = rows["late"].fillna(False).to_numpy(bool)
     ordered = rows.iloc[np.lexsort((-rows["behind"].fillna(0).where(late, 0), ~late))]
     data = frame(ordered, COLUMNS).reset_index(drop=True)
-    return Table("ranks", "Ranks of each run", COLUMNS, data, folded=True, most_rows=_ROWS)
+    return Table("every_rank", "Ranks of each run", COLUMNS, data, folded=True)
 
 
 def judged(ranks: pd.DataFrame) -> pd.DataFrame:
@@ -128,7 +127,7 @@ def answer(of: Sweep) -> Iterable[Answer]:
     test = "this p assumes normally distributed delays: measure again before you act"
     if command := _pair_test(by_run[cell], only(of.frames.sites)):
         test += f": {command} measures these pairs and compares the hosts"
-    yield Answer("nodes", "Does one rank slow the others down?", fmt.sentence(text), "ranks",
+    yield Answer("nodes", "Does one rank slow the others down?", fmt.sentence(text), "every_rank",
                  "ranks", [test])  # fmt: skip
 
 

@@ -10,7 +10,17 @@ import pandas as pd
 import pytest
 
 from analysis import fmt
-from analysis.table import Column, Estimate, Table, estimate_in, frame, plain_rows, types
+from analysis.table import (
+    FIRST_ROWS,
+    MOST_SORTED,
+    Column,
+    Estimate,
+    Table,
+    estimate_in,
+    frame,
+    plain_rows,
+    types,
+)
 
 COLUMNS = (
     Column("name", "string", "name"),
@@ -86,10 +96,13 @@ def test_a_table_shows_its_rows_with_reasons_below() -> None:
     assert [column.align for column in shown.columns] == ["left", "right", "right", "right", "left"]
 
 
-def test_what_does_not_vary_is_not_shown_and_of_many_rows_the_first() -> None:
-    long = made(*[FIRST] * 5, most_rows=2).shown()
+def test_what_does_not_vary_is_not_shown_and_of_very_many_rows_the_first() -> None:
+    long = made(*[FIRST] * 5).shown(2)
     assert [column.heading for column in long.columns] == ["name", "share", "time", "name and runs"]
     assert [row[-1] for row in long.rows] == ["a: 3"] * 2, "a cell may still say it"
+    whole = made(*[FIRST] * MOST_SORTED)
+    assert len(whole.shown().rows) == MOST_SORTED
+    assert len(made(*[FIRST] * (MOST_SORTED + 1)).shown().rows) == FIRST_ROWS
     assert (made().shown().rows, made().shown().notes) == ((), ())
 
 

@@ -4,6 +4,18 @@ const number = text => {
   const found = plain.match(/^[<>+ ]*(-?(Infinity|\d+(\.\d+)?(e[+-]?\d+)?))/);
   return found ? parseFloat(found[1]) : NaN;
 };
+// texts by their parts, as fmt.by_number: node2 before node10, 0.05 before 0.1
+const parts = text => [...text.matchAll(
+  /(\D*)((?<!\.)\d+(?:,\d{3})*(?:\.\d+(?![\d.]))?(?:e[+-]?\d+)?|\d*)/g)]
+  .map(found => [found[1], parseFloat(found[2].replace(/,/g, "") || 0)]);
+const compared = (a, b) => {
+  const [x, y] = [parts(a), parts(b)];
+  for (let at = 0; at < Math.min(x.length, y.length); at++) {
+    const by = x[at][0].localeCompare(y[at][0]) || x[at][1] - y[at][1];
+    if (by) return by;
+  }
+  return x.length - y.length;
+};
 for (const button of document.querySelectorAll("th > button")) {
   button.addEventListener("click", () => {
     const head = button.parentElement, body = head.closest("table").tBodies[0];
@@ -14,7 +26,7 @@ for (const button of document.querySelectorAll("th > button")) {
     const rows = [...body.rows].sort((a, b) => {
       const [x, y] = [order(a), order(b)], [p, q] = [number(x), number(y)];
       if (isNaN(p) !== isNaN(q)) return isNaN(p) ? 1 : -1;
-      const by = isNaN(p) ? x.localeCompare(y) : p - q;
+      const by = (isNaN(p) ? 0 : p - q) || compared(x, y);
       return down ? -by : by;
     });
     body.append(...rows);

@@ -12,12 +12,12 @@ from typer.testing import CliRunner, Result
 
 from analysis.__main__ import app
 from analysis.page.report import build
+from analysis.page.terminal import MOST_ROWS
 from analysis.records import cache
 from analysis.records.cache import FILE as CACHE
 from analysis.records.load import load_frames
 from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_sweep, mixed_sweep, rich_sweep
-from train.record.measurements import Classification, ClassScore
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -90,20 +90,24 @@ def test_summary_of_many_records_writes_no_cache(
     assert (folder / CACHE).is_file()
 
 
-def test_summary_prints_every_table_but_a_long_one_of_classes(tmp_path: Path) -> None:
+def test_summary_prints_every_table_and_of_a_long_one_the_first_rows(tmp_path: Path) -> None:
     folder = rich_sweep(tmp_path / "s")
     done = call("summary", folder)
     assert done.exit_code == 0, done.output
     for table in build(load_frames(folder), draw=False).tables.values():
         assert not len(table.data) or f"\n{table.title}" in done.output, table.title
-    assert "dog" in done.output
-    scores = tuple(
-        ClassScore(name=f"c{i}", precision=0.5, recall=0.5, f1=0.5, support=50) for i in range(50)
-    )
-    many = Classification(epoch=3, classes=scores, confusion=((1,) * 50,) * 50)
-    long = call("summary", write_sweep(tmp_path / "many", [record(classification=many)]))
-    assert "rows; the report has them." in long.output
-    assert "c49" not in long.output
+    items = [record(config(seed=seed)) for seed in range(MOST_ROWS + 2)]
+    long = call("summary", write_sweep(tmp_path / "many", items))
+    assert items[0].cell_id in long.output and items[-1].cell_id not in long.output
+    said = f"{MOST_ROWS} of {MOST_ROWS + 2} rows; make report writes all to report/every_run.csv."
+    assert said in long.output
+
+
+def test_check_prints_every_condition(tmp_path: Path) -> None:
+    """It writes no file that would have the others."""
+    items = [record(config(f"t{n}")) for n in range(MOST_ROWS + 2)]
+    done = call("check", write_sweep(tmp_path / "s", items), "--min-accuracy", "0.3")
+    assert f"t{MOST_ROWS + 1} " in done.output and "make report" not in done.output
 
 
 @pytest.mark.parametrize("command", ["report", "summary"])

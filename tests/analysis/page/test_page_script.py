@@ -17,7 +17,7 @@ import pytest
 from analysis.page.report import build
 from analysis.page.write import render
 from analysis.records.load import load_frames
-from analysis.table import Column, Table, frame
+from analysis.table import FIRST_ROWS, MOST_SORTED, Column, Table, frame
 from analysis.writing import csv_text, environment
 from tests.analysis.samples import mixed_sweep
 
@@ -86,26 +86,41 @@ def test_the_page_opens_in_a_browser_without_an_error(tmp_path: Path, width: int
     assert found == {**expected, "saved": "figure-efficiency.csv"}
 
 
-def test_csv_saves_the_rows_that_are_shown_in_their_order(tmp_path: Path) -> None:
-    """Names with what CSV, HTML and scripts have a meaning for. Of 300 rows a page has 200."""
-    names = [f'row {i} "quoted",\nbroken </b>' if i % 2 else f"row {i}" for i in range(300)]
-    rows = {"name": names, "value": [str(i) for i in range(300)], "place": range(300)}
-    table = Table("many", "Many", COLUMNS, frame(rows, COLUMNS))
-    saved = after(tmp_path, table, """
-        save();
-        filter("row 1 quoted"); sort(1); save();
+def numbered(count: int) -> Table:
+    """Names with what CSV, HTML and scripts have a meaning for; the last row has the largest."""
+    names = [f'row {i} "quoted",\nbroken </b>' if i % 2 else f"row {i}" for i in range(count)]
+    rows = {"name": names, "value": [str(i) for i in range(count)], "place": range(count)}
+    return Table("many", "Many", COLUMNS, frame(rows, COLUMNS))
+
+
+def test_sorting_and_filtering_act_on_all_rows_and_csv_saves_what_is_shown(tmp_path: Path) -> None:
+    """Seen: of 300 rows the largest of the first 200 was at the top."""
+    table = numbered(300)
+    first, saved = after(tmp_path, table, """
+        sort(1); const first = shown()[0];
+        filter("row 1 quoted"); save();
         filter("nowhere"); save();
-        return saved;
+        return [first, saved];
     """)  # fmt: skip
-    wanted = [i for i in range(199, -1, -1) if i % 2 and "1" in str(i)]
-    assert [name for name, _ in saved] == [
-        f"many-{shown}-of-300.csv" for shown in (200, len(wanted), 0)
-    ]
-    page, some, none = (pd.read_csv(io.StringIO(text)) for _, text in saved)
-    assert page["place"].tolist() == list(range(200))
+    wanted = [i for i in range(299, -1, -1) if i % 2 and "1" in str(i)]
+    assert first == table.data["name"][299]
+    assert [name for name, _ in saved] == [f"many-{n}-of-300.csv" for n in (len(wanted), 0)]
+    some, none = (pd.read_csv(io.StringIO(text)) for _, text in saved)
     assert some["place"].tolist() == wanted
-    assert some["name"].tolist() == [names[i] for i in wanted]
+    assert some["name"].tolist() == [table.data["name"][i] for i in wanted]
     assert not len(none) and list(none) == ["name", "value", "place"]
+
+
+def test_a_part_of_a_table_is_neither_sorted_nor_filtered(tmp_path: Path) -> None:
+    script = """save();
+        return [document.querySelectorAll("th > button, input").length, shown().length, saved];
+    """
+    tools, rows, _ = after(tmp_path, numbered(MOST_SORTED), script)
+    assert (tools, rows) == (3, MOST_SORTED)
+    count = MOST_SORTED + 1
+    tools, rows, saved = after(tmp_path, numbered(count), script)
+    assert (tools, rows) == (0, FIRST_ROWS)
+    assert saved[0][0] == f"many-{FIRST_ROWS}-of-{count}.csv"
 
 
 def test_csv_of_all_rows_is_the_file_beside_the_page(tmp_path: Path) -> None:
@@ -117,9 +132,12 @@ def test_csv_of_all_rows_is_the_file_beside_the_page(tmp_path: Path) -> None:
     assert pd.read_csv(io.StringIO(saved[1][1]))["name"].tolist() == [*"jihgfedcba"]
 
 
-def test_numbers_are_sorted_by_what_they_are(tmp_path: Path) -> None:
+def test_numbers_also_in_texts_are_sorted_by_what_they_are(tmp_path: Path) -> None:
     values = ["∞", "1e+06", "4,096", "512 → 1,024", "10", "5", "0.1", "1.2e-05", "5e-07", "< 1e-9",
               "−0.5", "-3 (-4 to -2)", "-2e3"]  # fmt: skip
-    rows = {"name": values[::-1], "value": values[::-1], "place": range(len(values))}
-    table = Table("numbers", "Numbers", COLUMNS, frame(rows, COLUMNS))
-    assert after(tmp_path, table, "sort(1); return shown();") == values
+    texts = ["t (base_lr=0.1)", "t (base_lr=0.05)", "t (base_lr=5e-05)", "node10", "node2",
+             "batch 1,024", "batch 16"]  # fmt: skip
+    for own in (values, texts):
+        rows = {"name": own[::-1], "value": own[::-1], "place": range(len(own))}
+        table = Table("numbers", "Numbers", COLUMNS, frame(rows, COLUMNS))
+        assert after(tmp_path, table, "sort(1); return shown();") == own

@@ -93,7 +93,7 @@ def test_a_rank_has_a_host_and_a_place_on_it() -> None:
 def test_the_answer_names_rank_host_and_what_it_costs(tmp_path: Path) -> None:
     frames = load_frames(write_sweep(tmp_path / "s", [late_run(64, {17: 0.1})]))
     report = build(replace(frames, sites=("alps",)), draw=False)
-    (said,) = [one for one in report.answers if one.evidence == "ranks"]
+    (said,) = [one for one in report.answers if one.evidence == "every_rank"]
     assert said.text.startswith("Rank 17 (node3, local rank 1) is ready 99.2 ms after")
     assert "20 % of a step, and the others wait (p < 0.001" in said.text
     assert "make interconnect SITE=alps NODES=node3,node" in said.text
@@ -102,7 +102,7 @@ def test_the_answer_names_rank_host_and_what_it_costs(tmp_path: Path) -> None:
 def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
     slow = [late_run(64, dict.fromkeys(range(8), 0.1), seed=seed) for seed in (0, 1)]
     report = build(load_frames(write_sweep(tmp_path / "s", slow)), draw=False)
-    (said,) = [one for one in report.answers if one.evidence == "ranks"]
+    (said,) = [one for one in report.answers if one.evidence == "every_rank"]
     assert said.text.count("naive, 64 ranks, seed") == 1 and "stand out in 2 runs" in said.text
     assert said.text.count("node1") == 1
     assert said.text.startswith("8 of 8 ranks of node1 are ready up to 1")
@@ -112,7 +112,7 @@ def test_a_slow_host_is_named_once(tmp_path: Path) -> None:
 def test_of_several_late_ranks_the_largest_lateness_is_a_bound(tmp_path: Path) -> None:
     frames = load_frames(write_sweep(tmp_path / "s", [late_run(64, {17: 0.1, 40: 0.2})]))
     report = build(replace(frames, sites=("$al ps",)), draw=False)
-    (said,) = [one for one in report.answers if one.evidence == "ranks"]
+    (said,) = [one for one in report.answers if one.evidence == "every_rank"]
     assert "are ready up to 1" in said.text or "are ready up to 2" in said.text, said.text
     assert "measure again before you act" in said.text
     # make takes $ for its own
