@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,37 +13,23 @@ import pandas as pd
 from analysis import fmt
 from analysis.records.columns import KNOWN_OF_LOST
 from analysis.records.frames import in_order
+from analysis.stats.differences import welch
 from analysis.stats.intervals import grouped_moments
+from analysis.stats.levels import ALPHA
 from analysis.stats.survival import median_time, share_reached
-from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows
-from analysis.topics.comparisons.arms import numbers, of_workload
-from analysis.topics.comparisons.contrast import HIGHER, Contrast, contrasts, pairs_of
+from analysis.table import Column, Estimate, Row, Table, estimate_in, frame
+from analysis.topics.comparisons.arms import of_workload
 from analysis.topics.convergence import curves
-from analysis.topics.names import NAMES, namer, place_namer, ranks_column, ratio_text, reasons
+from analysis.topics.names import NAMES, cores_text, namer, ranks_column, ranks_text, reasons
 from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups, has_goals
 
+SHARE_CORES = "ranks share cores"
+SEVERAL = "its runs used several machines"
 MEASURES = ("epoch", "steps", "seconds", "gpu_hours")
-LATER = "second is later"
-#: Workloads that the first screen tells of; the table has all.
+#: Workloads on the first screen; the table has all.
 _MOST = 3
-#: Conditions of one target whose pairs are listed, from the shortest on; the family counts all.
+#: Conditions of one target whose pairs are tested.
 MOST_PAIRED = 50
-_LEFT_OUT = "a run did not reach the target, or is lost"
-_RATIOS = [
-    Contrast(name, f"{name}, ratio", ratio_text, "second over first: ratio of geometric means",
-             ratio=True, tests=f"{name}_", shows=False)
-    for name in ("seconds", "steps")
-]  # fmt: skip
-PAIR_COLUMNS: tuple[Column, ...] = (
-    Column("target", "string", heading="target", only_if_varied=True),
-    Column("first", "string", heading="sooner"),
-    Column("second", "string", heading="later"),
-    Column("n", "Int64", heading="runs", cell=lambda row: f"{row['n']} / {row['n_second']}"),
-    Column("n_second", "Int64"),
-    *(column for one in _RATIOS for column in one.columns),
-    Column("verdict", "string", heading="seconds", description="by the simultaneous interval"),
-    Column("family", "Int64", description="tests planned: two for each pair"),
-)
 
 
 def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
@@ -67,10 +54,15 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                   "target, all starts together, median likewise"),
         median_of("gpu_hours", "rank-hours", "ranks x seconds / 3600: GPU-hours where each rank "
                   "has a GPU"),
-        Column("pareto_optimal", "boolean", "Pareto-optimal", "no other row of the same workload "
-               "and target is at least as good in both seconds and rank-hours; by medians alone",
-               cell=lambda row: "yes" if row["pareto_optimal"] else "", only_if_varied=True),
+        Column("machine", "string", "machine", "times are compared within one machine only",
+               note="machine_note", only_if_varied=True),
+        Column("machine_note", "string"),
+        Column("pareto_optimal", "boolean", "Pareto-optimal", "no other row of the same workload, "
+               "target and machine is at least as good in both seconds and rank-hours; by medians "
+               "alone", cell=lambda row: "yes" if row["pareto_optimal"] else "",
+               only_if_varied=True),
         Column("workload", "string"),
+        Column("condition", "string"),
     )  # fmt: skip
 
 
@@ -84,7 +76,22 @@ def with_lost(of: Sweep) -> pd.DataFrame:
     lost = lost.reindex(columns=list(goals)).astype(goals.dtypes.to_dict())
     every = pd.concat([goals.assign(lost=False), lost.assign(lost=True)], ignore_index=True)
     every["met"] = every["met"].fillna(False).astype(bool)
-    return every.join(asked.set_index("cell_id")["workload"], on="cell_id")
+    every = every.join(asked.set_index("cell_id")["workload"], on="cell_id")
+    return every.join(machines(of.runs), on="cell_id")
+
+
+def machines(runs: pd.DataFrame) -> pd.DataFrame:
+    """By cell: the ``machine`` whose times can be compared, and where there is none, why
+    (``machine_note``)."""
+    cores = runs["cores_per_rank"].map(cores_text, na_action="ignore")
+    gpu = (runs["device_kind"] == "gpu") | runs["device"].str.contains("per rank")
+    shared = runs["oversubscribed"].fillna(False).astype(bool)
+    found = pd.DataFrame({
+        "cell_id": runs["cell_id"],
+        "machine": runs["device"].where(gpu, runs["device"] + ", " + cores).mask(shared),
+        "machine_note": pd.Series(SHARE_CORES, runs.index, "string").where(shared),
+    })  # fmt: skip
+    return found.set_index("cell_id")
 
 
 def to_target(of: Sweep) -> Table:
@@ -107,8 +114,11 @@ def to_target(of: Sweep) -> Table:
 def _row(group: pd.DataFrame) -> dict[str, Any]:
     ordered = group.sort_values("seed", kind="stable")
     about = ("technique", "technique_label", "context", "gpus", "global_batch", "target",
-             "workload")  # fmt: skip
+             "workload", "condition")  # fmt: skip
     row: dict[str, Any] = {name: ordered[name].iloc[0] for name in about}
+    machine = ordered["machine"].dropna().unique()
+    notes = reasons([*ordered["machine_note"], SEVERAL if len(machine) > 1 else None])
+    row |= {"machine": None if notes else next(iter(machine), None), "machine_note": notes}
     lost, never = ordered["lost"].tolist(), ~(ordered["met"] | ordered["lost"])
     hours = ordered["seconds"] * ordered["gpus"] / 3600
     times = ordered.assign(gpu_hours=hours)[[*MEASURES]].astype(float).mask(never, math.inf)
@@ -121,17 +131,18 @@ def _row(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def _pareto_optimal(rows: pd.DataFrame) -> pd.Series[Any]:
-    """Whether no other row of a workload has medians at most as large in both seconds and
-    rank-hours, and smaller in one; null where one of the two is unknown, or no other row has
+    """Whether no other row of a workload and machine has medians at most as large in both seconds
+    and rank-hours, and smaller in one; null where one of the two is unknown, or no other row has
     both."""
     bounds = rows["seconds_low"].notna() & rows["seconds_high"].isna()
-    known = rows.loc[~bounds, ["workload", "seconds", "gpu_hours"]].dropna()
+    known = rows.loc[~bounds, ["workload", "machine", "seconds", "gpu_hours"]].dropna()
     stands = pd.Series(pd.NA, rows.index, dtype="boolean")
-    for _, own in known.groupby("workload"):
-        both = own[["seconds", "gpu_hours"]].to_numpy(float)
-        mine, others = both[:, None], both[None]
-        beaten = (others <= mine).all(axis=2) & (others < mine).any(axis=2)
-        stands[own.index] = ~beaten.any(axis=1) if len(own) > 1 else pd.NA
+    for _, own in known.groupby(["workload", "machine"]):
+        fewest = own.groupby("seconds")["gpu_hours"].min()  # by rising seconds
+        sooner = fewest.cummin().shift(fill_value=math.inf)
+        hours = own["gpu_hours"]
+        beaten = own["seconds"].map(fewest).lt(hours) | own["seconds"].map(sooner).le(hours)
+        stands[own.index] = ~beaten if len(own) > 1 else pd.NA
     return stands
 
 
@@ -155,50 +166,6 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else fmt.significant(value)
 
 
-def target_pairs(of: Sweep) -> Table:
-    """Every pair of conditions with one target, by rising time to it.
-
-    Ratios of geometric means, one family over all tests. A condition with a run that did not reach
-    the target, or is lost, has no mean: it is not compared.
-    """
-    cells = of.made(with_lost)
-    arm, met = cells.groupby("condition", sort=False).ngroup().to_numpy(), cells["met"].to_numpy()
-    arms = cells.drop_duplicates("condition").reset_index(drop=True)
-    lacking = np.bincount(arm, ~met, len(arms)) > 0
-    logs = {
-        one: grouped_moments(np.log(numbers(cells[one.name].where(met))), arm, len(arms))
-        for one in _RATIOS
-    }
-    seconds = logs[_RATIOS[0]]
-    order = np.argsort(np.where(lacking, np.inf, seconds.mean), kind="stable")
-    listed, family = [np.empty((2, 0), int)], 0
-    for _, rows in arms.iloc[order].groupby("workload", sort=False):
-        family += len(rows) * (len(rows) - 1)
-        pairs_here = np.triu_indices(min(len(rows), MOST_PAIRED), 1)
-        listed.append(rows.index.to_numpy()[np.stack(pairs_here)])
-    first, second = np.concatenate(listed, axis=1)
-    why = [_LEFT_OUT if lost else None for lost in lacking[first] | lacking[second]]
-    pairs = {one: pairs_of(own.at(second), own.at(first), why) for one, own in logs.items()}
-    name_of = place_namer(arms)
-    names = pd.array([name_of(row) for row in plain_rows(arms)], "string")
-    answers = contrasts(pairs, family)
-    found = {
-        "target": arms["target"].to_numpy()[first],
-        "first": names[first], "second": names[second],
-        "n": seconds.n[first], "n_second": seconds.n[second],
-        "family": np.full(len(first), family),
-        "verdict": [LATER if one == HIGHER else one for one in answers["seconds_verdict"]],
-        **answers,
-    }  # fmt: skip
-    return Table(
-        "target_pairs",
-        "Pairs of conditions: time to the target",
-        PAIR_COLUMNS,
-        frame(found, PAIR_COLUMNS),
-        folded=True,
-    )
-
-
 def _how_long(of: Sweep) -> Iterable[Answer]:
     """One per workload, which has one target: times to different ones are not compared."""
     found = of.rows(to_target)
@@ -208,38 +175,94 @@ def _how_long(of: Sweep) -> Iterable[Answer]:
         met = sum(round(row["reached"] * row["reached_n"]) for row in rows if row["reached_n"])
         runs = sum(row["reached_n"] for row in rows)
         lost = sum(row["n"] for row in rows) - runs
-        soonest = _soonest(of, rows, found)
-        where = "" if soonest else of_workload(rows, every)
-        text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}{where}"
-        text += f", and {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
-        text = fmt.joined([text, soonest], "; ")
-        more = [f"{others} more in the table"] if others > 0 and rows is every[_MOST - 1] else []
-        yield Answer("targets", "How long does the target take?", f"{text}.", "targets", "medians",
-                     more)  # fmt: skip
+        text = f"{met:,} of {fmt.runs(runs)} reached {rows[0]['target']}{of_workload(rows, every)}"
+        text += f"; {lost:,} {'is' if lost == 1 else 'are'} lost" if lost else ""
+        times, more = _times(of, rows)
+        if others > 0 and rows is every[_MOST - 1]:
+            more.append(f"{others} more in the table")
+        yield Answer("targets", "How long does the target take?", f"{text}. {times}".strip(),
+                     "targets", "medians", more)  # fmt: skip
 
 
-def _soonest(of: Sweep, rows: Rows, found: Rows) -> str:
-    """The shortest median time of ``rows``, and than how many others it is shown to be shorter;
-    empty where none has a median. ``found``: all conditions."""
+def _times(of: Sweep, rows: Rows) -> tuple[str, list[str]]:
+    """The shortest and the longest median time of the conditions on one machine; how many pairs
+    differ, and what was left out."""
     # a bound is no time
-    known = [row for row in rows if row["seconds"] is not None
+    timed = [row for row in rows if row["seconds"] is not None
              and (row["seconds_low"] is None or row["seconds_high"] is not None)]  # fmt: skip
-    if not known:
+    machines = Counter(row["machine"] for row in timed if row["machine"])
+    most = max(machines, key=machines.__getitem__, default=None)
+    out = [row for row in (rows if most else timed)
+           if row["machine_note"] or row["machine"] not in (most, None)]  # fmt: skip
+    whys = Counter(row["machine_note"] or row["machine"] for row in out)
+    left_out = fmt.some([f"{fmt.counted(n, 'condition')} ({why})" for why, n in whys.items()])
+    if most is None:
+        return "", [f"no times are compared: {left_out}"] if out else []
+    more = [f"not compared with these: {left_out}"] if out else []
+    same = [row for row in timed if row["machine"] == most]
+    fast, slow = (pick(same, key=lambda row: row["seconds"]) for pick in (min, max))
+    name = _place_names(same)
+    if fast is slow:
+        return f"The median is {_time(fast)}{name(fast)}.", more
+    ends = f"{_time(fast)}{name(fast)} to {_time(slow)}{name(slow)}"
+    steps = " to ".join(dict.fromkeys(_short(row["steps"]) for row in (fast, slow)))
+    differ = _differ(of, [row for row in rows if row not in out])
+    return f"Median time: {ends} ({steps} steps).", [differ, *more]
+
+
+def _time(row: Row) -> str:
+    return f"{estimate_in(row, 'seconds').text(_short)} s"
+
+
+def _place_names(rows: Rows) -> Callable[[Row], str]:
+    """`` with lamb at batch 128 on 2 ranks``: as far as rows differ in it."""
+    technique = namer(rows)
+
+    def differ(*names: str) -> bool:
+        return len({tuple(row[name] for name in names) for row in rows}) > 1
+
+    def name(row: Row) -> str:
+        batch, ranks = fmt.count(row["global_batch"]), ranks_text(row["gpus"])
+        return fmt.joined([
+            f" with {technique(row)}" if differ("technique_label", "context") else "",
+            f" at batch {batch}" if differ("global_batch") else "",
+            f" on {ranks}" if differ("gpus") else "",
+        ], "")  # fmt: skip
+
+    return name
+
+
+def _differ(of: Sweep, rows: Rows) -> str:
+    """How many pairs of conditions are shown to differ in time: each by an interval of the ratio
+    that holds for all pairs together. One with a run that did not reach the target, or is lost, has
+    no mean: its pairs count, untested."""
+    if len(rows) > MOST_PAIRED:
         return ""
-    fast = min(known, key=lambda row: row["seconds"])
-    text = f"{estimate_in(fast, 'seconds').text(_short)} s of training and evaluation with "
-    text += f"{namer(found)(fast)} at batch {fmt.count(fast['global_batch'])}"
-    others = len(rows) - 1
-    if not others:
-        return f"the median is {text}"
-    name = place_namer(of.made(to_target).data)(fast)
-    later = [row["verdict"] for row in of.rows(target_pairs) if row["first"] == name].count(LATER)
-    than = f"{later} of {fmt.counted(others, 'other')}" if later else "any other"
-    return f"the shortest median is {text}, {'' if later else 'not '}shown shorter than {than}"
+    cells, order = of.made(with_lost), pd.Index([row["condition"] for row in rows])
+    cells = cells[cells["condition"].isin(order)]
+    times = cells["seconds"].where(cells["met"].groupby(cells["condition"]).transform("all"))
+    logs = np.log(times.to_numpy(float, na_value=np.nan))
+    means = grouped_moments(logs, order.get_indexer(cells["condition"]), len(order))
+    first, second = np.triu_indices(len(order), 1)
+    found = welch(means.at(second), means.at(first), level=1 - ALPHA / len(first))
+    tested = np.flatnonzero(np.isfinite(found.low))
+    shown, more = int(((found.low > 0) | (found.high < 0)).sum()), len(first) - len(tested)
+    if not len(tested):
+        return "no pair is tested: that needs two runs each, and none without the target"
+    if len(tested) == 1:
+        ends = [part[tested[0]] for part in (found.low, found.value, found.high)]
+        ends = ends if ends[1] > 0 else [-end for end in ends[::-1]]
+        low, value, high = map(fmt.significant, np.exp(ends))
+        text = f"the longer takes {value} ({low} to {high}) times the shorter"
+        text += "" if shown else ": no difference is shown"
+    else:
+        are = "are" if shown > 1 else "is"
+        text = f"{shown or 'none'} of {len(tested)} pairs {are} shown to differ in time"
+    return text + (f"; {more} more {'is' if more == 1 else 'are'} not tested" if more else "")
 
 
 TOPIC = Topic(
-    tables=(to_target, target_pairs),
+    tables=(to_target,),
     plots=(curves.accuracy_in_time,),
     answers=(_how_long,),
     asks=has_goals,
