@@ -119,7 +119,8 @@ def roles(labels: Sequence[str], reference: str | None, chosen: Sequence[str]) -
 
 
 def tip(artist: Artist, text: str) -> None:
-    """What a reader sees when the pointer rests on a part of a figure; see :func:`to_svg`."""
+    """What a reader sees of a part of a figure: a pointer rests on it, or it has the focus; see
+    :func:`to_svg`."""
     artist.set_gid(_TIP + text.replace('"', "\u201d"))  # it ends the id
 
 
@@ -147,6 +148,8 @@ def inline(svg: str, key: str, title: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r'\bid="', f'id="{key}-', body)
     body = re.sub(r'(xlink:href="|href="|url\()#', rf"\1#{key}-", body)
+    # the page's script shows the tip of the part that has the focus
+    body, tips = re.subn("<g><title>", '<g class="tip" role="img" tabindex="-1"><title>', body)
     body = body.replace(PAPER, "none").replace(INK, "currentColor")
     head, rest = body.split(">", 1)
     points = float(re.search(r'width="([\d.]+)pt"', head)[1])  # type: ignore[index]
@@ -154,7 +157,9 @@ def inline(svg: str, key: str, title: str) -> str:
     least, most = 0.75 * points * 96 / 72, 1.3 * points * 96 / 72
     head = re.sub(r'\s(width|height|xmlns(:\w+)?|version)="[^"]*"', "", head)
     size = f"width:100%;min-width:{least:.0f}px;max-width:{most:.0f}px"
-    return f'{head} style="{size}" role="img" aria-label="{title}">{rest}'
+    # an image hides what is in it from screen readers
+    role = "group" if tips else "img"
+    return f'{head} style="{size}" role="{role}" aria-label="{title}">{rest}'
 
 
 def hidden(seen: Mapping[str, Look], labels: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
@@ -17,8 +18,8 @@ from analysis.plots.figure import GRID, INK, Look, Svg, style, tip, to_svg
 
 Numbers: TypeAlias = "Sequence[float | None] | pd.Series[Any] | NDArray[Any]"
 _BAND = 0.15  # opacity: bands lie on each other
-#: Points by which a bar is wider than one that is drawn on it at the same place.
-_WIDER, _MOST_WIDER = 1.2, 4
+#: Points between bars at one place, and from the first to the last of many.
+_APART, _ALL_APART = 5, 18
 _MOST_TICKS = 7  # words as long as 256 KiB stand apart
 
 
@@ -75,6 +76,13 @@ class Line:
     hollow: Sequence[bool] | bool = False
     tips: Sequence[str] = ()
 
+    @property
+    def has_bars(self) -> bool:
+        """A band needs two points."""
+        if self.low is None or self.high is None:
+            return False
+        return self.bars or int(np.isfinite(_numbers(self.low) + _numbers(self.high)).sum()) < 2
+
 
 def lines(
     panels: Mapping[str, Sequence[Line]], x: Axis, y: Axis, *,
@@ -97,8 +105,10 @@ def lines(
             max(3.1 if len(panels) == 1 else 2.4, 0.8 + LINE * most),
         )
         for axis, (panel, drawn) in zip(axes, panels.items(), strict=True):
-            for line, later in zip(drawn, range(len(drawn))[::-1], strict=True):
-                _draw(axis, line, 1.2 + _WIDER * min(later, _MOST_WIDER))
+            places = np.cumsum([line.has_bars for line in drawn]) - 1.0
+            apart = min(_APART, _ALL_APART / max(places[-1], 1))
+            for line, place in zip(drawn, places - places[-1] / 2, strict=True):
+                _draw(axis, line, apart * place if line.has_bars else 0)
             x.shape(axis, "x", {float(at) for one in drawn if one.size for at in _numbers(one.x)})
             head(axis, panel)
             for number, (text, at) in enumerate(levels):
@@ -122,25 +132,24 @@ def _numbers(values: Numbers) -> NDArray[np.float64]:
     return pd.Series(values, dtype="Float64").to_numpy(float, na_value=np.nan)
 
 
-def _draw(axis: Any, line: Line, bar: float) -> None:
-    """``bar``: width of its bars."""
+def _draw(axis: Any, line: Line, aside: float) -> None:
+    """``aside``: points to the right, of everything; the data stay what they are."""
+    moved = ScaledTranslation(aside / 72, 0, axis.figure.dpi_scale_trans)
+    artists: list[Any] = []
     look, x, y = line.look, _numbers(line.x), _numbers(line.y)
     drawn = {"color": look.color, "alpha": look.alpha, "zorder": 2 + look.alpha}
     if line.width:
-        axis.plot(x, y, **drawn, linewidth=line.width, linestyle=look.dashes)
+        artists += axis.plot(x, y, **drawn, linewidth=line.width, linestyle=look.dashes)
     if line.low is not None and line.high is not None:
         low, high = _numbers(line.low), _numbers(line.high)
         there = np.isfinite(low + high)
-        if line.bars or there.sum() < 2:
-            axis.vlines(
-                x[there],
-                low[there],
-                high[there],
-                linewidth=bar,
-                **drawn | {"zorder": 1 + look.alpha},
-            )  # under the points of all lines
+        if line.has_bars:
+            under = drawn | {"zorder": 1 + look.alpha}  # the points of all lines
+            artists.append(axis.vlines(x[there], low[there], high[there], linewidth=1.2, **under))
         else:
             axis.fill_between(x, low, high, color=look.color, alpha=_BAND * look.alpha, linewidth=0)
+    for artist in artists:
+        artist.set_transform(axis.transData + moved)
     if not line.size:
         return
     hollow = np.broadcast_to(np.asarray(line.hollow, bool), x.shape)
@@ -150,6 +159,7 @@ def _draw(axis: Any, line: Line, bar: float) -> None:
         for at in places[:, None] if line.tips else [places] if len(places) else []:
             (points,) = axis.plot(x[at], y[at], **drawn, marker=look.marker, linestyle="none",
                                   markersize=line.size, markerfacecolor=face)  # fmt: skip
+            points.set_transform(axis.transData + moved)
             if line.tips:
                 tip(points, line.tips[at[0]])
 

@@ -51,6 +51,19 @@ def test_a_point_is_drawn_where_it_is(at: int) -> None:
     assert len(columns) == 2 and f">{at}<" in svg and ">batch (log)<" in svg
 
 
+def test_interval_bars_at_one_place_stand_side_by_side() -> None:
+    """Seen: of several techniques at two rank counts the last one hid the others."""
+    drawn = [Line([1, 2], [0.9, 0.8], BLUE, f"t{n}", [0.8, 0.7], [1.0, 0.9], bars=True,
+                  tips=["", ""]) for n in range(3)]  # fmt: skip
+    svg = lines({"": drawn}, Axis("ranks", "octaves"), LINEAR)
+    bars = re.findall(r'd="M ([\d.]+) [\d.]+ \nL \1 [\d.]+ \n" clip-path=[^>]*#0072b2', svg)
+    apart = np.diff(sorted(map(float, bars)))
+    assert len(bars) == 6 and apart.min() >= 4
+    points = {use.get("x") for use in ElementTree.fromstring(svg).iter(f"{SVG}use")}
+    assert set(bars) <= points, "each with its point"
+    assert ">1<" in svg and ">2<" in svg, "the data are where they are"
+
+
 def test_a_batch_alone_stands_inside_its_panel() -> None:
     """It stood left of the page."""
     one = Line([512], [0.436], BLUE, "batch_norm (bn_statistics=reestimated)", [0.428], [0.444])

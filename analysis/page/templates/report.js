@@ -41,6 +41,44 @@ for (const input of document.querySelectorAll("input[data-for]")) {
     }
   });
 }
+// tips without a pointer: Tab reaches the first part of a plot, arrows the others, a tap each
+const box = document.createElement("div");
+box.className = "tip-box";
+box.hidden = true;
+box.setAttribute("aria-hidden", "true");  // screen readers have the same from the part itself
+document.body.append(box);
+const show = part => {
+  const place = part.getBoundingClientRect(), title = part.querySelector("title");
+  box.textContent = title ? title.textContent : part.title;
+  box.hidden = false;
+  const most = innerWidth - box.offsetWidth - 8;
+  box.style.left = `${scrollX + Math.max(8, Math.min(place.left, most))}px`;
+  box.style.top = `${scrollY + place.bottom + 6}px`;
+};
+const hide = () => { box.hidden = true; };
+const tipped = part => {
+  part.addEventListener("focus", () => show(part));
+  part.addEventListener("blur", hide);
+  part.addEventListener("click", () => { part.focus(); show(part); });
+};
+document.querySelectorAll("th > button[title]").forEach(tipped);
+addEventListener("keydown", event => { if (event.key === "Escape") hide(); });
+for (const plot of document.querySelectorAll("figure svg")) {
+  const parts = [...plot.querySelectorAll("g.tip")];
+  if (parts.length) parts[0].setAttribute("tabindex", "0");
+  parts.forEach((part, at) => {
+    tipped(part);
+    part.addEventListener("keydown", event => {
+      const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      const next = by && parts[at + by];
+      if (!next) return;
+      event.preventDefault();
+      part.setAttribute("tabindex", "-1");
+      next.setAttribute("tabindex", "0");
+      next.focus();
+    });
+  });
+}
 // the rows that are shown, in their order; a part of a table is not named as the file of all
 for (const button of document.querySelectorAll("button[data-csv]")) {
   const key = button.dataset.csv, table = document.getElementById(key + "-rows");

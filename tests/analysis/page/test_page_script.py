@@ -19,7 +19,7 @@ from analysis.page.write import render
 from analysis.records.load import load_frames
 from analysis.table import FIRST_ROWS, MOST_SORTED, Column, Table, frame
 from analysis.writing import csv_text, environment
-from tests.analysis.samples import mixed_sweep
+from tests.analysis.samples import good_sweep, mixed_sweep
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -121,6 +121,29 @@ def test_a_part_of_a_table_is_neither_sorted_nor_filtered(tmp_path: Path) -> Non
     tools, rows, saved = after(tmp_path, numbered(count), script)
     assert (tools, rows) == (0, FIRST_ROWS)
     assert saved[0][0] == f"many-{FIRST_ROWS}-of-{count}.csv"
+
+
+def test_tips_work_by_keyboard_and_touch(tmp_path: Path) -> None:
+    """Seen: a point's value was shown to a resting pointer alone."""
+    page = render(build(load_frames(good_sweep(tmp_path / "s"))))
+    stops, said, names = opened(page, tmp_path, """
+        const parts = [...document.querySelectorAll("#figure-efficiency g.tip")];
+        const box = document.querySelector(".tip-box"), said = [];
+        const told = () => said.push(box.hidden ? "" : box.textContent);
+        const press = key => document.activeElement.dispatchEvent(
+          new KeyboardEvent("keydown", { key, bubbles: true }));
+        const stops = parts.filter(part => part.getAttribute("tabindex") === "0").length;
+        parts[0].focus(); told();
+        press("ArrowRight"); told();
+        press("ArrowLeft"); told();
+        press("Escape"); told();
+        parts[2].dispatchEvent(new MouseEvent("click", { bubbles: true })); told();
+        document.querySelector("#scaling th > button[title]").focus(); told();
+        return [stops, said, parts.map(part => part.querySelector("title").textContent)];
+    """)  # fmt: skip
+    assert stops == 1, "Tab leads past a plot of many points"
+    assert len({*names}) == 4 and said[:5] == [names[0], names[1], names[0], "", names[2]]
+    assert said[5].startswith("technique, and the settings that differ")
 
 
 def test_csv_of_all_rows_is_the_file_beside_the_page(tmp_path: Path) -> None:
