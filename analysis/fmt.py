@@ -19,7 +19,7 @@ _NAMED = 3
 
 def number(digits: int, sign: Literal["", "+"] = "") -> Callable[[Any], str]:
     """Writes fixed digits, thousands apart, n/a for a null; a number that these digits would round
-    to zero with one significant digit."""
+    to zero with one significant digit, and one that they would round to 1 so that it is not 1."""
     return lambda value: NOT_AVAILABLE if pd.isna(value) else _fixed(float(value), digits, sign)
 
 
@@ -28,11 +28,17 @@ def signed(digits: int) -> Callable[[Any], str]:
     return number(digits, "+")
 
 
-def _fixed(value: float, digits: int, sign: str = "") -> str:
+def _fixed(value: float, digits: int, sign: str = "", whole: float = 1.0) -> str:
+    """``whole``: 100 of a percentage."""
     if abs(value) < _ROUNDING:
         value = 0.0  # of either sign
     text = f"{value:{sign},.{digits}f}"
-    return text if value == 0 or text.strip("+-0.") else f"{value:{sign}.1g}"
+    if value != 0 and not text.strip("+-0."):
+        return f"{value:{sign}.1g}"
+    away = round(abs(abs(value) - whole), 12)
+    if away and abs(float(text.replace(",", ""))) == whole:
+        return f"{value:{sign}.{-math.floor(math.log10(away))}f}"
+    return text
 
 
 def significant(value: Any, digits: int = 3) -> str:
@@ -54,12 +60,12 @@ def count(value: Any) -> str:
 
 
 def percent(value: Any) -> str:
-    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 0)} %"
+    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 0, whole=100)} %"
 
 
 def signed_percent(value: Any) -> str:
     """As :func:`percent` with one digit, of a difference."""
-    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 1, '+')} %"
+    return NOT_AVAILABLE if pd.isna(value) else f"{_fixed(100 * float(value), 1, '+', 100)} %"
 
 
 def p_value(p: Any) -> str:

@@ -128,7 +128,7 @@ def columns(*, merged: bool) -> pd.DataFrame:
     first = [Column("sweep", "string", description="that the row is of")] if merged else []
     rows = [
         {"table": name, "column": column.name, "unit": column.unit,
-         "type": "string" if column.dtype == "object" else column.dtype,  # as a CSV has it
+         "type": "JSON array" if column.dtype == "object" else column.dtype,
          "description": column.description}
         for name, own in FRAMES.items() for column in (*first, *own)
     ]  # fmt: skip

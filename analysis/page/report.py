@@ -150,7 +150,7 @@ def _context(frames: Frames) -> str:
             ", ".join(short_names(runs["dataset"]).values()),
             f"{images[0]:,} training images" if len(images) == 1 else "",
             ", ".join(short_names(runs["model"]).values()),
-            f"{runs['epochs'].iloc[0]} epochs" if runs["epochs"].nunique() == 1 else "",
+            fmt.counted(runs["epochs"].iloc[0], "epoch") if runs["epochs"].nunique() == 1 else "",
             f"{', '.join(map(str, ranks))} {what if ranks != [1] else what[:-1]}",
             f"{nodes[-1]} nodes" if nodes != [1] else "1 node",
             fmt.first_of(devices, 3, "; "),

@@ -51,6 +51,7 @@ CONFIG = (
     _count("epochs", "that the config asks for", "config."),
     _count("epoch_images", "of an epoch, where steps_per_epoch says it", unit="images"),
     _bool("changes_images", "training images are augmented"),
+    _count("sharpness_images", "that sharpness is measured on", "config.", unit="images"),
     _real("base_lr", "learning rate of the base batch; the technique's rule scales it",
           "config.technique."),
     _count("seed", "of the run", "config."),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import fmt
 from analysis.table import Names, plain_rows
 from train.config.networks import model_label, split_hash
 
@@ -19,7 +20,7 @@ _CONTEXT = {
     "dataset": "{}", "model": "{}", "width": "width {:g}", "shortcuts": "shortcuts: {}",
     "image_size": "{} px", "pretrained": "from {}",
     "framework": "{}", "scaling": "{} scaling", "epochs": "{} epochs",
-    "epoch_images": "{:,} images an epoch",
+    "epoch_images": "{:,} images an epoch", "sharpness_images": "sharpness on {:,} images",
     "accumulation": "accumulation {}", "data_fraction": "{:.4g} of the data",
     "partition": "order: {}", "target": "target {}", "validate_on": "validated on {}",
     "deterministic": "deterministic: {}",
@@ -142,7 +143,7 @@ def contexts(table: pd.DataFrame) -> pd.Series[Any]:
 
 def _context(row: Mapping[str, Any]) -> Names:
     return Names(
-        _CONTEXT[name].format(value)
+        fmt.counted(value, "epoch") if name == "epochs" else _CONTEXT[name].format(value)
         for name, value in row.items()
         if value is not None and value != _PLAIN.get(name)
     )

@@ -16,6 +16,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
+from analysis import fmt
 from analysis.records import cache as on_disk
 from analysis.records.columns import PLANNED
 from analysis.records.frames import Frames, frames_of, labelled
@@ -148,7 +149,8 @@ def read_cell(folder: Path, cell_id: str) -> RunRecord | Unusable:
 def _missing(cell: Path, epochs: int) -> Problem:
     reason = "no record yet (waiting in the queue, running its first epoch, or killed)"
     if epochs:
-        reason = f"no record yet; epochs.jsonl shows {epochs} finished epochs (still running?)"
+        ended = fmt.counted(epochs, "finished epoch")
+        reason = f"no record yet; epochs.jsonl shows {ended} (still running?)"
     if not cell.is_dir():
         reason = "never started: it has no folder"
     return Problem(cell.name, "missing", "none", reason, what_to_do="make status, then make sweep")

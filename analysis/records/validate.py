@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from statistics import median
 
+from analysis import fmt
 from train.config.plan import EpochPlan, RunPlan
 from train.config.run import RunConfig
 from train.errors import ConfigError
@@ -187,7 +188,7 @@ def _data_findings(record: RunRecord, data: DataRecord) -> Iterator[str]:
     # a run with a target ends when it is met or hopeless
     short = not done or (done < planned and record.config.target is None)
     if done > planned or (short and record.status == "completed"):
-        yield f"{done} of {planned} epochs, yet the status is {record.status}"
+        yield f"{done} of {fmt.counted(planned, 'epoch')}, yet the status is {record.status}"
 
 
 def _target_findings(record: RunRecord) -> Iterator[str]:
@@ -217,4 +218,5 @@ def _first(findings: Iterable[str]) -> Iterator[str]:
     """The first finding of a kind and how many epochs share it: a run may have hundreds."""
     found = list(findings)
     if found:
-        yield found[0] + (f" (and in {len(found) - 1} more epochs)" if len(found) > 1 else "")
+        more = fmt.counted(len(found) - 1, "more epoch")
+        yield found[0] + (f" (and in {more})" if len(found) > 1 else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -70,6 +69,7 @@ def namer(rows: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], st
     return name
 
 
+ratio_text = fmt.TWO
 #: What names a row of a condition.
 NAMES: tuple[Column, ...] = (
     Column("technique", "string"),
@@ -99,13 +99,6 @@ def batch_text(first: Any, last: Any) -> str:
     """A global batch, and what it has grown to."""
     grown = "" if pd.isna(last) or first == last else f" → {fmt.count(last)}"
     return fmt.count(first) + grown
-
-
-def ratio_text(ratio: Any) -> str:
-    """Two digits, more where these do not show on which side of 1 it is."""
-    text = fmt.TWO(ratio)
-    away = 0.0 if text != "1.00" else round(abs(ratio - 1), 12)
-    return f"{ratio:.{-math.floor(math.log10(away))}f}" if away else text
 
 
 def reasons(column: Iterable[object]) -> str | None:

@@ -117,6 +117,7 @@ def test_export_writes_documented_columns(tmp_path: Path) -> None:
         assert list(found) == [*types(columns)]
         assert list(about.loc[about["table"] == name, "column"]) == list(found)
     assert (about["description"] != "").all()
+    assert set(about.loc[about["column"] == "hosts", "type"]) == {"JSON array"}
     assert len(pd.read_csv(out / "ranks.csv")) == 4 * 1 + 4 * 2
     several = tmp_path / "both"
     assert call("export", *two(tmp_path), "--csv", several).exit_code == 1, "a cell failed"

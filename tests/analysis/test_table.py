@@ -143,6 +143,16 @@ def test_a_reason_has_one_number_per_table() -> None:
         (fmt.percent, 0.004, "0.4 %"),
         (fmt.signed_percent, -0.0003, "-0.03 %"),
         (fmt.percent, 0.0, "0 %"),
+        # nor is what is not 1 written as 1: an interval that decides would read 1.00 to 1.01
+        (fmt.TWO, 0.9999, "0.9999"),
+        (fmt.TWO, 0.9951, "0.995"),
+        (fmt.THREE, 0.9996, "0.9996"),
+        (fmt.TWO, 1.0021, "1.002"),
+        (fmt.TWO, 1 + 1e-13, "1.00"),
+        (fmt.TWO, 1.006, "1.01"),
+        (fmt.TWO, 1234.5, "1,234.50"),
+        (fmt.percent, 0.9996, "99.96 %"),
+        (fmt.percent, 1.0, "100 %"),
         *((write, pd.NA, "n/a")
           for write in (fmt.number(3), fmt.signed(3), fmt.count, fmt.percent, fmt.p_value)),
     ],

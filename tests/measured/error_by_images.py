@@ -29,7 +29,7 @@ NO_ERROR = (
     "{} of {} runs make no error, which has no logarithm; a law without them would be too high"
 )
 _SERIES = ["technique", "technique_label", "line", "gpus", "global_batch"]
-_SIZES = (" of the data", " epochs")  # in a context: what sets the number of images
+_SIZES = (" of the data", " epoch", " epochs")  # in a context: what sets the number of images
 
 
 def laws(runs: pd.DataFrame) -> pd.DataFrame:

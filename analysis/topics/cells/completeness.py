@@ -17,10 +17,9 @@ from train.errors import make_line
 from train.record.cause import cause_line, pieces
 from train.record.run import RunError
 
-#: Of a cause in a sentence; the table has all of it.
-_MOST_CHARACTERS = 500
-#: Causes in a sentence; more are counted.
-_MOST = 3
+#: Of the answer, and of a cause that is cut; the table has all.
+_MOST_CHARACTERS, _LEAST_CHARACTERS = 300, 60
+_BETWEEN = 24  # characters between its parts
 PROBLEMS: tuple[Column, ...] = (
     Column("cell", "string", "cell", wide=True),
     Column("kind", "string", "kind"),
@@ -56,29 +55,32 @@ def complete(frames: Frames) -> Iterable[Answer]:
     if not frames.problems:
         return
     found = causes(frames.problems)
-    alone, said = kinds["failed"] == plan and len(found) == 1, list[str]()
-    for cause in found[:_MOST]:
-        count = "" if alone else f"{fmt.counted(cause.cells, 'cell')}: "
-        logs = logs_line(frames, cause.first.cell_id)
-        said.append(f"{cause.text} ({count}{logs} shows more)")
-    verdict = fmt.joined([_head(frames, kinds, len(found)), *said[:1]], ": ")
-    todo = " ".join(printable(found[0].first.what_to_do or "").split()) if found else ""
-    # the last sentence has how to go on
-    todo = todo.removesuffix(".").removesuffix("make sweep again").removesuffix(", then ")
-    more = [f"what to do: {todo}"] if todo else []
-    more += [f"also: {cause}" for cause in said[1:]]
-    if others := len(found) - len(said):
-        more.append(f"{fmt.counted(others, 'more reason')} in the table")
+    head = _head(frames, kinds, len(found))
     # a cell of merged sweeps is SWEEP/CELL
     sweeps = {one.cell_id.rpartition("/")[0] or frames.name: None for one in frames.problems}
-    then = "then " if said else "the next "
+    then = "then " if found else "the next "
     then += " and ".join(make_line("sweep", frames.results, SWEEP=one) for one in sweeps)
     then += " run " if len(sweeps) > 1 else " runs "
     then += "the rest" if kinds["failed"] < plan else "it again" if plan == 1 else "them again"
     # a rejected record says completed or diverged, so a sweep takes it for done
     then += ", a rejected cell once its folder is moved away" if kinds["rejected"] else ""
-    more.append(then)
-    yield Answer(key, question, f"{verdict}.", "cells_not_used", "cells", more)
+    if not found:
+        yield Answer(key, question, f"{head}.", "cells_not_used", "cells", [then])
+        return
+    first, others = found[0], len(found) - 1
+    alone = kinds["failed"] == plan and not others
+    count = "" if alone else f"{fmt.counted(first.cells, 'cell')}: "
+    logs = f"{count}{logs_line(frames, first.first.cell_id)} shows more"
+    also = f"{fmt.counted(others, 'more reason')} in the table" if others else ""
+    todo = " ".join(printable(first.first.what_to_do or "").split())
+    # the last sentence has how to go on
+    todo = todo.removesuffix(".").removesuffix("make sweep again").removesuffix(", then ")
+    room = _MOST_CHARACTERS - _BETWEEN - sum(map(len, (head, logs, also, then)))
+    todo = todo if len(todo) <= room - _LEAST_CHARACTERS else "see the table"
+    most, cause = max(room - len(todo), _LEAST_CHARACTERS), first.text
+    cause = cause if len(cause) <= most else f"{cause[: most - 3].rstrip()}..."
+    more = [f"what to do: {todo}" if todo else "", also, then]
+    yield Answer(key, question, f"{head}: {cause} ({logs}).", "cells_not_used", "cells", more)
 
 
 def _head(frames: Frames, kinds: Mapping[str, int], causes: int) -> str:
@@ -113,8 +115,7 @@ def causes(problems: tuple[Problem, ...]) -> list[Cause]:
 def why(problem: Problem) -> str:
     """What happened and the last line of the log, as one line without control characters."""
     error = RunError(what=problem.reason, where="", what_to_do="", log_tail=problem.log_tail)
-    line = " ".join(printable(cause_line(error)).split()) or "its record does not say why"
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
+    return " ".join(printable(cause_line(error)).split()) or "its record does not say why"
 
 
 def logs_line(frames: Frames, cell_id: str) -> str:

@@ -73,9 +73,10 @@ def _repeating(of: Sweep) -> Iterable[Caution]:
     """Ranks that see the same images: found unasked it is an alarm, asked for a property."""
     told = of.runs[(of.runs["partition"] == "same") & (of.runs["gpus"] > 1)]
     if len(told):
-        text = ("As their config asks (partition: same), all ranks train on the same images in "
-                f"{fmt.first_of(told['cell_id'].tolist(), 1)}: a global batch is worth that of one "
-                "rank, and images/s count each image once for every rank.")  # fmt: skip
+        first = fmt.first_of(told["cell_id"].tolist(), 1)
+        text = (f"All ranks train on the same images, as configured (partition: same), in {first}: "
+                "a global batch is worth that of one rank, and images/s count each image once per "
+                "rank.")  # fmt: skip
         yield Caution(text, "all")
 
 
@@ -83,8 +84,8 @@ def _sharing(of: Sweep) -> Iterable[Caution]:
     ranks = of.runs.loc[of.runs["oversubscribed"].fillna(False), "gpus"]
     if len(ranks):
         on = fmt.first_of([f"{n:,}" for n in sorted(ranks.unique())], _NAMED)
-        text = f"Ranks of the runs on {on} share cores or a CPU quota: their times are no scaling "
-        yield Caution(f"{text}figures.", "times")
+        text = f"In {len(ranks):,} of {fmt.runs(len(of.runs))} (on {on} ranks), ranks share cores "
+        yield Caution(f"{text}or a CPU quota: their times say nothing about scaling.", "times")
 
 
 def _disturbed(of: Sweep) -> Iterable[Caution]:
@@ -97,16 +98,19 @@ def _disturbed(of: Sweep) -> Iterable[Caution]:
     over = worst["max"] / worst["median"]
     slow = over[(over > _UNEQUAL) & (worst["max"] > worst["median"] + _HICCUP_S)]
     if len(slow):
-        text = (f"Something slowed the machine down: in {fmt.runs(len(slow))}, some epochs took up "
-                f"to {slow.max():.1f} times the median one ({fmt.first_of([*slow.index], 1)}). "
-                "Compare images/s, medians over epochs, rather than seconds.")  # fmt: skip
+        text = (f"In {len(slow):,} of {fmt.runs(len(of.runs))} an epoch took up to "
+                f"{fmt.significant(slow.max(), 2)} times its run's median (most in "
+                f"{slow.idxmax()}): seconds are unreliable, compare images/s.")  # fmt: skip
         yield Caution(text, "times")
 
 
 def _unplanned(of: Sweep) -> Iterable[Caution]:
+    """Sweep files with one name share a folder, whose sweep.json is of the last one that ran."""
     if cells := of.frames.unplanned:
-        text = f"Not used, since the present plan does not have them: {fmt.first_of(cells, 1)}."
-        yield Caution(text, "none")
+        text = (f"Not counted: {fmt.counted(len(cells), 'cell')} with a record in this folder "
+                f"({fmt.first_of(cells, 1)}), which the last make sweep did not plan. Sweep files "
+                "with the same `name:` share a folder: give each its own.")  # fmt: skip
+        yield Caution(text, "all")
 
 
 TOPIC = Topic(

@@ -57,11 +57,14 @@ def mixtures(runs: pd.DataFrame) -> Iterator[Caution]:
     if dirty := int(runs["git_dirty"].sum()):
         text = f"{dirty} of {fmt.runs(len(runs))} ran from a checkout with uncommitted changes: "
         yield Caution(f"{text}the commit does not say what they ran.", "all")
+    several: dict[Touches, list[str]] = {}
     for column, (name, touches) in _SEVERAL.items():
         different = runs[column].nunique(dropna=False)
         if different > 1:
-            text = f"The runs come from {different} {name}: see the table Machines and code."
-            yield Caution(text, touches)
+            several.setdefault(touches, []).append(f"{different} {name}")
+    for touches, told in several.items():
+        text = f"The runs come from {' and '.join(told)}: see the table Machines and code."
+        yield Caution(text, touches)
     contents = runs.groupby("dataset", sort=False)["data_fingerprint"].nunique()
     for dataset, found in contents[contents > 1].items():
         text = f"The data set {dataset} has {found} different contents among the runs."

@@ -133,7 +133,7 @@ def _row(group: pd.DataFrame) -> Row:
     found = without_fit(len(reached), GROWS) if grows else fit_critical_batch(*of_runs)
     return {
         **{name: first[name] for name in names},
-        "context": without(without_batch(first["context"]), " epochs", " images an epoch"),
+        "context": without(without_batch(first["context"]), " epoch", " epochs"),
         "batches": reached["global_batch"].nunique(), "batches_tried": tried.nunique(),
         "batch_low": tried.min(), "batch_high": tried.max(),
         "reached": len(reached), "censored": len(group) - len(reached),
@@ -202,7 +202,10 @@ def _saves_up_to(of: Sweep) -> Iterable[Answer]:
         + (f" ({row['censored']:,} censored)" if row["censored"] else "")
         for row in known
     ]
-    more = ["there the fitted law takes twice its fewest steps and twice its fewest images"]
+    alone = len(known) == 1 and known[0]["critical_batch_high"] is not None
+    below = f"{images(known[0]['critical_batch'])} images" if alone else "it"
+    more = [f"well below {below}, doubling the batch nearly halves the steps",
+            "well above, it saves little"]  # fmt: skip
     yield Answer("critical_batch", "Which batch balances steps against images?",
                  f"The critical batch is {fmt.joined(fmt.few(said), '; ')}.", "critical_batch",
                  "fits", more)  # fmt: skip

@@ -57,8 +57,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
         Column("steps_note", "string"),
         Column("train_accuracy", "Float64", "training accuracy", "running mean over the last "
                "epoch, while weights change: the metric of the course, no measure of "
-               "generalisation",
-               estimate=True, cell=lambda row: fmt.THREE(row["train_accuracy"])),
+               "generalisation; interval likewise", format=fmt.THREE, estimate=True),
         Column("validation_accuracy", "Float64", "validation accuracy", f"{_validated_on(runs)} "
                "after the final epoch (never the best one): mean of the runs that completed, with "
                "its 95 % t interval over seeds", format=fmt.THREE, estimate=True),
@@ -69,8 +68,8 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                cell=diverged_text, only_if_varied=not (runs["status"] == "diverged").any()),
         Column("train_s", "Float64", "training s", "seconds in training epochs (not in validation,"
                " nor in statistics that batch norm takes anew for it), geometric mean over "
-               "completed runs",
-               estimate=True, cell=lambda row: fmt.significant(row["train_s"])),
+               "completed runs, with the interval of the logarithm", format=fmt.significant,
+               estimate=True),
         Column("images_per_s", "Float64", estimate=True),
         Column("sharpness_largest", "Float64", "sharpness" if sharp else "", "largest eigenvalue "
                "of the Hessian where the run ended, on fixed training images, geometric mean over "

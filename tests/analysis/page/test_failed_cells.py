@@ -67,9 +67,16 @@ def test_several_causes_are_the_most_frequent_first(tmp_path: Path) -> None:
     assert found.verdict.startswith(
         f"All 9 cells failed, for 6 reasons: f (3 cells: {logs_of(items[6], 'many')} shows more)."
     )
-    assert f"see logs/. Also: a (2 cells: {logs_of(items[0], 'many')} shows more). " in found.text
-    assert f"b (1 cell: {logs_of(items[2], 'many')} shows more)" in found.details
-    assert ". 3 more reasons in the table. Then" in found.details
+    assert "see logs/. 5 more reasons in the table. Then make sweep SWEEP=many runs" in found.text
+
+
+def test_an_answer_has_at_most_300_characters(tmp_path: Path) -> None:
+    """Seen: 3 causes of up to 500 each."""
+    items = failures(*("abc"[n] * 400 for n in (0, 0, 1, 2)), what_to_do="do this " * 30)
+    found = first_answer(tmp_path / "long", items)
+    assert len(found.text) <= 300 and logs_of(items[0], "long") in found.text
+    assert "aaa... (2 cells: " in found.text and "What to do: see the table. 2 more" in found.text
+    assert found.text.endswith("Then make sweep SWEEP=long runs them again.")
 
 
 def test_the_last_line_of_the_log_and_no_text_at_all(tmp_path: Path) -> None:

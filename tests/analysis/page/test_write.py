@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import io
 import json
 import os
 import re
@@ -17,7 +18,8 @@ import pytest
 from analysis.page.report import Report, build
 from analysis.page.write import ANSWERS_VERSION, render, write_report
 from analysis.records.load import load_frames
-from analysis.writing import environment
+from analysis.table import Names
+from analysis.writing import csv_text, environment
 from tests.analysis.builders import config, failed, record, write_sweep
 from tests.analysis.samples import good_records, good_sweep, mixed_sweep, rich_sweep
 
@@ -111,9 +113,9 @@ def test_links_of_the_page_lead_to_a_place_on_it(
 def test_ids_of_the_page_are_unique_and_every_button_for_a_csv_has_its_numbers(page: Page) -> None:
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    wanted = [attributes["data-csv"] for _, attributes in page.tags if "data-csv" in attributes]
-    assert len(wanted) >= 10
-    assert {f"{name}-csv" for name in wanted} <= set(ids)
+    buttons = [attributes for _, attributes in page.tags if "data-csv" in attributes]
+    assert len({button["aria-label"] for button in buttons}) == len(buttons) >= 10
+    assert {f"{button['data-csv']}-csv" for button in buttons} <= set(ids)
 
 
 def test_tables_and_figures_scroll_in_their_own_box(page: Page, report: Report) -> None:
@@ -153,9 +155,19 @@ def test_a_hostile_name_in_a_figure(report: Report) -> None:
 
 
 def as_written(table: pd.DataFrame) -> pd.DataFrame:
-    """Lists are texts there; an empty text and a null are the same empty field."""
-    texts = table.select_dtypes(["string", "object"]).astype("string")
+    """Lists are JSON there; an empty text and a null are the same empty field."""
+    texts = table.select_dtypes(["string", "object"])
+    texts = texts.map(lambda one: json.dumps(one) if isinstance(one, tuple) else one)
+    texts = texts.astype("string")
     return table.assign(**{str(name): texts[name].replace("", pd.NA) for name in texts})
+
+
+def test_a_list_in_a_csv_can_be_read_back_and_an_empty_one_is_no_null() -> None:
+    lists = [Names(("a, b", "c")), Names(), None, Names(("a, b", "c"))]
+    text = csv_text(pd.DataFrame({"hosts": pd.Series(lists, dtype=object), "n": range(4)}))
+    found = pd.read_csv(io.StringIO(text))["hosts"]
+    assert found.isna().tolist() == [False, False, True, False]
+    assert [json.loads(one) for one in found.dropna()] == [["a, b", "c"], [], ["a, b", "c"]]
 
 
 def test_tables_and_numbers_of_figures_return_from_their_csv(
@@ -186,7 +198,7 @@ def test_answers_for_programs_are_those_of_the_page(report: Report, written: Pat
     assert told["answers"] == [answer.as_json() for answer in expected]
     for answer in told["answers"]:
         assert set(answer) == {"key", "question", "text", "evidence"}
-    assert [caution["touches"] for caution in told["cautions"]] == ["none"]
+    assert [caution["touches"] for caution in told["cautions"]] == ["all"]
 
 
 def test_no_file_is_half_written(

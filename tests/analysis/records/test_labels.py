@@ -82,6 +82,13 @@ def test_runs_on_the_search_split_are_told_from_others() -> None:
     assert "a tenth" not in notes(runs_frame([record(config())]))
 
 
+def test_rows_are_told_apart_by_what_sharpness_was_measured_on_and_one_epoch_is_one() -> None:
+    rows = [config(), config(sharpness_images=512), config(epochs=1)]
+    assert runs_frame(map(record, rows))["context"].tolist() == [
+        ("2 epochs",), ("2 epochs", "sharpness on 512 images"), ("1 epoch",)
+    ]  # fmt: skip
+
+
 def test_networks_have_short_names_which_differ_where_their_files_do() -> None:
     """Records need no file of the network."""
     models = ["cnn", "keras.applications.MobileNetV2", f"vit.py:build@{'0' * 64}",
