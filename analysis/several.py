@@ -78,7 +78,7 @@ def frames_of(folders: Sequence[Path], *, cache: bool = False) -> tuple[Frames, 
     }
     whole = {name: pd.concat(part, ignore_index=True) for name, part in parts.items()}
     settings = {key: found for one in loaded for key, found in one.settings.items()}
-    # names and contexts are made anew over all, so that equal names mean equal things
+    # names and contexts are made again over all, so that equal names mean equal things
     labels = labelled(whole["planned"], settings).set_index("cell_id")[list(LABELS)]
     for name, table in whole.items():
         own = labels.reindex(table["cell_id"])

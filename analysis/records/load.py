@@ -49,7 +49,7 @@ def load_frames(folder: str | os.PathLike[str], cache: bool = True) -> Frames:
     """Read results/<sweep>/ into frames, record by record.
 
     ``cache``: of many records, take from RESULTS_DIR/report/.cache what was read before, and keep
-    there what is read now. A record that changed since is read anew.
+    there what is read now. A record that changed since is read again.
 
     Raises:
         SweepError: the folder or its sweep.json is missing or broken.

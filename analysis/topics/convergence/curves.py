@@ -30,9 +30,9 @@ _ACCURACY = "validation_accuracy"
 _BY_PANEL = ("context", "gpus", "global_batch")
 _AXES = {"epoch": Axis("epoch", whole=True), "train_s_so_far": Axis("training seconds", low=0)}
 _SECONDS = (
-    "Seconds are of training alone (not of validation, nor of statistics that batch norm takes "
-    "anew for it), all attempts of a run together; a mean is placed at the mean of its runs' "
-    "seconds after the same epoch."
+    "Seconds are of training alone, without validation and the batch-norm statistics computed for "
+    "it, all attempts of a run together; a mean is placed at the mean of its runs' seconds after "
+    "the same epoch."
 )
 
 

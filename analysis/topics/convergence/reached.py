@@ -67,7 +67,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
                "interval (Clopper and Pearson) of their share; they are in no mean", estimate=True,
                cell=diverged_text, only_if_varied=not (runs["status"] == "diverged").any()),
         Column("train_s", "Float64", "training s", "seconds in training epochs (not in validation,"
-               " nor in statistics that batch norm takes anew for it), geometric mean over "
+               " nor in batch-norm statistics that are computed for it), geometric mean over "
                "completed runs, with the interval of the logarithm", format=fmt.significant,
                estimate=True),
         Column("images_per_s", "Float64", estimate=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -201,35 +201,30 @@ def _times(of: Sweep, rows: Rows) -> tuple[str, list[str]]:
     more = [f"not compared with these: {left_out}"] if out else []
     same = [row for row in timed if row["machine"] == most]
     fast, slow = (pick(same, key=lambda row: row["seconds"]) for pick in (min, max))
-    name = _place_names(same)
+    names = [_place(row, same) for row in (fast, slow)]
     if fast is slow:
-        return f"The median is {_time(fast)}{name(fast)}.", more
-    ends = f"{_time(fast)}{name(fast)} to {_time(slow)}{name(slow)}"
+        return f"The median is {_time(fast)}.", more
+    both = [part for part in names[0] if part in names[1]]
+    ends = [fmt.joined([_time(row), *(part for part in name if part not in both)])
+            for row, name in zip((fast, slow), names, strict=True)]  # fmt: skip
     steps = " to ".join(dict.fromkeys(_short(row["steps"]) for row in (fast, slow)))
-    differ = _differ(of, [row for row in rows if row not in out])
-    return f"Median time: {ends} ({steps} steps).", [differ, *more]
+    text = f"{fmt.joined(['Median time', *both])}: {' to '.join(ends)} ({steps} steps)."
+    return text, [_differ(of, [row for row in rows if row not in out]), *more]
 
 
 def _time(row: Row) -> str:
     return f"{estimate_in(row, 'seconds').text(_short)} s"
 
 
-def _place_names(rows: Rows) -> Callable[[Row], str]:
-    """`` with lamb at batch 128 on 2 ranks``: as far as rows differ in it."""
-    technique = namer(rows)
-
-    def differ(*names: str) -> bool:
-        return len({tuple(row[name] for name in names) for row in rows}) > 1
-
-    def name(row: Row) -> str:
-        batch, ranks = fmt.count(row["global_batch"]), ranks_text(row["gpus"])
-        return fmt.joined([
-            f" with {technique(row)}" if differ("technique_label", "context") else "",
-            f" at batch {batch}" if differ("global_batch") else "",
-            f" on {ranks}" if differ("gpus") else "",
-        ], "")  # fmt: skip
-
-    return name
+def _place(row: Row, rows: Rows) -> list[str]:
+    """``with lamb``, ``at batch 128``, ``on 2 ranks``: as far as ``rows`` differ in it."""
+    parts = {
+        ("technique_label", "context"): f"with {namer(rows)(row)}",
+        ("global_batch",): f"at batch {fmt.count(row['global_batch'])}",
+        ("gpus",): f"on {ranks_text(row['gpus'])}",
+    }
+    return [part for names, part in parts.items()
+            if len({tuple(own[name] for name in names) for own in rows}) > 1]  # fmt: skip
 
 
 def _differ(of: Sweep, rows: Rows) -> str:
