@@ -45,7 +45,7 @@ def report(
         typer.Option("--figures", help="write each figure for a paper, too, its fonts embedded"),
     ] = "",
 ) -> None:
-    """Write RESULTS_DIR/report/ (of several sweeps A+B/report/ beside the first) and print the
+    """Write RESULTS_DIR/report/ (of several sweeps A+B/report/ next to the first) and print the
     answers with the paths."""
     for one in results_dirs:
         as_owner(one)
@@ -146,7 +146,7 @@ def check(
             wrong(f"--min-{what}: found {least:g}, expected a number above 0 and at most 1, as 0.8")
     least_of = {what: least for what, least in asked.items() if least is not None}
     if not least_of and baseline is None:
-        wrong("nothing to check: say --min-efficiency X, --min-accuracy X or --baseline DIR")
+        wrong("nothing to check: give --min-efficiency X, --min-accuracy X or --baseline DIR")
     with wrong_requests(SweepError):
         frames = load_frames(results_dir, cache=False)
         before = load_frames(baseline, cache=False) if baseline is not None else None
@@ -178,7 +178,7 @@ def interconnect(
     baseline: Annotated[
         Path | None,
         typer.Option(
-            parser=place, help="to compare with; default: baseline.json beside the runs, if there"
+            parser=place, help="to compare with; default: baseline.json next to the runs, if there"
         ),
     ] = None,
     line: Annotated[
@@ -216,7 +216,8 @@ def interconnect(
 def interconnect_baseline(
     run_dir: RunDir,
     to: Annotated[
-        Path | None, typer.Option(parser=place, help="file; default: baseline.json beside the runs")
+        Path | None,
+        typer.Option(parser=place, help="file; default: baseline.json next to the runs"),
     ] = None,
     force: Annotated[bool, typer.Option(help="also of a run that did not pass")] = False,
 ) -> None:
@@ -253,7 +254,7 @@ def interconnect_baseline(
 
 
 def _build(results_dirs: Sequence[Path], *, draw: bool) -> Report:
-    """``draw``: for files, beside which the cache is kept; without them nothing is written."""
+    """``draw``: for files, next to which the cache is kept; without them nothing is written."""
     from analysis.records.load import SweepError  # noqa: PLC0415
     from analysis.several import report_of  # noqa: PLC0415
 

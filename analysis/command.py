@@ -15,7 +15,7 @@ WRONG_REQUEST = 2
 
 
 def report_folder(folders: Sequence[Path]) -> Path:
-    """Where their report is: of several sweeps a folder a+b beside the first of them."""
+    """Where their report is: of several sweeps a folder a+b next to the first of them."""
     if len(folders) == 1:
         return folders[0]
     places = [folder.resolve() for folder in folders]

@@ -50,6 +50,6 @@ def report(*folders: str | PathLike[str]) -> NotebookReport:
         raise TypeError("report() needs at least one folder: report('results/quickstart')")
     page = report_of([Path(folder) for folder in folders])
     tables = {name: getattr(page.frames, name) for name in FRAMES}
-    tables |= {name: table.data for name, table in page.tables.items() if name not in tables}
+    tables |= {name: table.data for name, table in page.tables.items()}
     figures = {figure.key: figure.svg.canvas for figure in page.figures if figure.svg}
     return NotebookReport({name: own for name, own in tables.items() if len(own)}, figures, page)

@@ -1,7 +1,7 @@
 """What every table is made of: typed columns, estimates with intervals, and how both are written.
 
 A topic declares its columns once. They give the frame its types, the CSV its documentation, the
-page its headings and footnotes. A null is ``<NA>`` with a reason beside it, never 0.
+page its headings and footnotes. A null is ``<NA>`` with its reason, never 0.
 """
 
 from __future__ import annotations

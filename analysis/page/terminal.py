@@ -13,7 +13,7 @@ from analysis.page.report import Report
 from analysis.table import Table
 from analysis.writing import printable
 
-#: Rows of a table beside others on a terminal.
+#: Rows of one of several tables on a terminal.
 MOST_ROWS = 40
 #: The tables that `report` prints below the answers.
 _FIRST = ("convergence", "scaling")

@@ -26,7 +26,7 @@ _UNDASHED = 7
 PART_PALETTE = ("#8c6bb1", "#c1272d", "#a6761d", "#e08f8f", "#8a8a00", "#c3b0da")
 #: Of the reference, on a light and a dark page.
 GREY = "#737a86"
-#: Techniques in colours beside the reference; the eye tells no more apart.
+#: Techniques in colours next to the reference; the eye tells no more apart.
 MOST_COLOURS = 6
 #: No divisor in common with the number of colours, so that a colour comes round with another one.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

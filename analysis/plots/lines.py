@@ -165,7 +165,7 @@ def _draw(axis: Any, line: Line, aside: float) -> None:
 
 
 def _name_ends(axis: Any, drawn: Sequence[Line]) -> list[Any]:
-    """The names beside the panel, each joined with the end of its line."""
+    """The names next to the panel, each joined with the end of its line."""
     written = []
     for line in drawn:
         x, y = _numbers(line.x), _numbers(line.y)

@@ -1,4 +1,4 @@
-"""Tidy frames: one row per run, one row per run and epoch, and so on. A null is <NA> beside its
+"""Tidy frames: one row per run, one row per run and epoch, and so on. A null is <NA> with its
 reason; analysis/records/columns.py says what each column is."""
 
 from __future__ import annotations
