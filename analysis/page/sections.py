@@ -52,7 +52,6 @@ PAGE = (
     Place("noise", "Gradient noise", ("convergence.noise",)),
     Place("cells", "Cells and machines", (
         "ranks",
-        "scaling.nodes",
         "cells.every_run",
         "cells.machine",
     )),

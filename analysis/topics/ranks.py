@@ -12,7 +12,7 @@ that are tested: why, and how often this errs, is in docs/statistics.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -22,14 +22,16 @@ from scipy import special
 from analysis import fmt
 from analysis.stats.intervals import Floats
 from analysis.stats.levels import ALPHA
-from analysis.table import Column, Row, Table, frame
+from analysis.table import Column, Table, frame
 from analysis.topics.names import NAMES, only
-from analysis.topics.scaling.nodes import ready_command
-from analysis.topics.topic import Answer, Sweep, Topic, groups
+from analysis.topics.topic import Answer, Rows, Sweep, Topic, groups
+from train.errors import make_line
 
 FEWEST, LATER = 4, 0.05
 #: Of a normal sample: the scale that makes the MAD a standard deviation, and its efficiency.
 _SCALE, _EFFICIENCY = 1.4826, 0.37
+#: Hosts with late ranks, and as many others, that the command measures.
+_MEASURED = 3
 COLUMNS: tuple[Column, ...] = (
     Column("cell_id", "string", "cell", wide=True),
     *NAMES,
@@ -50,8 +52,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("behind_s", "Float64", "behind s", "how much later than the median rank it is ready: "
            "by its waiting or, in older records, by its input and computing"),
     Column("behind", "Float64", "of a step", "the same as a share of the step", format=fmt.percent),
-    Column("p", "Float64", "p", "of a rank as late as this among equal ones, Bonferroni over "
-           "all ranks that are tested", format=fmt.p_value, note="why"),
+    Column("p", "Float64", "p", "of a rank as late as this among equal ones with normally "
+           "distributed delays, Bonferroni over all ranks that are tested", format=fmt.p_value,
+           note="why"),
     Column("why", "string"),
     Column("late", "boolean", "stands out", f"more than {fmt.percent(LATER)} of a step late, p "
            f"below {ALPHA}"),
@@ -124,14 +127,14 @@ def answer(of: Sweep) -> Iterable[Answer]:
         f"{fmt.p_value(first['p'])}; {first['technique_label']}, {first['gpus']} ranks, "
         f"seed {first['seed']}){others}"
     )
-    test = "this p assumes normally distributed delays: measure again before you act"
+    test = "measure again before you act"
     if command := _pair_test(by_run[cell], only(of.frames.sites)):
-        test += f": {command} measures these pairs and compares the hosts"
+        test += f": {command} compares these hosts"
     yield Answer("nodes", "Does one rank slow the others down?", fmt.sentence(text), "every_rank",
                  "ranks", [test])  # fmt: skip
 
 
-def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
+def _who(slow: Rows, own: Rows) -> str:
     """Single ranks, and hosts with several."""
     named = []
     for late in groups(slow, ("host",)):
@@ -142,16 +145,18 @@ def _who(slow: Sequence[Row], own: Sequence[Row]) -> str:
     return fmt.some(named)
 
 
-def _pair_test(rows: Sequence[Row], site: object) -> str:
-    """Of the hosts with late ranks against the others of the run; empty where it has one host, or
-    names and site of the cluster are unknown."""
-    hosts = [
-        {"host": (str(own[0]["host"]),), "late": any(row["late"] for row in own),
-         "effect": float(np.median([row["behind"] for row in own]))}
-        for own in groups(rows, ("host",))
-    ]  # fmt: skip
-    slow = [one for one in hosts if one["late"]]
-    return ready_command(slow, hosts, site) if site and len(hosts) > len(slow) else ""
+def _pair_test(rows: Rows, site: object) -> str:
+    """Command that measures the hosts with late ranks against the most usual others of the run;
+    empty where it has one host, or names and site of the cluster are unknown."""
+    by_host = groups(rows, ("host",))
+    slow = [own for own in by_host if any(row["late"] for row in own)]
+    others = [own for own in by_host if own not in slow and own[0]["behind"] is not None]
+    if not site or not others:
+        return ""
+    others.sort(key=lambda own: abs(float(np.median([row["behind"] for row in own]))))
+    names = [own[0]["host"] for own in (*slow[:_MEASURED], *others[:_MEASURED])]
+    return make_line("interconnect", SITE=str(site),
+                     NODES=",".join(name.split(".")[0] for name in names))  # fmt: skip
 
 
 TOPIC = Topic(tables=(table,), answers=(answer,))
