@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from analysis import fmt
-from analysis.plots.figure import GRID, INK, PART_PALETTE, Figure, hidden, left_out
+from analysis.plots.figure import GRID, PART_PALETTE, Figure, hidden, left_out
 from analysis.plots.rows import Bar, bars
 from analysis.table import Row, plain_rows
 from analysis.topics.names import place_namer
@@ -17,8 +17,8 @@ from analysis.topics.scaling.series import by_series
 from analysis.topics.topic import Sweep, Topic
 
 MOST_ROWS = 12
-UNSAMPLED = "a step that is not sampled"
-_STROKE = 0.006  # of the longest bar
+#: What the parts may exceed the step by, as a share of it.
+MOST_OVER = 0.1
 #: Part -> (its words, colour); in the order in which a step has them.
 PARTS = {
     "input": (WORDS["input"], PART_PALETTE[4]),
@@ -41,28 +41,32 @@ def figure(of: Sweep) -> Figure | None:
     if not len(runs):
         return None
     data = numbers(runs)
-    rows, known = plain_rows(data), data[[*PARTS]]
+    fits = data["rest"] >= -MOST_OVER * data[[*PARTS]].sum(axis=1)
+    rows, known = plain_rows(data[fits]), data.loc[fits, [*PARTS]]
+    caption = "" if fits.all() else (
+        f"Not drawn: {fmt.counted(int((~fits).sum()), 'condition')} whose parts do not fit the "
+        "step. Parts are measured in sampled steps, and these take longer than others by more "
+        f"than {fmt.percent(MOST_OVER)}."
+    )  # fmt: skip
+    if not rows:
+        return Figure("step_parts", "Where a step goes", caption, data, None)
     key = dict(PARTS[part] for part in PARTS if (known[part] > 0).any())
-    shorter = bool((known["rest"] < 0).any())
-    key |= {UNSAMPLED: INK} if shorter else {}
-    stroke = _STROKE * known.clip(lower=0).sum(axis=1).max()
-    svg = bars([bar for row in rows for bar in _bars(row, stroke)], [row["name"] for row in rows],
+    svg = bars([bar for row in rows for bar in _bars(row)], [row["name"] for row in rows],
                "milliseconds of a step", key)  # fmt: skip
     within = {
-        "update": (data["update"].isna(), "compute"),
-        "exposed": (data["exposed"].isna() & data["communication"].isna(), "rest"),
+        "update": (known["update"].isna(), "compute"),
+        "exposed": (known["exposed"].isna() & known["communication"].isna(), "rest"),
     }
     caption = fmt.joined([
         "Steady-state step, mean over ranks and completed runs. Computing is that of the fastest "
         "rank; what the others compute longer is waiting. Communication is what the backward pass "
         "does not hide.",
-        "Parts are measured in sampled steps; the stroke is the end of a step that is not sampled."
-        if shorter else "",
         *(f"Bars without {PARTS[part][0]} have it within {PARTS[other][0]}."
           for part, (lacks, other) in within.items() if lacks.any()),
+        caption,
     ])  # fmt: skip
     total = every.drop_duplicates(["series", "condition"])
-    caption += left_out(len(rows), len(total), "conditions")
+    caption += left_out(len(data), len(total), "conditions")
     caption += hidden(of.seen, total["technique_label"])
     return Figure("step_parts", "Where a step goes", caption, data, svg)
 
@@ -87,16 +91,12 @@ def numbers(runs: pd.DataFrame) -> pd.DataFrame:
     return shown.assign(name=names)[["name", *PARTS]].reset_index(drop=True)
 
 
-def _bars(row: Row, stroke: float) -> Iterable[Bar]:
-    """``stroke``: width of the mark of a step that is shorter than its parts."""
+def _bars(row: Row) -> Iterable[Bar]:
     name, left = row["name"], 0.0
     for part, (words, colour) in PARTS.items():
         if (wide := row[part] or 0) > 0:
             yield Bar(name, left, wide, colour, f"{name}: {words} {fmt.significant(wide)} ms")
             left += wide
-    if (rest := row["rest"] or 0) < 0:
-        step = f"{name}: {UNSAMPLED} {fmt.significant(left + rest)} ms"
-        yield Bar(name, left + rest, stroke, INK, step)
 
 
 TOPIC = Topic(tables=(losses,), plots=(figure,))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.plots.figure import Figure
-from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, UNSAMPLED, figure
+from analysis.topics.scaling.step_figure import MOST_ROWS, PARTS, figure
 from tests.analysis.builders import config, rank_steps, record, spread
 from tests.analysis.planned import sweep
 from train.record.run import RunRecord
@@ -84,14 +84,15 @@ def test_what_some_run_lacks_is_in_the_rest_and_said(others: Sequence[RunRecord]
     assert "not known" not in drawn(run(1.0)).caption
 
 
-def test_a_step_that_is_shorter_than_its_parts_ends_at_a_stroke() -> None:
-    """0.1 + 0.5 + 0.6 are 1.2 s of parts in a step of 1 s."""
-    found = drawn(run(1.0, 0.6))
-    *parts, step = tips(found)
-    assert [float(re.search(r"([\d.]+) ms", part)[1]) for part in parts] == [100, 438, 62.5, 600]
-    assert step == f"naive: {UNSAMPLED} 1,000 ms"
-    assert "the stroke is the end of a step" in found.caption
-    assert "stroke" not in drawn(run(1.0)).caption
+def test_parts_that_do_not_fit_their_step_are_not_drawn() -> None:
+    """0.1 + 0.5 + 0.6 are 1.2 s of parts in a step of 1 s; 0.1 + 0.5 + 0.45 fit it nearly."""
+    none = drawn(run(1.0, 0.6))
+    assert none.svg is None and none.data["rest"].tolist() == pytest.approx([-200])
+    assert none.caption.startswith("Not drawn: 1 condition whose parts do not fit the step.")
+    some = drawn(run(1.0, 0.6), run(1.0, 0.45, name="lamb"))
+    assert [tip.split(":")[0] for tip in tips(some)] == ["lamb"] * 4
+    assert "Not drawn: 1 condition" in some.caption
+    assert "Not drawn" not in drawn(run(1.0)).caption
 
 
 def test_all_counts_of_the_first_techniques_are_shown() -> None:
