@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from analysis import fmt
 from analysis.records.columns import DTYPES, SHARED_CORES
 from analysis.records.frames import in_order
-from analysis.records.labels import without_scaling
 from analysis.stats.differences import ratios
 from analysis.stats.intervals import Moments, grouped_moments
-from analysis.table import Column, Row, Table, estimate_in, estimates_as, frame
-from analysis.topics.names import joined_by, over_completed, ranks_column
-from analysis.topics.scaling.series import SAME, SERIES, by_series
-from analysis.topics.topic import Rows, Sweep, reference_technique
+from analysis.table import Column, Table, estimate_in, estimates_as, frame
+from analysis.topics.names import mode, namer, over_completed, ranks_column, ranks_text
+from analysis.topics.scaling.series import DEVICE, NO_RUN, SAME, SERIES, Series, by_series
+from analysis.topics.topic import Sweep, groups, reference_technique
 
 Places = NDArray[np.integer[Any]]
 NO_BASELINE = (
     "no baseline: no other rank count was measured with the same technique and settings, data, "
     "model, device and batch"
 )
+ONE_EPOCH = "throughput leaves out the first epoch of a run, and these have one: train 2 or more"
 _ENDS = ("value", "low", "high")
 
 
@@ -36,7 +36,7 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     several = runs["gpus"].nunique() > 1  # of one count nothing is known of the last three
     return (
         *SERIES,
-        *(Column(name, DTYPES[name]) for name in SAME if name != "scaling"),
+        *(Column(name, DTYPES[name]) for name in (*SAME, *DEVICE) if name != "scaling"),
         Column("global_batch", "Int64", "global batch", "images of a step, over all ranks and "
                "accumulated batches", only_if_varied=True),
         ranks_column(runs),
@@ -64,20 +64,35 @@ def columns(runs: pd.DataFrame) -> tuple[Column, ...]:
 
 
 def throughputs(of: Sweep) -> Table:
-    """One row per (series, ranks)."""
-    made = columns(of.runs)
-    data = in_order(frame(_rows(of.made(by_series)), made), of.order)
+    """One row per (series, ranks); within a series ranks rise."""
+    runs = of.made(by_series)
+    made = columns(runs)
+    data = in_order(frame(_rows(runs), made), of.order)
     return Table("scaling", "Throughput against ranks", made, data)
 
 
-def chosen(of: Sweep) -> tuple[Row | None, Rows]:
-    """What the first screen tells of: the row at the most ranks, of the reference, since no test
-    says which series scales best; None where no efficiency is known. And all rows with one."""
-    known = [row for row in of.rows(throughputs) if row["efficiency"] is not None]
-    more = [row for row in known if row["gpus"] != row["n0"]]
-    reference = reference_technique(of.order)
-    one = max(more, key=lambda row: (row["gpus"], row["technique"] == reference), default=None)
-    return one, known
+def every_series(of: Sweep) -> list[Series]:
+    """Of each workload, mode and device with several planned rank counts the series of the
+    reference, since no test says which technique scales best; that with most ranks is the first."""
+    runs, reference = of.made(by_series), reference_technique(of.order)
+    planned = dict(zip(runs["series"], runs["planned"], strict=True))
+    tables = [rows for rows in groups(of.rows(throughputs), ("series",))
+              if len(planned[rows[0]["series"]]) > 1]  # fmt: skip
+    name = namer([row for rows in tables for row in rows])
+    every = []
+    for rows in tables:
+        counts = planned[rows[0]["series"]]
+        missing = dict.fromkeys(counts, NO_RUN)
+        for row in rows:
+            missing[row["gpus"]] = row["efficiency_note"]
+            if row["efficiency"] is not None or row["efficiency_note"] == NO_BASELINE:
+                del missing[row["gpus"]]
+        every.append(Series(rows, counts[0], missing, name(rows[0]) if tables[1:] else ""))
+    every.sort(key=lambda one: (one.most, one.rows[0]["technique"] == reference), reverse=True)
+    kinds: dict[tuple[str, str], Series] = {}
+    for one in every:
+        kinds.setdefault((one.rows[0]["context"], mode(one.rows[0])), one)
+    return [*kinds.values()]
 
 
 def _rows(runs: pd.DataFrame) -> dict[str, Any]:
@@ -89,33 +104,44 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
     logs = grouped_moments(
         np.log(runs["images_per_s"].where(done).to_numpy(float, na_value=np.nan)), rows, len(first)
     )
-    base = _baselines(first, rate["n"])
+    # of each row the first of its series with a throughput; of a series without one, the row itself
+    place = pd.Series(first.index, dtype=float)
+    smallest = place.where(rate["n"] > 0).groupby(first["series"]).transform("min")
+    base: Places = smallest.fillna(place).to_numpy(int)
     n0 = first["gpus"].array.take(base)
     shared = runs["oversubscribed"].groupby(rows).any().to_numpy(bool)
     counts = (rate["n"] > 0).groupby(first["series"]).transform("sum")
+    one_epoch = (
+        runs["epochs_run"].where(done).groupby(rows).max().eq(1).fillna(False).to_numpy(bool)
+    )
     why = np.select(
-        [rate["n"] == 0, shared, shared[base], counts == 1],
-        [rate["note"], SHARED_CORES, [f"the baseline's {n} ranks share cores" for n in n0],
-         NO_BASELINE],
+        [(rate["n"] == 0) & one_epoch, rate["n"] == 0, shared, shared[base], counts == 1],
+        [ONE_EPOCH, rate["note"], SHARED_CORES,
+         [f"the baseline's {n} ranks share cores" for n in n0], NO_BASELINE],
         np.array(None),
     )  # fmt: skip
     there = pd.isna(why)
+    planned = np.array([counts[0] for counts in first["planned"]], int)
+    moved = there & (base == first.index) & (planned < np.asarray(n0, int))
     speedup = _over(logs, base, why)
     part = (n0 / first["gpus"].array).to_numpy(float)
-    efficiency = speedup.assign(**{end: speedup[end] * part for end in _ENDS})
+    efficiency = speedup.assign(
+        **{end: speedup[end] * part for end in _ENDS},
+        note=np.where(moved, [f"the planned baseline is {ranks_text(n)}" for n in planned],
+                      speedup["note"]),
+    )  # fmt: skip
     # the next smaller count with an efficiency; NaN of none
-    known = pd.Series(first.index, dtype=float).where(there).groupby(first["series"]).ffill()
+    known = place.where(there).groupby(first["series"]).ffill()
     before = known.groupby(first["series"]).shift().where(there)
     more = first["gpus"].to_numpy(float) / first["gpus"].reindex(before).to_numpy(float)
-    gain = _over(logs, before.fillna(pd.Series(first.index)).astype(int).to_numpy(), why)
+    gain = _over(logs, before.fillna(place).to_numpy(int), why)
     marginal = gain.assign(**{end: (gain[end] - 1) / (more - 1) for end in _ENDS})
     nodes = runs["nodes"].groupby(rows).agg(["min", "max"]).itertuples(index=False)
     names = ("technique", "technique_label", "series", "batch_per_rank", "global_batch", *SAME,
-             "gpus")  # fmt: skip
+             *DEVICE, "gpus")  # fmt: skip
     return {
         **{name: first[name].array for name in names},
-        # a row may hold runs of several lengths: steady-state throughput is the same for them
-        "context": joined_by(runs["context"].map(without_scaling), rows, len(first)),
+        "context": first["series_context"].array,
         "nodes": [str(low) if low == high else f"{low}-{high}" for low, high in nodes],
         "n": rate["n"],
         **estimates_as("images_per_s", rate),
@@ -125,13 +151,6 @@ def _rows(runs: pd.DataFrame) -> dict[str, Any]:
         "before": first["gpus"].reindex(before).array,
         **estimates_as("marginal", marginal),
     }
-
-
-def _baselines(rows: pd.DataFrame, n: pd.Series[int]) -> Places:
-    """Of each row, by series and ranks, the first of its series with a throughput; of a series
-    without one, the row itself."""
-    place = pd.Series(rows.index, dtype=float)
-    return place.where(n > 0).groupby(rows["series"]).transform("min").fillna(place).to_numpy(int)
 
 
 def _over(logs: Moments, base: Places, why: NDArray[Any]) -> pd.DataFrame:

@@ -53,6 +53,7 @@ PARTS: dict[str, str] = {
     "negotiation": "negotiation",
     "rest": "unexplained time",
 }
+UNDECIDED = "undecided"
 SAMPLED_LONGER = "a sampled step computes longer than others last: read computing and rest together"
 _COMMUNICATION = ("exposed_s", "waiting_s", "negotiation_s")
 #: Decimals of a share of a step: less is the rounding of a sum.
@@ -74,7 +75,7 @@ def largest_cause(row: Mapping[str, Any]) -> str:
     larger = [part for part, (value, _, high) in zip(PARTS, every, strict=True)
               if part != first and (high >= low or (value > 0 and np.isnan(high)))]  # fmt: skip
     if larger or not low > 0:
-        return "undecided"
+        return UNDECIDED
     share = parts[first][0] / sum(value for value, *_ in parts.values())
     return f"{PARTS[first]}, {fmt.percent(share)} of all that lengthens the step"
 
@@ -176,7 +177,7 @@ def _rows(pairs: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
              "baseline_gpus")  # fmt: skip
     return {
         **{name: pairs[name].array for name in names},
-        "context": [*map(str, pairs["context"])],
+        "context": pairs["series_context"].array,
         "n": np.bincount(pair[~base], minlength=count),
         "step_s": step_s, "ideal_s": ideal, **found, "why": pd.Series(why).replace("", pd.NA).array,
     }  # fmt: skip

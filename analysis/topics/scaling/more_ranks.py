@@ -1,11 +1,10 @@
-"""Are more ranks worth it? Up to which count each added rank was, and what a model says of the next
-two doublings; see :mod:`analysis.prediction.forecast`."""
+"""What would more ranks give? The next two doublings by a model; see
+:mod:`analysis.prediction.forecast`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise, takewhile
 from typing import Any
 
 import pandas as pd
@@ -16,16 +15,14 @@ from analysis.prediction.forecast import UNTRIED, Forecast, forecast
 from analysis.prediction.step_model import AllReduce, measured_counts
 from analysis.records.frames import in_order
 from analysis.table import Column, Estimate, Row, Table, estimate_in, frame, plain_rows, types
-from analysis.topics.names import namer, ranks_column, ranks_text, ratio_text
-from analysis.topics.scaling.efficiency import chosen, throughputs
+from analysis.topics.names import ranks_column
+from analysis.topics.scaling.efficiency import every_series, throughputs
 from analysis.topics.scaling.loss import timed
 from analysis.topics.scaling.series import SERIES, by_series
 from analysis.topics.topic import Answer, Rows, Sweep, Topic
 
 #: Median step and throughput may differ by this much more than on the fewest ranks.
 MOST_UNEVEN = 0.1
-#: What an added rank must at least give, as a share of what one gave before.
-WORTH_IT = 0.7
 
 
 def ahead(of: Sweep) -> Table:
@@ -119,77 +116,29 @@ def _columns(runs: pd.DataFrame) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def _worth_it(of: Sweep) -> Iterable[Answer]:
-    """What added ranks are shown to give, and the forecast, of one series."""
-    one, known = chosen(of)
-    if one is None:
-        return
-    own, further = (
-        [row for row in rows if row["series"] == one["series"]] for rows in (known, of.rows(ahead))
-    )
-    gains = [row for row in own if row["before"] is not None]
-    least = _last(gains, lambda low, high: low is not None and low >= WORTH_IT)
-    most = _last(gains, lambda low, high: high is None or high >= WORTH_IT)
-    beyond = [_gain(*two) for two in pairwise(own) if two[0]["gpus"] >= most > own[0]["gpus"]]
-    said = f"each added rank gives {', '.join(beyond)}" if beyond else ""
-    whose = f"with {namer(known)(one)}" if len({row["series"] for row in known}) > 1 else ""
-    verdict = fmt.sentence(_up_to(gains[0], least, most, whose))
-    yield Answer("more_ranks", "Are more ranks worth it?", verdict,
-                 "scaling", "gains", [said])  # fmt: skip
-    if expected := _expected(further):
-        yield Answer("forecast", "What would more ranks give?", fmt.sentence(expected),
-                     "forecast", "forecast")  # fmt: skip
+def expected(of: Sweep) -> Iterable[Answer]:
+    """The forecast of the first series that sentences are about."""
+    for series in of.made(every_series)[:1]:
+        further = [row for row in of.rows(ahead) if row["series"] == series.rows[0]["series"]]
+        if series.most and (text := _expected(further, series.whose)):
+            yield Answer("forecast", "What would more ranks give?", fmt.sentence(text),
+                         "forecast", "forecast")  # fmt: skip
 
 
-def _gain(fewer: Row, row: Row) -> str:
-    nodes = f" ({fewer['nodes']} to {row['nodes']} nodes)" if fewer["nodes"] != row["nodes"] else ""
-    gain = estimate_in(row, "marginal").text(fmt.percent)
-    return f"{gain} from {fewer['gpus']} to {row['gpus']}{nodes}"
-
-
-def _last(gains: Rows, enough: Callable[[float | None, float | None], bool]) -> int:
-    """The count up to which the interval of every gain is ``enough``, from the smallest one on."""
-    paying = [row["gpus"] for row in takewhile(
-        lambda row: enough(row["marginal_low"], row["marginal_high"]), gains
-    )]  # fmt: skip
-    return int(paying[-1] if paying else gains[0]["before"])
-
-
-def _up_to(first: Row, least: int, most: int, whose: str) -> str:
-    """Up to which count each added rank is shown to pay, from the ends of the intervals; ``first``:
-    the smallest count but the baseline."""
-    gives = f"{fmt.percent(WORTH_IT)} of the throughput that a rank had before"
-    if least > first["before"]:
-        more = f"; from {least} to {most} ranks this is undecided" if most > least else ""
-        upto = fmt.joined([f"yes, up to {least} ranks", whose])
-        return f"{upto}: each added one gives at least {gives}{more}"
-    speed = estimate_in(first, "speedup")
-    if speed.low is None or speed.high is None:
-        verdict = ", without an interval"
-    elif speed.low <= 1:
-        verdict = ": a loss" if speed.high < 1 else ": no gain is shown"
-    elif most > first["before"]:
-        verdict = f"; whether each added rank up to {most} gives {gives} is undecided"
-    else:
-        verdict = f"; an added rank gives less than {gives}"
-    give = f"{ranks_text(first['gpus'])} give {speed.text(ratio_text)} times the throughput of "
-    return f"{fmt.joined([whose, give], ', ')}{first['before']}{verdict}"
-
-
-def _expected(further: Rows) -> str:
+def _expected(further: Rows, whose: str) -> str:
     """The forecast with its error, or why there is none; empty where none could be tried."""
     if not further:
         return ""
     first = further[0]
     if first["efficiency"] is None:
-        return f"no forecast: {first['why']}" if first["hold_out"] is not None else ""
+        return f"no forecast{whose}: {first['why']}" if first["hold_out"] is not None else ""
     ends = (f"{estimate_in(row, 'efficiency').text(fmt.TWO)} at {row['gpus']}" for row in further)
     off = first["hold_out"]
     return (
-        f"extrapolated, efficiency is {' and '.join(ends)} ranks (the step on "
+        f"extrapolated{whose}, efficiency is {' and '.join(ends)} ranks (the step on "
         f"{first['hold_out_ranks']} ranks, extrapolated from fewer, comes out "
         f"{abs(100 * off):.1f} % too {'long' if off > 0 else 'short'})"
     )
 
 
-TOPIC = Topic(tables=(ahead,), answers=(_worth_it,))
+TOPIC = Topic(tables=(ahead,), answers=(expected,))

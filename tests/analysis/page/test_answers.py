@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.analysis.builders import config, rank_steps, record, technique
+from tests.analysis.builders import config, record, technique
 from tests.analysis.planned import answers, report
 from tests.analysis.topics.convergence.to_target import run as run_to_target
 from train.config.optimizer import Sgd
@@ -35,24 +35,6 @@ def reached(name: str, *accuracies: float, **changes: Any) -> list[RunRecord]:
             for seed, accuracy in enumerate(accuracies)]  # fmt: skip
 
 
-def rates(gpus: int, *found: float, name: str = "naive", **changes: Any) -> list[RunRecord]:
-    """A run per throughput."""
-    return [record(config(name, seed=seed, gpus=gpus, **changes), images_per_s=rate)
-            for seed, rate in enumerate(found)]  # fmt: skip
-
-
-def timed(
-    name: str, gpus: int, step_s: float, median_s: float | None = None, sending: float = 0.02
-) -> list[RunRecord]:
-    """Three seeds; ``step_s``: by the throughput, ``median_s``: of the step that most are like."""
-    return [
-        record(config(name, gpus=gpus, seed=seed), images_per_s=16 * gpus / (step_s + seed / 1e4),
-               steps=tuple(rank_steps(rank, (median_s or step_s) + seed / 1e4, 0.01, sending)
-                           for rank in range(gpus)), wall_s=3600)
-        for seed in range(3)
-    ]  # fmt: skip
-
-
 def of_two_batches(**means: float) -> list[RunRecord]:
     """Techniques by what they reach at the larger of two batches; at the smaller one it is 0.8."""
     return [item for name, mean in means.items()
@@ -66,7 +48,6 @@ def diverged(name: str, *seeds: int, **changes: Any) -> list[RunRecord]:
 
 RANKS = [*runs(), *runs(gpus=2, rate=190), *runs(gpus=4, rate=320)]
 TECHNIQUES = [*runs(), *runs("lamb", mean=0.9), *runs("lars", mean=0.7)]
-ONE = rates(1, 99.5, 100.0, 100.5)
 GOAL = Target(validation_accuracy=0.3)
 AT_GOAL = {"gpus": 2, "accumulation": 4, "target": GOAL}
 EASY, HARD = (Target(validation_accuracy=share, held_for=1) for share in (0.3, 0.35))
@@ -96,37 +77,6 @@ class Case(NamedTuple):
 
 
 CASES = {
-    # ranks
-    "ranks": Case(
-        RANKS, "scaling", "At 4 ranks, naive reaches an efficiency of 0.80 (0.79 to 0.81), 3 runs. "
-        "That is 3.19 times the throughput of 1 rank. Its efficiency is below 0.9 from 4 ranks"),
-    "an efficiency that recovers is not below from there on": Case(
-        [run for gpus, share in ((1, 1.0), (2, 0.88), (4, 0.97), (8, 0.85))
-         for run in runs(gpus=gpus, rate=100.0 * gpus * share)],
-        "scaling", "below 0.9 from 8 ranks on"),
-    "a low efficiency is one whose interval is low": Case(
-        [*ONE, *rates(8, 560.0, 680.0, 800.0)], "scaling", "efficiency of 0.84", "below 0.9"),
-    "one run has no interval": Case([*ONE, *rates(8, 640.0)], "scaling", "of 0.80", "below 0.9"),
-    "of weak and strong scaling one is told of, by name": Case(
-        [*rates(1, 99.5, 100.0, 100.5, name="lamb"), *rates(2, 189.0, 190.0, name="lamb"),
-         *rates(1, 99.5, 100.0, name="lamb", batch_per_rank=64, scaling="strong"),
-         *rates(2, 119.0, 120.0, name="lamb", batch_per_rank=32, scaling="strong")],
-        "scaling", "At 2 ranks, lamb (weak, 16 per rank) reaches an efficiency of 0.95"),
-    "stalls between usual steps have no cause": Case(
-        # half of all steps take twice as long on 4 ranks; the median does not see them
-        [*timed("naive", 1, 0.160), *timed("naive", 2, 0.200, 0.165),
-         *timed("naive", 4, 0.270, 0.170)],
-        "scaling", "Compared with 1, 4 ranks have 63 % of the throughput that the median step "
-        "gives: what makes other steps longer is in no model.", "Largest cause"),
-    # what a second rank gives, by its interval
-    "a loss by less than the digits": Case(
-        [record(config(seed=seed, gpus=gpus), images_per_s=rate + seed / 1e4)
-         for gpus, rate in ((1, 100.0), (2, 99.8)) for seed in range(3)],
-        "more_ranks", "give 0.998 (0.998 to 0.998) times the throughput of 1: a loss."),
-    "no gain": Case([*ONE, *rates(2, 85.0, 89.0, 94.0)], "more_ranks",
-                    "give 0.89 (0.79 to 1.01) times the throughput of 1: no gain", "at least"),
-    "much, perhaps": Case([*ONE, *rates(2, 120.0, 170.0, 190.0)], "more_ranks",
-                          ": no gain is shown.", "a loss"),
     # techniques
     "techniques": Case(
         TECHNIQUES, "techniques",
@@ -281,9 +231,6 @@ def test_a_sentence_says_what_its_numbers_say(name: str) -> None:
         # the runs on other rank counts differ in their batch
         ([record(config(gpus=2)), record(config(gpus=4, batch_per_rank=64))], {"larger_batch"}),
         ([run_to_target(batch) for batch in (16, 32)], {"targets"}),
-        # epochs that are all left out of the throughput still have steps
-        ([item.model_copy(update={"throughput": None}) for gpus in (1, 2, 4)
-          for item in timed("naive", gpus, 0.16)], {"larger_batch"}),
     ],
 )  # fmt: skip
 def test_answers_follow_from_what_a_sweep_varies(items: list[RunRecord], keys: set[str]) -> None:
@@ -292,29 +239,6 @@ def test_answers_follow_from_what_a_sweep_varies(items: list[RunRecord], keys: s
     for answer in found.answers:
         assert answer.question.endswith("?") and answer.text.endswith(".")
         assert len(found.tables[answer.evidence].data)
-
-
-def test_efficiency_loss_and_advice_are_of_one_series() -> None:
-    """The reference's, though lamb scales best and lars worst."""
-    two = {"lamb": 0.12, "naive": 0.15, "lars": 0.3}
-    items = [run for name, step in two.items()
-             for run in (*timed(name, 1, 0.11, sending=0.01),
-                         *timed(name, 2, step, sending=step - 0.1))]  # fmt: skip
-    found = answers(items)
-    assert found["scaling"].startswith("At 2 ranks, naive reaches an efficiency of 0.73 (0.7")
-    assert "efficiency: communication" in found["scaling"] and "lars" not in found["scaling"]
-    assert found["more_ranks"].startswith("With naive, ")
-
-
-def test_uneven_steps_have_no_forecast() -> None:
-    gives = "of the throughput that the median step gives: what makes other steps"
-    for stalls, said in ((0.270, f"63 % {gives} longer"), (0.1447, f"117 % {gives} shorter")):
-        items = [*timed("naive", 1, 0.160), *timed("naive", 2, 0.200, 0.165),
-                 *timed("naive", 4, stalls, 0.170)]  # fmt: skip
-        found = report(items)
-        (why,) = set(found.tables["forecast"].data["why"])
-        assert why.startswith(f"compared with 1, 4 ranks have {said}")
-        assert not any("xtrapolated" in answer.text for answer in found.answers)
 
 
 def test_nothing_is_said_of_techniques_that_do_not_differ_detectably() -> None:

@@ -47,7 +47,8 @@ def frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def table(runs: Sequence[dict[str, Any]] | pd.DataFrame) -> Table:
     found = runs if isinstance(runs, pd.DataFrame) else frame(runs)
-    return losses(Sweep(SimpleNamespace(runs=found)))  # type: ignore[arg-type]
+    found = found.assign(cell_id=[f"cell {at}" for at in range(len(found))], known=True)
+    return losses(Sweep(SimpleNamespace(runs=found, planned=found)))  # type: ignore[arg-type]
 
 
 def rows(runs: Sequence[dict[str, Any]] | pd.DataFrame) -> list[Row]:
