@@ -8,7 +8,7 @@ in a family whose reference scatters much less than its arms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,17 +16,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from analysis.stats.intervals import (
-    NO_RUNS,
-    ONE_RUN,
-    Floats,
-    Moments,
-    estimate,
-    moments,
-    t_quantile,
-)
+from analysis.stats.intervals import NO_RUNS, ONE_RUN, Floats, Moments, t_quantile
 from analysis.stats.levels import ALPHA, LEVEL
-from analysis.table import Estimate
 
 NO_VARIANCE = "no spread within either set of runs{}, so no interval"
 #: Up to this ratio numbers of runs count as equal; from ENOUGH runs on they need not be.
@@ -98,36 +89,6 @@ def ratios(over: Moments, under: Moments) -> pd.DataFrame:
     the uncertainty of a baseline is in the interval. ``over``, ``under``: moments of logarithms."""
     found = differences(over, under)
     return found.assign(**{end: np.exp(found[end]) for end in ("value", "low", "high")})
-
-
-def ratio(over: Sequence[float] | Floats, under: Sequence[float] | Floats) -> Estimate:
-    """:func:`ratios` of one pair, from its values.
-
-    Raises:
-        ValueError: a value is not positive.
-    """
-    if any(value <= 0 for value in (*over, *under)):
-        raise ValueError(f"a ratio needs positive values, found {min(*over, *under):g}")
-    found = ratios(moments(np.log(over)), moments(np.log(under))).iloc[0]
-    return estimate(*(found[name] for name in Estimate._fields))
-
-
-def holm(p_values: Sequence[float | None] | Floats, size: int | None = None) -> Floats:
-    """Holm's step-down adjusted p values (1979), in the order given; over the last axis.
-
-    A None or nan stays nan but counts in the size of the family: a planned comparison that could
-    not be made must not make the others look better.
-
-    Args:
-        size: of the family, where more comparisons were planned than are given.
-    """
-    p = np.array(p_values, float)
-    order = np.argsort(p, axis=-1, kind="stable")  # nan last
-    steps = max(size or 0, p.shape[-1]) - np.arange(p.shape[-1])
-    ordered = np.minimum(1.0, steps * np.take_along_axis(p, order, -1))
-    adjusted = np.empty_like(p)
-    np.put_along_axis(adjusted, order, np.maximum.accumulate(ordered, axis=-1), -1)
-    return adjusted
 
 
 def family(arm: Moments, reference: Moments, size: int) -> Welch:

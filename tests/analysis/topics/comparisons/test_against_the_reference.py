@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.stats.differences import holm
 from analysis.stats.intervals import moments
 from analysis.stats.power import further_runs
 from analysis.table import Table
@@ -83,7 +82,7 @@ def test_p_between_holm_and_bonferroni_is_no_claim() -> None:
     found = claims(arm("naive", NAIVE), arm("lamb", WARM), arm("lars", lars),
                    techniques=("naive", "lamb", "lars")).set_index("technique")  # fmt: skip
     row = found.loc["lars"]
-    assert holm([*found["p"]])[1] < 0.05 < 2 * row["p"]
+    assert max(2 * found["p"].min(), row["p"]) < 0.05 < 2 * row["p"], "Holm, Bonferroni"
     assert row["difference_family_low"] < 0 and row["verdict"] == "undecided"
 
 
