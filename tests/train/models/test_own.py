@@ -598,9 +598,13 @@ def build(s, n):
 
 def optimized(net: Any, row: Any) -> set[str]:
     """Layers whose kernels Muon orthogonalises."""
-    from train.run.build import _optimizer
+    from train.models.layers import user_network
+    from train.models.normalisation import muon_kernels
+    from train.step.optimizers.build import build_optimizer
 
-    optimizer = _optimizer(config_of(f"net.py:build@{'0' * 64}", row), net)
+    muon = config_of(f"net.py:build@{'0' * 64}", row).technique.optimizer
+    kernels = muon_kernels(user_network(net), muon)
+    optimizer = build_optimizer(muon, net.trainable_variables, kernels)
     chosen = [v.name for v in net.trainable_variables if optimizer._orthogonalises(v)]
     return {name.split("/")[0] for name in chosen}
 

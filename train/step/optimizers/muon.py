@@ -39,9 +39,11 @@ class MuonOptimizer(OwnOptimizer):
         rest = [variable for variable in variables if not self._orthogonalises(variable)]
         if len(rest) == len(variables):
             raise ConfigError(
-                "optimizer muon would orthogonalise nothing: it takes each Conv2D without "
-                "activation and with nothing but BatchNormalization behind it, with fix_norm: "
-                "false any Conv2D, and with dense: true matrices"
+                "optimizer muon would orthogonalise nothing: the network has no Conv2D"
+                + " without activation and with nothing but BatchNormalization behind it (any is "
+                "taken with fix_norm: false)"
+                * config.fix_norm
+                + (" and no matrix" if config.dense else "; matrices are taken with dense: true")
             )
         self._squares = {key(variable): add(variable, "v") for variable in rest}
 
