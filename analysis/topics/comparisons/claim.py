@@ -145,9 +145,9 @@ def counts(claims: Sequence[Claim], what: str) -> str:
 def cautions(claims: Sequence[Claim]) -> list[str]:
     """What a reader of these claims should know: each a sentence without its full stop."""
     claims = [one for one in claims if one.result != NOT_COMPARED]
-    runs = {name: own for one in claims
-            for name, own in zip((one.subject, one.other), one.runs, strict=True)}  # fmt: skip
-    lost = [f"{name} ({n} of {planned})" for name, (n, planned) in runs.items() if n < planned]
+    lost = [f"{name} ({n} of {planned})" for one in claims
+            for name, (n, planned) in zip((one.subject, one.other), one.runs, strict=True)
+            if n < planned]  # fmt: skip
     uneven = [f"{one.subject} saw {one.images:.2g} times those of {one.other}"
               for one in claims if one.images and abs(one.images - 1) >= SAME_BUDGET]  # fmt: skip
     skewed = [one.subject for one in claims if one.skewed]

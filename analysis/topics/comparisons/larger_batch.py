@@ -133,8 +133,11 @@ def _what_it_costs(of: Sweep) -> Iterable[Answer]:
                 if any(row["difference"] is not None for row in rows)]  # fmt: skip
     found = []
     for rows in compared:
-        claims = [Claim.of(row, _CHANGE, row[CALLED], "the smallest batch", "_large", "_small")
-                  for row in rows]  # fmt: skip
+        claims = [
+            Claim.of(row, _CHANGE, row[CALLED], f"{row[CALLED]} at the smallest batch",
+                     "_large", "_small")
+            for row in rows
+        ]  # fmt: skip
         ends = " to ".join(fmt.count(rows[0][f"global_batch_{end}"]) for end in ENDS)
         ranks = only([row[f"gpus_{end}"] for row in rows for end in ENDS])
         ends += f" on {ranks_text(ranks)}" if varies("gpus")(of) and ranks else ""

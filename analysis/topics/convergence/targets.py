@@ -209,7 +209,8 @@ def _times(of: Sweep, rows: Rows) -> tuple[str, list[str]]:
             for row, name in zip((fast, slow), names, strict=True)]  # fmt: skip
     steps = " to ".join(dict.fromkeys(_short(row["steps"]) for row in (fast, slow)))
     text = f"{fmt.joined(['Median time', *both])}: {' to '.join(ends)} ({steps} steps)."
-    return text, [_differ(of, [row for row in rows if row not in out]), *more]
+    apart = {row["condition"] for row in out}
+    return text, [_differ(of, [row for row in rows if row["condition"] not in apart]), *more]
 
 
 def _time(row: Row) -> str:
@@ -232,7 +233,7 @@ def _differ(of: Sweep, rows: Rows) -> str:
     that holds for all pairs together. One with a run that did not reach the target, or is lost, has
     no mean: its pairs count, untested."""
     if len(rows) > MOST_PAIRED:
-        return ""
+        return f"pairs of more than {MOST_PAIRED} conditions are not tested"
     cells, order = of.made(with_lost), pd.Index([row["condition"] for row in rows])
     cells = cells[cells["condition"].isin(order)]
     times = cells["seconds"].where(cells["met"].groupby(cells["condition"]).transform("all"))
@@ -244,7 +245,7 @@ def _differ(of: Sweep, rows: Rows) -> str:
     shown, more = int(((found.low > 0) | (found.high < 0)).sum()), len(first) - len(tested)
     if not len(tested):
         return "no pair is tested: that needs two runs each, and none without the target"
-    if len(tested) == 1:
+    if len(first) == 1:
         ends = [part[tested[0]] for part in (found.low, found.value, found.high)]
         ends = ends if ends[1] > 0 else [-end for end in ends[::-1]]
         low, value, high = map(fmt.significant, np.exp(ends))
@@ -252,7 +253,8 @@ def _differ(of: Sweep, rows: Rows) -> str:
         text += "" if shown else ": no difference is shown"
     else:
         are = "are" if shown > 1 else "is"
-        text = f"{shown or 'none'} of {len(tested)} pairs {are} shown to differ in time"
+        pairs = fmt.counted(len(tested), "pair")
+        text = f"{shown or 'none'} of {pairs} {are} shown to differ in time"
     return text + (f"; {more} more {'is' if more == 1 else 'are'} not tested" if more else "")
 
 

@@ -76,7 +76,7 @@ def numbers(scaling: pd.DataFrame, ahead: pd.DataFrame) -> pd.DataFrame:
     further = ahead[ahead["efficiency"].notna() & ahead["series"].isin(set(known["series"]))]
     several = bool((known.groupby("technique_label")["context"].nunique() > 1).any())
     rows = [*plain_rows(known), *(row | {"kind": "forecast"} for row in plain_rows(further))]
-    panels = ([mode(row).replace(",", " scaling,"), row["context"] if several else ""]
+    panels = ([mode(row).replace(",", " scaling,", 1), row["context"] if several else ""]
               for row in rows)  # fmt: skip
     made = (row | {"panel": fmt.joined(of, "\n")} for row, of in zip(rows, panels, strict=True))
     return frame([*made], COLUMNS)
@@ -179,7 +179,7 @@ def _cause(of: Sweep, row: Row) -> str:
     """The largest loss of this row of the scaling table, as a sentence."""
     place = row["series"], row["gpus"]
     loss = next((r for r in of.rows(losses) if (r["series"], r["gpus"]) == place), None)
-    if loss is None or loss["lost"] is None:
+    if loss is None or loss["lost_low"] is None:
         return ""
     if why := of.made(uneven).get(place):
         return why
@@ -203,7 +203,7 @@ def _worth_it(series: Series) -> list[str]:
         upto = f", up to {last} ranks" if steps[1:] else ""
         verdict = f"yes{upto}{series.whose}: {gives}"
     elif speed.low is None or speed.high is None:
-        verdict = f"undecided{series.whose}: {gives}, without an interval"
+        verdict = f"untested{series.whose}: {gives}, without an interval"
     elif speed.low <= 1:
         are = "are slower" if speed.high < 1 else "are not shown to be faster"
         ranks, than = "two" if last == 2 else last, "one" if first == 1 else first

@@ -242,7 +242,7 @@ CASES = {
                     "Undecided: the second rank adds 75 % (41 to 116 %) of one rank's"),
     "without an interval": Case(
         [*rates(1, 100.0), *rates(2, 133.0)],
-        "Undecided: the second rank adds 33 % of one rank's throughput (required: 70 %), without "
+        "Untested: the second rank adds 33 % of one rank's throughput (required: 70 %), without "
         "an interval."),
     "a loss by less than the digits": Case(
         [item for gpus, rate in ((1, 100.0), (2, 99.8))
