@@ -89,7 +89,8 @@ def _dense(gradients: Sequence[Any], variables: Sequence[tf.Variable]) -> list[t
 
 
 def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
+    """Each gradient is read once, without a copy of its squares: half of what it costs."""
+    return tf.add_n([2 * tf.nn.l2_loss(g) for g in gradients])
 
 
 # folded into the step's seed: any number that no layer uses, which count from 0
