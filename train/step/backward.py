@@ -89,7 +89,7 @@ def _dense(gradients: Sequence[Any], variables: Sequence[tf.Variable]) -> list[t
 
 
 def squared_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Each gradient is read once, without a copy of its squares: half of what it costs."""
+    # l2_loss reads each gradient once, and stores no squares
     return tf.add_n([2 * tf.nn.l2_loss(g) for g in gradients])
 
 
