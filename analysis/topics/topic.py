@@ -23,6 +23,8 @@ Touches = Literal["times", "accuracy", "all", "none"]
 REFERENCE = "naive"
 #: Techniques that a figure draws; more could not be told apart.
 MOST_DRAWN = 12
+#: Of an answer; tables and their notes have the rest.
+MOST_CHARACTERS = 300
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ from analysis import fmt
 from analysis.records.frames import Frames
 from analysis.records.gather import Problem
 from analysis.table import Column, Table, frame
-from analysis.topics.topic import Answer, Topic
+from analysis.topics.topic import MOST_CHARACTERS, Answer, Topic
 from analysis.writing import printable
 from train.errors import make_line
 from train.record.cause import cause_line, pieces
 from train.record.run import RunError
 
-#: Of the answer, and of a cause that is cut; the table has all.
-_MOST_CHARACTERS, _LEAST_CHARACTERS = 300, 60
+_LEAST_CHARACTERS = 60  # of a cause that is cut; the table has all
 _BETWEEN = 24  # characters between its parts
 PROBLEMS: tuple[Column, ...] = (
     Column("cell", "string", "cell", wide=True),
@@ -75,7 +74,7 @@ def complete(frames: Frames) -> Iterable[Answer]:
     todo = " ".join(printable(first.first.what_to_do or "").split())
     # the last sentence has how to go on
     todo = todo.removesuffix(".").removesuffix("make sweep again").removesuffix(", then ")
-    room = _MOST_CHARACTERS - _BETWEEN - sum(map(len, (head, logs, also, then)))
+    room = MOST_CHARACTERS - _BETWEEN - sum(map(len, (head, logs, also, then)))
     todo = todo if len(todo) <= room - _LEAST_CHARACTERS else "see the table"
     most, cause = max(room - len(todo), _LEAST_CHARACTERS), first.text
     cause = cause if len(cause) <= most else f"{cause[: most - 3].rstrip()}..."

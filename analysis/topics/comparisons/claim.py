@@ -1,4 +1,4 @@
-"""A claim: what one comparison shows, as a reader is told; and sentences about a family of them.
+"""A claim: what one comparison shows; and sentences about a family of them.
 
 Tables and CSVs have the columns of a Contrast. Sentences are made from the same columns, here
 alone, so that no sentence claims what no interval shows, or calls undecided what nobody tested.
@@ -23,10 +23,10 @@ from analysis.topics.comparisons.contrast import (
     Contrast,
 )
 from analysis.topics.names import only
-from analysis.topics.topic import Answer
+from analysis.topics.topic import MOST_CHARACTERS, Answer
 
-#: Characters of an answer, and of the names in one of its sentences; answers of one kind.
-MOST, _NAMES, _ANSWERS = 300, 50, 3
+#: Characters of the names in one sentence; answers of one kind.
+_NAMES, _ANSWERS = 50, 3
 #: More further runs than these are no advice.
 _WORTH = 100
 
@@ -198,7 +198,7 @@ def told(
 
 def fitting(verdict: str, more: Iterable[str]) -> list[str]:
     """Of ``more``, in its order, what an answer can hold beside its verdict."""
-    room, kept = MOST - len(verdict) - 1, []
+    room, kept = MOST_CHARACTERS - len(verdict) - 1, []
     for text in more:
         if text and len(text) + 2 <= room:
             kept.append(text)

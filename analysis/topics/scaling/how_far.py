@@ -19,7 +19,7 @@ from analysis.topics.scaling.efficiency import every_series, throughputs
 from analysis.topics.scaling.loss import PARTS, SAMPLED_LONGER, UNDECIDED, largest_cause, losses
 from analysis.topics.scaling.more_ranks import ahead, uneven
 from analysis.topics.scaling.series import Series
-from analysis.topics.topic import Answer, Rows, Sweep, Topic, varies
+from analysis.topics.topic import MOST_CHARACTERS, Answer, Rows, Sweep, Topic, varies
 
 MOST_PANELS = 4
 #: Of a y axis: an interval that is wider says no more.
@@ -28,8 +28,6 @@ _HIGHEST = 1.6
 _GOOD = 0.9
 #: What an added rank must at least give, as a share of what one gave before.
 WORTH_IT = 0.7
-#: Of an answer.
-MOST_CHARACTERS = 300
 _REST = "the table has {} more series"
 COLUMNS: tuple[Column, ...] = (
     Column("panel", "string"), Column("kind", "string"), Column("technique_label", "string"),

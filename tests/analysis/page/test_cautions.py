@@ -70,7 +70,7 @@ def test_a_run_that_was_not_alone_on_its_machine_is_named() -> None:
 
 
 def test_sweep_files_with_one_name_share_a_folder_and_the_report_says_so(tmp_path: Path) -> None:
-    """Seen: make report SWEEP=one.yaml printed the report of two.yaml, without a word."""
+    """Seen: make report SWEEP=one.yaml printed the report of two.yaml and did not say so."""
     one = [record(config(seed=seed)) for seed in range(3)]
     folder = write_sweep(tmp_path / "x", [record(config("lamb"))], unplanned=one, title="Two")
     done = CliRunner().invoke(app, ["report", str(folder)])
